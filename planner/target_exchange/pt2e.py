@@ -327,6 +327,11 @@ class _Importer:
         if "xs" in names.values() and types["output"] is not None and types["output"].shared:
             tied = {"xs": ["xs", "y"]}
         found += [{"same_scale": list(dict.fromkeys(ports))} for ports in tied.values()]
+        multiplies = {"w", "b"} & set(names.values()) and FORMS[onnx_of(self.annotation.ops[0])] == "linear"
+        if multiplies and self.named("output", types) != self.draft.type("f32", storage="f32"):
+            pair = [names["input 0"], names["input 1"]]
+            if not any("fixed_scale" in rule for rule in found):
+                found.append({"multiplier_scale": {"out": "y", "of": pair}})
         return found
 
     def kernel(self, ops: Sequence[str]) -> str:

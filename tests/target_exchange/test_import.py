@@ -281,7 +281,7 @@ def test_pt2e_fixed_derived_and_dynamic():
         "1/256",
         "u8",
     )
-    assert [rule.kind for rule in rows["conv"][0].rules] == ["multiplier_accumulator_scale"]
+    assert [rule.kind for rule in rows["conv"][0].rules] == ["multiplier_accumulator_scale", "multiplier_scale"]
     assert found.unsaid == (
         "annotations[1]: b is derived by code; the product of x and w is written",
         "annotations[2]: aten.linear.default: scales that are measured while it runs",
@@ -397,7 +397,8 @@ BAD = {
         "annotations[0].inputs[0].kind: 'Spec' is none of those accepted",
     ),
     "ends the wrong way": (
-        "pt2e", facts.pt2e({"ops": ["relu"], "inputs": [facts.spec(quant_min=5, quant_max=5)], "output": None}),
+        "pt2e",
+        facts.pt2e({"ops": ["relu"], "inputs": [facts.spec(quant_min=5, quant_max=5)], "output": None}),
         "quant_max: 5 to 5 (quant_min below quant_max)",
     ),
     "no row at all": ("pt2e", facts.pt2e(), "annotations: give no row (an operator of ONNX with specs)"),
