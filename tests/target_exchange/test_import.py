@@ -281,7 +281,10 @@ def test_pt2e_fixed_derived_and_dynamic():
         "1/256",
         "u8",
     )
-    assert [rule.kind for rule in rows["conv"][0].rules] == ["multiplier_accumulator_scale", "multiplier_scale"]
+    assert [rule.kind for rule in rows["conv"][0].rules] == [
+        "multiplier_accumulator_scale",
+        "multiplier_scale",
+    ]
     assert found.unsaid == (
         "annotations[1]: b is derived by code; the product of x and w is written",
         "annotations[2]: aten.linear.default: scales that are measured while it runs",

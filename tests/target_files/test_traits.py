@@ -174,3 +174,37 @@ def test_llm_keeps_activations_in_float():
         stored.append(str(w.storage))
     assert stored == ["i4", "u4", "i8", "u8", "i3", "u3", "i2", "u2"]
     assert set(target.rows) == {"Gather", "LSTM", "matmul_nbits"}
+
+
+def test_the_dpu_has_powers_of_two_everywhere():
+    """UG1414 and the quantizer: 8 bits, one scale a tensor, [-128, 127]; biases too, on a scale of their own."""
+    for row, port in ports("dpuczdx8g"):
+        kind = port.type
+        assert (str(kind.storage), kind.power_of_two, kind.symmetric) == ("i8", True, True), row.source
+        assert kind.granularity == "tensor"
+    assert {row.requantize for row in rows("dpuczdx8g")} == {"power_of_two"}
+    assert {rule.kind for row in rows("dpuczdx8g") for rule in row.rules} == {
+        "multiplier_scale", "free_scale", "same_scale",
+    }  # fmt: skip
+
+
+def test_the_edge_tpu_asks_every_row_for_three_dimensions():
+    for row in rows("edgetpu"):
+        lead = row.inputs[0]
+        if not lead.variadic:
+            assert f"{lead.name}.elements" in row.when, row.source
+
+
+def test_the_kpu_stores_bytes_without_signs():
+    stores = {str(port.type.storage) for row, port in ports("k210-kpu") if port.name != "b"}
+    assert stores == {"u8"}
+    assert not any(port.type.symmetric for row, port in ports("k210-kpu") if port.name == "w")
+
+
+@pytest.mark.parametrize("kernel", ["conv2d", "fully_connected", "matmul", "add", "Softmax", "Concat"])
+def test_hexagon_begins_with_sixteen_bits(kernel):
+    found = [str(row.inputs[0].type.storage) for row in load_target("hexagon-a16w8").rows[kernel]]
+    below = [str(row.inputs[0].type.storage) for row in load_target("qnn-htp").rows[kernel]]
+    assert found[0] == "u16"
+    assert below[0] == "u8"
+    assert sorted(found) == sorted(below)
