@@ -1,7 +1,7 @@
 """What a PT2E quantizer annotates, as JSON for `qplan target import FILE --from pt2e`.
 
-Needs torch and torchao, which the planner does not. As a script it asks torchao's X86InductorQuantizer about a small
-net; `dump(program, quantizer, name)` does it for a quantizer and an exported program of yours:
+Needs torch and torchao, which the planner does not. As a script it asks torchao's X86InductorQuantizer about
+a small net; `dump(program, quantizer, name)` does it for a quantizer and an exported program of yours:
 
     python examples/pt2e_specs.py specs.json
     qplan target import specs.json --from pt2e -o my-device.yaml

@@ -177,7 +177,7 @@ def test_llm_keeps_activations_in_float():
 
 
 def test_the_dpu_has_powers_of_two_everywhere():
-    """UG1414 and the quantizer: 8 bits, one scale a tensor, [-128, 127]; biases too, on a scale of their own."""
+    """8 bits, one scale a tensor, [-128, 127]; biases too, on a scale of their own."""
     for row, port in ports("dpuczdx8g"):
         kind = port.type
         assert (str(kind.storage), kind.power_of_two, kind.symmetric) == ("i8", True, True), row.source
