@@ -41,6 +41,7 @@ GROUPED: Final = frozenset(FUSED) | {
     op for op, form in FORMS.items() if form in ("binary", "unary", "choice", "move")
 }
 CHAIN: Final = 8
+GROUPS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def read_config(text: str, name: str) -> Config:
         hw_version=defaults["hw_version"].text() if "hw_version" in defaults else "",
         ops={key: _setting(item, base) for key, item in found["op_type"].entries()},
         groups=tuple(_groups(found["supergroups"])),
-        passes=tuple(item.text() for item in passes.list()) if passes else (),
+        passes=tuple(item.text() for item in passes.list(most=GROUPS)) if passes else (),
         quantized_input=_truth(inputs, "is_input_quantized"),
     )
 
@@ -197,7 +198,7 @@ def _fixed(item: Item | None) -> tuple[Fraction, Fraction] | None:
 
 
 def _groups(item: Item) -> Iterator[tuple[Item, tuple[str, ...]]]:
-    for entry in item.list():
+    for entry in item.list(most=GROUPS):
         ops = entry.fields(("op_list",), required=("op_list",))["op_list"]
         names = tuple(op.text() for op in ops.list())
         if not 2 <= len(names) <= CHAIN:

@@ -11,7 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from planner.errors import InputError
+
 WIDTH: Final = 118
+SHOWN: Final = 100
+"""Sentences of what is not said that head the file."""
+_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*|-?\d+(\.\d+)?|-?\d+/\d+")
 _WORDS: Final = frozenset({"null", "true", "false", "~"})
 
@@ -78,12 +83,13 @@ class TargetDraft:
             name for row in self.rows for name in (*row.inputs.values(), *row.outputs.values())
         }
         types = {name: said for name, said in self.types.items() if name in used}
-        groups = self._groups()
+        groups, shown = self._groups(), list(self.unsaid)[:SHOWN]
         parts = [
             "# yaml-language-server: $schema=./target.schema.json\n#",
             *_wrapped(f"Made from {self.source}. Read it, correct it, add tests: it is yours."),
             *(["#", "# Not said here:"] if self.unsaid else []),
-            *(line for sentence in self.unsaid for line in _wrapped(sentence, first="# - ", rest="#   ")),
+            *(line for sentence in shown for line in _wrapped(sentence, first="# - ", rest="#   ")),
+            *([f"# - and {len(self.unsaid) - SHOWN} more"] if len(self.unsaid) > SHOWN else []),
             "apiVersion: planner/v1\nkind: Target",
             f"id: {self.id}\nversion: 0.1.0\ntitle: {_scalar(self.title)}\nmode: fixed",
             "\ntypes:",
@@ -110,7 +116,15 @@ class TargetDraft:
         return "\n".join(parts).rstrip() + "\n"
 
     def imported(self) -> Imported:
-        """The text, with what it does not say."""
+        """The text, with what it does not say.
+
+        Raises:
+          InputError: an id that is none.
+        """
+        if not _ID.fullmatch(self.id):
+            raise InputError(
+                f"{self.id!r} is no id of a target", hint="letters, digits, '_', '.' and '-', such as my-npu"
+            )
         return Imported(self.id, self.text(), tuple(self.unsaid))
 
     def _groups(self) -> dict[tuple[str, ...], str]:

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from planner.errors import InputError, TargetError
-from planner.target.yamltree import Node, nearest, plain, read_yaml
+from planner.target.yamltree import MAX_BYTES, Node, nearest, plain, read_yaml
 
-_COMMENT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|\t', re.DOTALL)
+# What is not closed is taken to its end, so that no text is read twice.
+_COMMENT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|\t', re.DOTALL)
+LEAST: Final = 1e-12
+MOST: Final = 64
+"""Entries of a list that rows are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,14 @@ class Item:
         for key, node in self.node.data.items():
             yield key, Item(node, f"{self.path}.{key}" if self.path else key)
 
-    def list(self, *, or_one: bool = False) -> "tuple[Item, ...]":
-        """Values of an array; `or_one`: a value alone is an array of it."""
+    def list(self, *, or_one: bool = False, most: int = MOST) -> "tuple[Item, ...]":
+        """Values of an array, `most` at most; `or_one`: a value alone is an array of it."""
         if not isinstance(self.node.data, tuple):
             if or_one:
                 return (self,)
             self.fail(f"is {_kind(self.node)}", accepted="an array: [...]")
+        if len(self.node.data) > most:
+            self.fail(f"{len(self.node.data)} entries", accepted=f"at most {most}")
         return tuple(Item(node, f"{self.path}[{i}]") for i, node in enumerate(self.node.data))
 
     def text(self, known: Sequence[str] = ()) -> str:
@@ -82,10 +88,12 @@ class Item:
         return data
 
     def number(self) -> float:
-        """A finite number."""
+        """A finite number, neither huge nor tiny."""
         data = self.node.data
         if isinstance(data, bool) or not isinstance(data, int | float):
             self.fail(f"is {_kind(self.node)}", accepted="a number")
+        if data and not LEAST <= abs(data) <= 1 / LEAST:
+            self.fail(f"is {data}", accepted=f"0, or a number of {LEAST} to {1 / LEAST}")
         return data
 
     @property
@@ -111,6 +119,8 @@ def read_json(text: str, name: str) -> Item:
     Raises:
       InputError: the first thing that is no JSON, as `name:line:column: ...`.
     """
+    if len(text) > MAX_BYTES:
+        raise InputError(f"{name}: more than {MAX_BYTES} characters")
     # Comments become spaces, so that places stay what they were.
     bare = _COMMENT.sub(lambda found: _blank(found[0]), text)
     try:

@@ -85,6 +85,7 @@ OTHERS: Final[Mapping[str, str]] = {
 """NNCF's other operations, and why they have no row."""
 
 
+OPERATIONS_AT_MOST: Final = 512
 LINEAR: Final = frozenset({"Convolution", "DepthWiseConvolution", "MatMul"})
 
 
@@ -124,7 +125,9 @@ def import_nncf(text: str, name: str, target_id: str = "") -> Imported:
         target_id or id_of(f"openvino-{device}", "nncf"), f"OpenVINO {device}", f"NNCF's {name}"
     )
     spaces = _aliases(root.get("config"))
-    operations = [_operation(item, spaces, draft) for item in root["operations"].list()]
+    operations = [
+        _operation(item, spaces, draft) for item in root["operations"].list(most=OPERATIONS_AT_MOST)
+    ]
     if not operations:
         root["operations"].fail("is empty", accepted="at least one operation")
     _Importer(draft, operations).run()
@@ -219,7 +222,10 @@ class _Importer:
                     kind, f"no operation of NNCF's{nearest(kind, tuple(OPERATIONS), listed=False)}"
                 )
                 draft.not_said(f"{kind}: {why}")
+            elif kind in LINEAR and kind in seen:
+                draft.not_said(f"{operation.item.path}: {kind} a second time; the first is written")
             elif kind in LINEAR:
+                seen.add(kind)
                 self.linear(operation)
             else:
                 ops = [op for op in OPERATIONS[kind] if operation.mode or op not in seen]

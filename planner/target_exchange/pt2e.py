@@ -59,6 +59,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 MOST: Final = 8
+ANNOTATIONS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def import_pt2e(text: str, name: str, target_id: str = "") -> Imported:
         f"{quantizer or 'specs'} in {name}",
     )
     draft.defaults = {"islands": "float", "bias": "float"}
-    annotations = [_annotation(item) for item in root["annotations"].list()]
+    annotations = [_annotation(item) for item in root["annotations"].list(most=ANNOTATIONS)]
     for annotation in annotations:
         _Importer(draft, annotation).run()
     if not draft.rows:

@@ -67,6 +67,8 @@ def read_xml(text: str, name: str) -> Element:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise InputError(f"{name}: more than {MAX_BYTES} bytes")
     parser = expat.ParserCreate()
+    # One piece of text at a time, not one a line: many pieces would be joined again and again.
+    parser.buffer_text, parser.buffer_size = True, MAX_BYTES
     open_elements: list[Element] = []
     roots: list[Element] = []
     count = 0

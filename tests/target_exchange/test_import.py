@@ -453,6 +453,50 @@ def test_hostile_text_is_refused(kind, text):
         imported(kind, text)
 
 
+MANY = {
+    "widths": ("aimet", with_kernels(*(width(8, "int") for _ in range(1000))), "1000 entries (at most 64)"),
+    "quantizers": (
+        "nncf",
+        {
+            "operations": [
+                {"type": "MatMul", "quantization": {"activations": [{"bits": 8}] * 1000, "weights": []}}
+            ]
+        },
+        "operations[0].quantization.activations: 1000 entries (at most 64)",
+    ),
+    "annotations": (
+        "pt2e",
+        {"format": "qplan.pt2e/1", "annotations": [0] * 5000},
+        "5000 entries (at most 1024)",
+    ),
+    "ends beyond reason": (
+        "aimet",
+        aimet(op_type={"Softmax": {"encoding_constraints": {"min": 0, "max": 1e300}}}),
+        "op_type.Softmax.encoding_constraints.max: is 1e+300 (0, or a number of 1e-12 to",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_too_much_of_a_thing_is_refused(name):
+    kind, document, message = MANY[name]
+    with pytest.raises(InputError) as told:
+        imported(kind, document)
+    assert message in str(told.value)
+
+
+def test_a_long_list_of_what_is_not_said_is_cut_in_the_file():
+    found = imported("aimet", aimet(op_type={f"Op{i}": {"is_output_quantized": "True"} for i in range(500)}))
+    assert len(found.unsaid) > 500
+    assert f"# - and {len(found.unsaid) - 100} more" in found.text
+    assert load_target(found.text).id == "f"
+
+
+def test_an_id_that_is_none():
+    with pytest.raises(InputError, match="'my npu' is no id of a target"):
+        IMPORTERS["aimet"](json.dumps(facts.aimet_default()), "f.json", "my npu")
+
+
 def test_names_of_strangers_stay_text():
     """Nothing of a file gets out of its place in the YAML: not by quotes, line ends or comments."""
     document = aimet(op_type={'Conv"\n: {evil: 1} #': {"is_output_quantized": "True"}})
