@@ -191,6 +191,10 @@ def _operation(item: Item, spaces: Mapping[str, Space], draft: TargetDraft) -> O
 
 def _named(item: Item, spaces: Mapping[str, Space]) -> Space:
     if isinstance(item.node.data, str):
+        if not spaces:
+            item.fail(
+                f"{item.node.data!r} names no entry", accepted="config.quantization with entries by name"
+            )
         return spaces[item.text(tuple(spaces))]
     return _space(item, "")
 

@@ -276,9 +276,11 @@ class _Importer:
         known = names.get(form, ["x"])
         if form == "variadic" and count:
             return known
-        if not 1 <= count <= len(known):
-            self.annotation.item.fail(f"{count} inputs of {op}", accepted=f"1 to {len(known)}")
-        return known[:count]
+        least = 1 if form == "norm" else min(2, len(known))
+        if not least <= count <= len(known):
+            self.annotation.item.fail(f"{count} inputs of {op}", accepted=f"{least} to {len(known)}")
+        # A bias without a spec is float, be it in the file as null or not at all.
+        return known if form in ("linear", "norm") and op != "MatMul" else known[:count]
 
     def written(self, port: str, index: int, op: str) -> str:
         if port == "xs":

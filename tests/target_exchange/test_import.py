@@ -386,6 +386,14 @@ BAD = {
             {"type": "Add", "quantization": {"activations": "q8_b"}}]},
         "operations[0].quantization.activations: 'q8_b' is none of those accepted (did you mean 'q8_a'?)",
     ),
+    "an alias of nothing": (
+        "nncf", {"operations": [{"type": "Add", "quantization": {"activations": "q8_a"}}]},
+        "operations[0].quantization.activations: 'q8_a' names no entry (config.quantization with entries",
+    ),
+    "an operand missing": (
+        "pt2e", facts.pt2e({"ops": ["aten.add.Tensor"], "inputs": [facts.ACT], "output": None}),
+        "annotations[0]: 1 inputs of Add (2 to 2)",
+    ),
     "no operations": ("nncf", {"operations": []}, "operations: is empty (at least one operation)"),
     "too many bits": (
         "nncf", {"operations": [{"type": "Add", "quantization": {"activations": {"bits": 1000}}}]},
