@@ -247,7 +247,7 @@ def test_pt2e_narrow_ends_are_narrow_storages():
     weight = facts.spec(scheme="per_channel_symmetric", quant_min=-8, quant_max=7)
     four = {"ops": ["aten.linear.default"], "inputs": [facts.ACT, weight], "output": None}
     assert types_of(imported("pt2e", facts.pt2e(four)).text, "linear") == [
-        ("i8", "i4 per axis symmetric", "f32")
+        ("i8", "i4 per axis symmetric", "f32", "f32")
     ]
 
 
