@@ -5,7 +5,8 @@ import json
 import pytest
 
 from planner.target.load import load_target, target_ids
-from planner.target_exchange.aimet import ALIASES, LESS, import_aimet, read_config
+from planner.target_exchange.aimet import ALIASES, LESS, import_aimet
+from planner.target_exchange.aimet_config import read_config
 from planner.target_exchange.aimet_export import export_aimet
 from tests.target_exchange import facts
 
