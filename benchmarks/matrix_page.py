@@ -114,12 +114,19 @@ def shorten(reason: str) -> str:
     text = re.sub(r"\(([^()]*) \('[^']*'\)\)|\s?\('[^']*'\)", _unnamed, text)
     text = re.sub(r"no fusion of '[^']*' names [\w:.]+ and no row", "no fusion names it, no row", text)
     text = re.sub(r"no fusion of '[^']*' takes", "no fusion takes", text)
+    text = re.sub(r"'[^']*' is read by '[^']*' too", "a value inside is read elsewhere too", text)
+    text = re.sub(r"wanted ([^;]*)", _without_numbers, text)
     heads: dict[str, dict[str, None]] = {}
     for clause in _clauses(text):
         head, _, tail = clause.partition(_HAS)
         heads.setdefault(head, {})[tail] = None
     shown = [head + _HAS * any(tails) + " or ".join(tails) for head, tails in heads.items()]
     return "; ".join(shown[:MOST_CLAUSES]) + ("; ..." if len(shown) > MOST_CLAUSES else "")
+
+
+def _without_numbers(match: re.Match[str]) -> str:
+    """A condition without what its terms are here: `x.shape[2] (5)`."""
+    return "wanted " + re.sub(r" \((?:-?[\d.]+|\[[-\d., ]*\])\)", "", match[1])
 
 
 def _unnamed(match: re.Match[str]) -> str:

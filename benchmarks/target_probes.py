@@ -34,8 +34,12 @@ FORMATS: Final[Mapping[str, str]] = {"llm-w4": "onnx-matmulnbits"}
 """Formats of the files where an engine's own is not the target's."""
 
 BY_TESTS: Final[Mapping[str, str]] = {
+    "dpuczdx8g": "nothing: the DPU needs its FPGA",
+    "edgetpu": "nothing: its compiler is not run here; the types are those of LiteRT's kernels, which are",
     "finn-fpga": "qonnx executes what is written for it (tests/exporters); FINN itself was never run",
+    "hexagon-a16w8": "nothing: no part of the QNN SDK is public",
     "hls4ml-fpga": "hls4ml's C simulation of whole models equals the interpreter (tests/exporters)",
+    "k210-kpu": "nothing: nncase's simulator is not run here",
     "qnn-htp": "nothing: no part of the QNN SDK is public",
     "stablehlo": "jaxlib's interpreter and IREE run whole models (tests/exporters/stablehlo), not row by row",
     "teaching-npu": "nothing: there is no such device",

@@ -47,6 +47,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.report": 4,
     "planner.stablehlo_reader": 1,
     "planner.target": 1,
+    "planner.target_exchange": 1,
     "planner.target_tests": 4,
     "planner.version": 0,
     "targets": 0,

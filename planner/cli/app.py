@@ -22,13 +22,13 @@ from planner.cli import (
     quantize,
     search,
     service,
-    targets,
 )
 from planner.cli.console import complain, say_json
 from planner.cli.help.choices import lines_of
 from planner.cli.help.everywhere import with_everywhere
 from planner.cli.help.groups import EXAMPLES, TARGET_EXAMPLES, epilog_of, group_of
 from planner.cli.help.schema import failure_json, schema
+from planner.cli.target import exchange, proving, reading, writing
 from planner.errors import Conflict, InputError, PlannerError
 from planner.version import VERSION
 
@@ -106,17 +106,19 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "schema": schema,
 }
 TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
-    "list": targets.list_targets,
-    "show": targets.show_target,
-    "lint": targets.lint_target,
-    "test": targets.try_target,
-    "doc": targets.doc_target,
-    "schema": targets.schema_target,
-    "diff": targets.diff_target,
-    "new": targets.new_target,
-    "coverage": targets.cover_target,
-    "probe": targets.probe_engine,
-    "kit": targets.kit_target,
+    "list": reading.list_targets,
+    "show": reading.show_target,
+    "lint": writing.lint_target,
+    "test": writing.try_target,
+    "doc": reading.doc_target,
+    "schema": reading.schema_target,
+    "diff": reading.diff_target,
+    "new": writing.new_target,
+    "coverage": writing.cover_target,
+    "probe": proving.probe_engine,
+    "kit": proving.kit_target,
+    "export": exchange.export_target,
+    "import": exchange.import_target,
 }
 # Panels of help stand in the order of their first verb.
 for _name, _verb in VERBS.items():

@@ -1,4 +1,4 @@
-"""The eleven shipped targets: what the design asks each to say, and that its own tests miss no kernel."""
+"""The fifteen shipped targets: what the design asks each to say, and that its own tests miss no kernel."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +13,13 @@ from planner.target_tests.cases import plan_case
 
 ROOT = Path(__file__).parents[2]
 MODES = {
+    "dpuczdx8g": "fixed",
+    "edgetpu": "fixed",
     "ethos-u55": "codegen",
     "finn-fpga": "codegen",
+    "hexagon-a16w8": "fixed",
     "hls4ml-fpga": "codegen",
+    "k210-kpu": "fixed",
     "litert-int8": "fixed",
     "llm-w4": "fixed",
     "onnxruntime-cpu": "fixed",
@@ -37,7 +41,7 @@ def ports(name: str) -> Iterator[tuple[Row, PortPattern]]:
             yield row, port
 
 
-def test_eleven_targets_in_their_modes():
+def test_fifteen_targets_in_their_modes():
     assert {name: load_target(name).mode for name in target_ids()} == MODES
 
 
@@ -170,3 +174,37 @@ def test_llm_keeps_activations_in_float():
         stored.append(str(w.storage))
     assert stored == ["i4", "u4", "i8", "u8", "i3", "u3", "i2", "u2"]
     assert set(target.rows) == {"Gather", "LSTM", "matmul_nbits"}
+
+
+def test_the_dpu_has_powers_of_two_everywhere():
+    """8 bits, one scale a tensor, [-128, 127]; biases too, on a scale of their own."""
+    for row, port in ports("dpuczdx8g"):
+        kind = port.type
+        assert (str(kind.storage), kind.power_of_two, kind.symmetric) == ("i8", True, True), row.source
+        assert kind.granularity == "tensor"
+    assert {row.requantize for row in rows("dpuczdx8g")} == {"power_of_two"}
+    assert {rule.kind for row in rows("dpuczdx8g") for rule in row.rules} == {
+        "multiplier_scale", "free_scale", "same_scale",
+    }  # fmt: skip
+
+
+def test_the_edge_tpu_asks_every_row_for_three_dimensions():
+    for row in rows("edgetpu"):
+        lead = row.inputs[0]
+        if not lead.variadic:
+            assert f"{lead.name}.elements" in row.when, row.source
+
+
+def test_the_kpu_stores_bytes_without_signs():
+    stores = {str(port.type.storage) for row, port in ports("k210-kpu") if port.name != "b"}
+    assert stores == {"u8"}
+    assert not any(port.type.symmetric for row, port in ports("k210-kpu") if port.name == "w")
+
+
+@pytest.mark.parametrize("kernel", ["conv2d", "fully_connected", "matmul", "add", "Softmax", "Concat"])
+def test_hexagon_begins_with_sixteen_bits(kernel):
+    found = [str(row.inputs[0].type.storage) for row in load_target("hexagon-a16w8").rows[kernel]]
+    below = [str(row.inputs[0].type.storage) for row in load_target("qnn-htp").rows[kernel]]
+    assert found[0] == "u16"
+    assert below[0] == "u8"
+    assert sorted(found) == sorted(below)

@@ -64,6 +64,8 @@ TARGET_EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "diff": ("qplan target diff my-npu.yaml my-npu.yaml",),
     "coverage": ("qplan target coverage model.onnx -t my-npu.yaml",),
     "kit": ("qplan target kit teaching-npu -o out/kit",),
+    "export": ("qplan target export teaching-npu --to aimet -o quantsim.json",),
+    "import": ("qplan target import quantsim.json --from aimet --id my-device -o my-device.yaml",),
     "probe": (
         "qplan target probe --kernel Relu -o probed.yaml",
         "qplan target probe --target onnxruntime-cpu --kernel Sigmoid",

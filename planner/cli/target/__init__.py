@@ -1,0 +1,1 @@
+"""Verbs of `qplan target`, by what they are for."""

@@ -1,0 +1,1 @@
+"""Importers of other tools' device descriptions, and the exporter."""
