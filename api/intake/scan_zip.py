@@ -90,13 +90,13 @@ def _scan_array(file: IO[bytes], member: zipfile.ZipInfo) -> None:
         raise SampleError(f"array {name} holds Python objects", hint="give it a number type")
     if len(shape) > MAX_DIMENSIONS or any(dim < 0 for dim in shape):
         raise SampleError(f"array {name} has an impossible shape")
-    if shape and shape[0] > MAX_SAMPLES:
-        raise SampleError(
-            f"array {name} holds {shape[0]} samples; {MAX_SAMPLES} are the limit",
-            hint="statistics of a few hundred are as good",
-        )
     claimed = math.prod(shape) * dtype.itemsize
     if claimed > member.file_size:
         raise SampleError(
             f"array {name} claims {claimed} bytes, and holds {member.file_size} with its header"
+        )
+    if shape and shape[0] > MAX_SAMPLES:
+        raise SampleError(
+            f"array {name} holds {shape[0]} samples; {MAX_SAMPLES} are the limit",
+            hint="statistics of a few hundred are as good",
         )
