@@ -43,7 +43,7 @@ def test_plans_are_listed_with_where_they_come_from(make_service):
 
 def test_a_plan_that_went_is_made_again_by_its_request(make_service):
     service = make_service(quota=10_000_000)
-    empty = service.app.state.quota.measure()
+    empty = service.app.state.quotas.whole.measure()
     key = planned(service)
     same = planned(service, options={"costs": {}, "strategy": "minimal"})
     assert same == key
@@ -55,7 +55,7 @@ def test_a_plan_that_went_is_made_again_by_its_request(make_service):
     check(service.delete(address), "unknown-name")
     assert service.get("/v1/plans").json()["items"] == []
     assert list((service.app.state.service.store.root / "requests").glob("*/*")) == []
-    assert service.app.state.quota.used == service.app.state.quota.measure() == empty
+    assert service.app.state.quotas.whole.used == service.app.state.quotas.whole.measure() == empty
     assert planned(service) == key
     assert service.get(address).content == text
 

@@ -29,7 +29,7 @@ def test_a_database_of_a_later_version_is_refused(engine, database_url):
             open_database(database_url)
     finally:
         with writing(engine) as connection:
-            connection.execute(text("update alembic_version set version_num = '0001'"))
+            connection.execute(text("update alembic_version set version_num = '0002'"))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_was_not_finished_is_not_kept(engine):
     with pytest.raises(RuntimeError):
         fail()
     with reading(engine) as connection:
-        assert connection.execute(text("select version_num from alembic_version")).scalar_one() == "0001"
+        assert connection.execute(text("select version_num from alembic_version")).scalar_one() == "0002"
 
 
 def test_a_killed_server_loses_nothing_of_sqlite(tmp_path):
