@@ -1,7 +1,7 @@
 """Scanners: MB a second at which what strangers send is scanned before any parser has it.
 
-Files of junk, each of one tiny thing, so that there is most to scan in a byte, and of messages that are as short
-as they may be. Processor time of one core. Usage, from the repository root:
+Files of junk, each of one tiny thing, so that there is most to scan in a byte, and of messages that are as
+short as they may be. Processor time of one core. Usage, from the repository root:
 `python -m benchmarks.scanners [--mb 22]`
 """
 
