@@ -85,6 +85,28 @@ def test_statistics_are_those_of_the_library_to_the_last_bit(engine, store, make
     assert "progress" not in kinds(engine, job) or job.progress["done"] <= 128
 
 
+def test_a_job_has_the_files_of_its_tenant(engine, store, make_executor):
+    own = store.of("one")
+    own.open()
+
+    async def main():
+        job = queue.submit(engine, "kind", calibration(own), tenant="one")
+        lost = queue.submit(engine, "kind", job.request, tenant="two")
+        async with dispatching(engine, make_executor()):
+            return [await ended_of(engine, one) for one in (job, lost)]
+
+    async def ended_of(engine, job):
+        while not (found := queue.get(engine, job.id, job.tenant)).has_ended:
+            await asyncio.sleep(0.02)
+        return found
+
+    done, lost = asyncio.run(main())
+    assert done.state == "done", done.problem
+    assert own.has("stats", done.result["kept"]["out"])
+    assert list(store.digests("stats")) == []
+    assert (lost.state, lost.problem["name"]) == ("failed", "unknown-name")
+
+
 FAILURES = {
     "a model that is none": (
         BOUNDS,
