@@ -1,8 +1,8 @@
 """Shares: how long one user's work takes alone, and beside another user who asks for all there is.
 
 One server of one process with two tokens, started as users do, for each `QPLAN_SHARE`; at 100 tokens are
-still served in turn, and nothing is kept free for others. The other user posts 22 MB of junk to be read as a model,
-twelve at once and again and again, or has ten searches wait. Times depend on the machine, so ratios count.
+still served in turn, and nothing is kept free for others. The other user posts 22 MB of junk to be read as a
+model, twelve at once and again and again, or has ten searches wait. Ratios count.
 Usage, from the repository root: `python -m benchmarks.shares [--rounds 8] [--mb 22] [--share 50 100]`
 """
 

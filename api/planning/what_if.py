@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 
 from api.jobs.records import File, made, stored, work, written
 from api.jobs.task_names import HOLD
-from api.planning.plan_answers import READERS
+from api.planning.plan_answers import READERS, part
 from api.planning.planning import SMALL, find_or_make_plan, find_origin, plan_arguments
 from api.planning.provenance import Step, with_steps
 from api.planning.service import Service
@@ -178,6 +178,24 @@ async def explain_plan(service: Service, key: str, address: str) -> str:
         asked = work("explain", {"plan": stored("plans", key), "address": address})
         return str((await service.sandbox.run(asked))["text"])
     return await service.in_turn(lambda: explain(plan_from_json(path.read_bytes()), address))
+
+
+async def part_of_plan(service: Service, key: str, pointer: str) -> bytes:
+    """The part of a stored plan at a JSON pointer; a big plan is read in a child.
+
+    Raises:
+      Refused: no such plan.
+      PlannerError: no pointer, or nothing is there.
+    """
+    path = await run_sync(service.store.find, "plans", key)
+    if path.stat().st_size <= SMALL:
+        return await service.in_turn(lambda: part(path.read_bytes(), pointer))
+    tag = answer_tag("part", [key], {"pointer": pointer})
+    kept = await run_sync(service.store.look, "answers", tag)
+    if kept is None:
+        asked = {"plan": stored("plans", key), "pointer": pointer, "out": made("answers", tag)}
+        await service.sandbox.run(work("part", asked))
+    return await run_sync(service.store.path("answers", tag).read_bytes)
 
 
 def page_of_lines(path: Path, limit: int, cursor: str | None) -> tuple[list[Any], str | None]:

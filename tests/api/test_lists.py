@@ -5,6 +5,7 @@ import json
 import pytest
 
 import planner
+from api.planning import what_if
 from planner.calibration.statistics import calibration_digest
 from planner.client import Client
 from tests.api.documents import chain, digest, put, relu
@@ -131,3 +132,35 @@ def test_what_its_address_names_never_changes(service):
         assert known.headers["cache-control"] == answer.headers["cache-control"]
     for address in (f"/v1/plans/{key}/report", "/v1/plans", "/v1/targets/litert-int8"):
         assert "immutable" not in service.get(address).headers.get("cache-control", "")
+
+
+POINTERS = {
+    "": 200,
+    "/key": 200,
+    "/kernels/0/name": 200,
+    "/kernels/01": 404,
+    "/kernels/-": 404,
+    "/kernels/99": 404,
+    "/kernel": 404,
+    "/key/deeper": 404,
+    "kernels": 422,
+}
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["read here", "read in a child"])
+def test_a_part_of_a_plan_by_its_pointer(make_service, monkeypatch, small):
+    if not small:
+        monkeypatch.setattr(what_if, "SMALL", 1)
+    service = make_service()
+    plan = service.post("/v1/plans", json={"model": chain(2), "target": "litert-int8"}).json()
+    parts = f"/v1/plans/{plan['key']}/part"
+    found = {pointer: service.get(parts, params={"pointer": pointer}) for pointer in POINTERS}
+    assert {pointer: answer.status_code for pointer, answer in found.items()} == POINTERS
+    assert found[""].json() == plan
+    assert found["/key"].json() == plan["key"]
+    assert found["/kernels/0/name"].json() == plan["kernels"][0]["name"]
+    assert "did you mean 'kernels'" in found["/kernel"].json()["hint"]
+    tag = {"If-None-Match": found["/key"].headers["etag"]}
+    assert service.get(parts, params={"pointer": "/key"}, headers=tag).status_code == 304
+    path = str(service.app.state.service.store.path("plans", plan["key"]))
+    assert service.get(parts, params={"pointer": path}).status_code == 404

@@ -52,7 +52,7 @@ async def dispatching(engine, executor, seconds=10.0):
 
 async def until(engine, job, wanted=lambda job: job.has_ended):
     for _ in range(PATIENCE * 50):
-        found = queue.get(engine, job.id)
+        found = queue.get(engine, job.id, job.tenant)
         if wanted(found):
             return found
         assert not found.has_ended, found.problem
@@ -93,12 +93,7 @@ def test_a_job_has_the_files_of_its_tenant(engine, store, make_executor):
         job = queue.submit(engine, "kind", calibration(own), tenant="one")
         lost = queue.submit(engine, "kind", job.request, tenant="two")
         async with dispatching(engine, make_executor()):
-            return [await ended_of(engine, one) for one in (job, lost)]
-
-    async def ended_of(engine, job):
-        while not (found := queue.get(engine, job.id, job.tenant)).has_ended:
-            await asyncio.sleep(0.02)
-        return found
+            return [await until(engine, one) for one in (job, lost)]
 
     done, lost = asyncio.run(main())
     assert done.state == "done", done.problem
