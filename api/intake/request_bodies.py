@@ -27,8 +27,9 @@ CHUNK: Final = 1 << 18
 SHORT_PLACES: Final = 64
 LONG_PLACES: Final = 2
 JSON: Final = ("application/json",)
-YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
 BYTES: Final = ("application/octet-stream",)
+YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain", *BYTES)
+"""Bytes, too: generated clients know no YAML."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
