@@ -25,22 +25,24 @@ from starlette.responses import Response
 from api.intake.arrivals import Arrivals
 from api.intake.request_bodies import BodyLimits
 from api.intake.sandbox import Sandbox
+from api.intake.turns import Turns
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import open_executor
 from api.jobs.residents import Residents
 from api.jobs.watch import Watch
 from api.planning.known_targets import KnownTargets, shipped_targets
 from api.planning.plugins import load_functions
-from api.planning.service import Service
+from api.planning.service import Service, Tenants
 from api.problems import Problem, Refused, http_problem, problem_of
 from api.routes import ROUTERS, metrics, pages
 from api.schemas.openapi import openapi_of
 from api.schemas.responses import ProblemDocument
-from api.server.limits import Quota
+from api.server.limits import Quotas
 from api.server.metrics import Metrics
 from api.server.middleware import PROBLEM, ServiceMiddleware, render, request_id
 from api.server.readiness import Readiness
-from api.settings import Settings, settings_from
+from api.server.tokens import DEFAULT
+from api.settings import Settings, settings_from, share_of
 from api.storage.database import default_url, failure_of, open_database
 from api.storage.kept_bytes import kept_bytes
 from api.storage.objects import open_objects
@@ -52,6 +54,8 @@ from planner.version import VERSION
 
 THREADS: Final = 1
 """That plan in this process: two would take turns, and each take twice as long."""
+MOST_PLANNING: Final = 256
+"""Requests that may wait to be planned there; places for bodies bound them before."""
 MOST_ERRORS: Final = 20
 
 log: Final = logging.getLogger("qplan.api")
@@ -88,25 +92,32 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         bare = Store(settings.data, open_objects(settings.blobs))
-        app.state.quota = Quota(settings.quota, partial(kept_bytes, bare))
-        store = replace(bare, quota=app.state.quota)
-        store.open()
+        quotas = app.state.quotas = Quotas(
+            settings.quota,
+            settings.tenant_quota,
+            lambda tenant: kept_bytes(bare.of(tenant)),
+            bare.tenants,
+        )
+        bare.open()
+        store = replace(bare, quota=await run_sync(quotas.of, DEFAULT), quotas=quotas)
         sandbox = Sandbox(settings, store, app.state.metrics)
         sandbox.start()
         targets = KnownTargets(store, await run_sync(shipped_targets), load_functions(settings.functions))
-        threads = CapacityLimiter(THREADS)
-        body_limits = BodyLimits(settings.waiting, Arrivals(store.drafts, settings.bodies))
-        await run_sync(app.state.quota.count)
-        uploads = Uploads(settings, store, app.state.quota)
+        share = share_of(settings)
+        body_limits = BodyLimits(settings.waiting, Arrivals(store.drafts, settings.bodies, share), share)
+        await run_sync(quotas.count)
+        uploads = Uploads(settings, store)
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
-        dispatcher = Dispatcher(engine, open_executor(settings, store), seconds=settings.lease_seconds)
+        dispatcher = Dispatcher(
+            engine, open_executor(settings, store), seconds=settings.lease_seconds, share=share
+        )
         watch = Watch(engine)
         residents = Residents(sandbox)
         app.state.service = Service(
             settings,
             store,
             sandbox,
-            threads,
+            Turns("planning here", THREADS, MOST_PLANNING, share),
             targets,
             body_limits,
             uploads,
@@ -114,10 +125,12 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
             dispatcher,
             watch,
             residents,
+            CapacityLimiter(THREADS),
         )
+        app.state.tenants = Tenants(app.state.service)
         app.state.readiness = Readiness(store, engine, sandbox)
         await dispatcher.start()
-        sweeping = asyncio.create_task(keep_sweeping(store, engine, settings, app.state.quota))
+        sweeping = asyncio.create_task(keep_sweeping(store, engine, settings, quotas))
         gc.freeze()
         try:
             yield

@@ -33,7 +33,7 @@ from api.jobs.tasks import (
     measure_losses,
     merge_statistics,
 )
-from api.planning.plan_answers import READERS, WHAT_IF, preview, tradeoffs_of
+from api.planning.plan_answers import READERS, WHAT_IF, part, preview, tradeoffs_of
 from api.planning.plugins import load_functions
 from api.planning.provenance import make_plan
 from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full, problem_of
@@ -145,6 +145,12 @@ def explain_plan(job: Arguments) -> dict[str, Any]:
     return {"text": explain(plan_from_json(Path(job["plan"]).read_bytes()), job["address"])}
 
 
+def write_part(job: Arguments) -> dict[str, Any]:
+    """Write the part of a stored plan at a JSON pointer."""
+    Path(job["out"]).write_bytes(part(Path(job["plan"]).read_bytes(), job["pointer"]))
+    return {}
+
+
 def export_plan(job: Arguments) -> dict[str, Any]:
     """Write a planned model in a format."""
     _, graph = _model(job)
@@ -193,6 +199,7 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "losses": lambda job: measure_losses(_model(job)[1], _target(job["target"], job["functions"]), job),
     "merge": merge_statistics,
     "model": read_model,
+    "part": write_part,
     "plan": write_plan,
     "read": answer_from_plans,
     "readers": lambda job: add_readers(_model(job)[1], job),

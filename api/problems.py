@@ -73,6 +73,7 @@ TYPES: Final[Mapping[str, tuple[int, str]]] = {
     "rate-limited": (429, "too many requests in too short a time"),
     "request-invalid": (422, "the request does not fit its schema"),
     "rule-invalid": (422, "a rule of the target cannot be applied"),
+    "share-taken": (429, "one token's share is taken; the rest is for others"),
     "slow-body": (408, "the body stopped arriving"),
     "slow-head": (408, "the head of the request stopped arriving"),
     "stats-invalid": (422, "the statistics do not fit the model, or are not numbers"),

@@ -10,11 +10,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from api.server.tokens import Token, parse_token
+from api.server.tokens import Token, parse_token, read_tokens
 from planner.errors import InputError
 
+TOKENS_FILE: Final = "QPLAN_TOKENS_FILE"
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
+ALL: Final = 100
+"""Per cent."""
 _FUNCTION: Final = re.compile(r"([\w.:-]{1,200})=([A-Za-z_][\w.]*:[A-Za-z_]\w*)")
 
 
@@ -49,6 +52,10 @@ class Settings:
       max_jobs: jobs that may wait.
       access_log: whether each request is a line of the log.
       tokens: who may ask; none: loopback only.
+      tokens_file: a file that further ones came from, and come from again when it changes.
+      share: the percentage of what many want at once (children, jobs at work, places to wait, bytes on their
+        way) that one token may have.
+      tenant_quota: bytes of everything kept for one tenant; 0 is no limit.
       hosts: names the server answers to beside addresses and `localhost`.
       functions: allow-list of QuantFns that targets may name in `fn` rules: name and `module:function`.
     """
@@ -86,8 +93,16 @@ class Settings:
     max_jobs: int = 10_000
     access_log: bool = True
     tokens: tuple[Token, ...] = ()
+    tokens_file: str = ""
+    share: int = 50
+    tenant_quota: int = 0
     hosts: frozenset[str] = frozenset()
     functions: tuple[tuple[str, str], ...] = ()
+
+
+def share_of(settings: Settings) -> int:
+    """The percentage that one token may have: everything, where there are no others."""
+    return settings.share if len(settings.tokens) > 1 or settings.tokens_file else ALL
 
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
@@ -103,6 +118,8 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
             continue
         found = read(variable, text)
         given[name] = (*given.get(name, ()), *found) if name == "tokens" else found
+        if variable == TOKENS_FILE:
+            given["tokens_file"] = text
     return Settings(**given)
 
 
@@ -157,6 +174,12 @@ def _held(variable: str, text: str) -> int:
     return int(text)
 
 
+def _percent(variable: str, text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= ALL:
+        raise InputError(f"{variable} is {text!r}, not a whole number from 1 to {ALL}")
+    return int(text)
+
+
 def _switch(variable: str, text: str) -> bool:
     if text not in ("on", "off"):
         raise InputError(f"{variable} is {text!r}, neither on nor off")
@@ -176,12 +199,7 @@ def _tokens(variable: str, text: str) -> tuple[Token, ...]:
 
 
 def _tokens_of_file(variable: str, text: str) -> tuple[Token, ...]:
-    try:
-        lines = Path(text).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{variable}: cannot read {text!r}") from error
-    bare = (line.partition("#")[0].strip() for line in lines)
-    return tuple(parse_token(line, f"{text}:{number}") for number, line in enumerate(bare, 1) if line)
+    return read_tokens(text, variable)
 
 
 def _functions(variable: str, text: str) -> tuple[tuple[str, str], ...]:
@@ -205,12 +223,14 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "QPLAN_LEASE_SECONDS": ("lease_seconds", _positive),
     "QPLAN_MAX_JOBS": ("max_jobs", _positive),
     "QPLAN_TOKENS": ("tokens", _tokens),
-    "QPLAN_TOKENS_FILE": ("tokens", _tokens_of_file),
+    TOKENS_FILE: ("tokens", _tokens_of_file),
+    "QPLAN_SHARE": ("share", _percent),
     "QPLAN_HOSTS": ("hosts", _names),
     "QPLAN_FUNCTIONS": ("functions", _functions),
     "QPLAN_RATE": ("rate", _count),
     "QPLAN_BURST": ("burst", _positive),
     "QPLAN_QUOTA": ("quota", _count),
+    "QPLAN_TENANT_QUOTA": ("tenant_quota", _count),
     "QPLAN_KEEP_DAYS": ("keep_days", _count),
     "QPLAN_KEEP_BYTES": ("keep_bytes", _count),
     "QPLAN_ACCESS_LOG": ("access_log", _switch),

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from anyio import CapacityLimiter, WouldBlock
 from anyio.to_thread import run_sync
 from fastapi.routing import APIRoute
 from starlette.requests import Request
@@ -19,13 +18,18 @@ from starlette.types import Message, Receive
 
 from api.intake.arrivals import SMALL, Arrivals
 from api.intake.scan import require_unicode, scan_json
+from api.intake.turns import ALL, Turns
 from api.problems import Refused
 from api.server.limits import Quota
+from api.server.tokens import PRINCIPAL
 
 CHUNK: Final = 1 << 18
+SHORT_PLACES: Final = 64
+LONG_PLACES: Final = 2
 JSON: Final = ("application/json",)
-YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
 BYTES: Final = ("application/octet-stream",)
+YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain", *BYTES)
+"""Bytes, too: generated clients know no YAML."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -36,36 +40,23 @@ class BodyLimits:
     JSON takes up to thirty times its length once parsed: 64 bodies of 64 KiB, or 2 of 4 MiB.
     """
 
-    def __init__(self, waiting: int, arrivals: Arrivals) -> None:
-        self.waiting = waiting
+    def __init__(self, waiting: int, arrivals: Arrivals, share: int = ALL) -> None:
         self.arrivals = arrivals
-        self.small = CapacityLimiter(64)
-        self.big = CapacityLimiter(2)
+        self.small = Turns("a place for a short body", SHORT_PLACES, waiting, share)
+        self.big = Turns("a place for a long body", LONG_PLACES, waiting, share)
 
     @asynccontextmanager
     async def whole(self, request: Request) -> AsyncIterator[bytes]:
         """Give the body of a request, which then has a place to be parsed in.
 
         Raises:
-          Refused: too many wait for one already.
+          Refused: too many wait for one already, or too many of the same token.
         """
-        async with self.arrivals.receive(request) as body, self._place(body.size):
-            yield await body.read()
-
-    @asynccontextmanager
-    async def _place(self, size: int) -> AsyncIterator[None]:
-        limiter = self.small if size <= SMALL else self.big
-        if limiter.statistics().tasks_waiting >= self.waiting:
-            raise Refused("busy", f"{self.waiting} requests with a body wait already")
-        owner = object()
-        try:
-            limiter.acquire_on_behalf_of_nowait(owner)
-        except WouldBlock:
-            await limiter.acquire_on_behalf_of(owner)
-        try:
-            yield
-        finally:
-            limiter.release_on_behalf_of(owner)
+        principal = request.scope.get(PRINCIPAL, "")
+        async with self.arrivals.receive(request, principal) as body:
+            turns = self.small if body.size <= SMALL else self.big
+            async with turns.place(principal):
+                yield await body.read()
 
 
 class JsonRoute(APIRoute):
@@ -120,25 +111,31 @@ async def write_body(request: Request, path: Path, quota: Quota | None = None) -
     Returns:
       Its digest.
 
+    Bodies on their way count as if they were kept, so that several at once are no more than fits.
+
     Raises:
       Refused: `quota`, as soon as it is more than still fits.
     """
     digest = hashlib.sha256()
     waiting = bytearray()
-    size = 0
-    with path.open("wb") as file:
+    taken = 0
+    try:
+        with path.open("wb") as file:
 
-        def write(data: bytearray) -> None:
-            digest.update(data)
-            file.write(data)
+            def write(data: bytearray) -> None:
+                digest.update(data)
+                file.write(data)
 
-        async for part in request.stream():
-            waiting += part
-            size += len(part)
-            if quota is not None:
-                quota.check(size)
-            if len(waiting) >= CHUNK:
-                await run_sync(write, waiting)
-                waiting = bytearray()
-        await run_sync(write, waiting)
+            async for part in request.stream():
+                if quota is not None:
+                    quota.take(len(part))
+                    taken += len(part)
+                waiting += part
+                if len(waiting) >= CHUNK:
+                    await run_sync(write, waiting)
+                    waiting = bytearray()
+            await run_sync(write, waiting)
+    finally:
+        if quota is not None:
+            quota.give_back(taken)
     return f"sha256:{digest.hexdigest()}"

@@ -1,10 +1,11 @@
 """Sandbox: a request's untrusted input is read in a child process of its own, which ends with its work.
 
-Bounds how many children work for requests and how many requests wait for one. The next child waits already,
+Bounds how many children work for requests and how many requests wait for one, in all and for each principal
+(`turns`). The next child waits already,
 imports done, so that no request pays for starting it.
 """
 
-import asyncio
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,15 +13,28 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from api.jobs.child_process import Bounds, SpareChildren, Stopped, accept, ended, run_child, run_in_thread
+from api.intake.turns import Turns
+from api.jobs.child_process import (
+    Bounds,
+    Child,
+    SpareChildren,
+    Stopped,
+    accept,
+    ended,
+    run_child,
+    run_in_thread,
+)
 from api.problems import Refused
 from api.server.metrics import Metrics
-from api.settings import Settings
+from api.settings import Settings, share_of
 from api.storage.store import Store
 
 
 class Sandbox:
-    """Children of one server: at most `settings.children` at work, one waiting."""
+    """Children of one server: at most `settings.children` at work, one waiting.
+
+    `of` gives it to a principal, with the store of his tenant; what is counted is counted of all.
+    """
 
     def __init__(self, settings: Settings, store: Store, metrics: Metrics | None = None) -> None:
         self.settings = settings
@@ -29,20 +43,30 @@ class Sandbox:
         self.bounds = Bounds(settings.child_memory, settings.child_seconds, settings.functions)
         self.spares = SpareChildren()
         self.threads = ThreadPoolExecutor(settings.children, thread_name_prefix="qplan-child")
-        self.free = asyncio.Semaphore(settings.children)
-        self.queued = 0
+        self.turns = Turns("a worker", settings.children, settings.waiting, share_of(settings))
+        self.principal = ""
+
+    def of(self, store: Store, principal: str) -> "Sandbox":
+        """The same children, for a principal."""
+        given = copy.copy(self)
+        given.store, given.principal = store, principal
+        return given
+
+    def take(self, _folder: Path | None = None) -> Child:
+        """Give the child that waits; it has no folder of its own yet, so one serves all tenants."""
+        return self.spares.take(self.store.home)
 
     def start(self) -> None:
         """Start the child that waits."""
-        self.spares.fill(self.store.root)
+        self.spares.fill(self.store.home)
 
     def has_child(self) -> bool:
         """Whether the child that waits lives; in the place of one that does not, another is started."""
-        waiting = self.spares.waiting.get(self.store.root)
+        waiting = self.spares.waiting.get(self.store.home)
         if waiting is not None and waiting.poll() is None:
             return True
         with suppress(OSError):
-            gone = self.spares.fill(self.store.root)
+            gone = self.spares.fill(self.store.home)
             if gone is not None:
                 with ended(gone):
                     pass
@@ -60,7 +84,7 @@ class Sandbox:
           check: refuses a file that was made, before it is kept.
 
         Raises:
-          Refused: `busy`; the child's refusal, or how it ended.
+          Refused: `busy`, `share-taken`; the child's refusal, or how it ended.
         """
         peaks = [0]
 
@@ -70,7 +94,7 @@ class Sandbox:
                 work,
                 self.bounds,
                 stopped=stopped,
-                start=self.spares.take,
+                start=self.take,
                 check=check,
                 note_peak=peaks.append,
             )
@@ -86,15 +110,14 @@ class Sandbox:
           peaks: bytes of memory the child had, the last one counts.
 
         Raises:
-          Refused: `busy`; what `run` raises.
+          Refused: `busy`, `share-taken`; what `run` raises.
         """
-        if self.queued >= self.settings.waiting:
-            raise Refused("busy", f"{self.queued} requests wait for a worker already")
-        self.queued += 1
-        try:
-            await self.free.acquire()
-        finally:
-            self.queued -= 1
+        async with self.turns.place(self.principal):
+            return await self._run(task, run, peaks)
+
+    async def _run(
+        self, task: str, run: Callable[[Stopped], dict[str, Any]], peaks: Sequence[int]
+    ) -> dict[str, Any]:
         self.metrics.children_at_work.inc()
         start, ending = perf_counter(), "crashed"
         try:
@@ -108,4 +131,3 @@ class Sandbox:
         finally:
             self.metrics.children_at_work.dec()
             self.metrics.count_child(task, ending, perf_counter() - start, peaks[-1])
-            self.free.release()

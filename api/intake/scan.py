@@ -6,8 +6,8 @@ Source: design 06, "Untrusted input"; protobuf's wire format; onnx.proto.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, TypeAlias, cast
 
 from api.problems import Refused
 from planner.errors import ModelError
@@ -15,6 +15,9 @@ from planner.errors import ModelError
 MAX_DEPTH: Final = 64
 MAX_FIELDS: Final = 20_000_000
 MAX_NODES: Final = 500_000
+FREE_STEPS: Final = 200_000
+BYTES_A_STEP: Final = 12
+"""Bytes of a message, on average, beyond the first so many: real models have 40 and more."""
 MAX_TEXT: Final = 65_536
 MAX_ELEMENTS: Final = 1 << 40
 MAX_SPARSE: Final = 1 << 24
@@ -139,20 +142,70 @@ class _Open:
         self.external = False
 
 
+_WHOLE_NUMBER: Final = rb"(?:[\x80-\xff]{0,9}+[\x00-\x7f])"
+_SHORT: Final = b"(?:" + b"|".join(b"\\x%02x.{%d}" % (size, size) for size in range(128)) + b")"
+_BODIES: Final = {0: _WHOLE_NUMBER, 1: b".{8}", 2: _SHORT, 5: b".{4}"}
+
+
+_Run: TypeAlias = Callable[[bytes, int, int], re.Match[bytes]]
+
+
+def _run_of(numbers: Iterable[int], *, opened: Collection[int] = ()) -> _Run:
+    """Fields of some numbers, one after the other, in one look; of those that are `opened` numbers alone.
+
+    Tags have one byte, texts and packed values at most 127: what is left is walked.
+    """
+    found = [
+        (wire, [number for number in numbers if not (wire == _LENGTH and number in opened)])
+        for wire in _BODIES
+    ]
+    fields = [
+        b"[%b]" % b"".join(b"\\x%02x" % (number << 3 | wire) for number in own) + _BODIES[wire]
+        for wire, own in found
+        if own
+    ]
+    # No fields are a run too, so there always is a match.
+    return cast("_Run", re.compile(b"(?:" + b"|".join(fields) + b")*+", re.DOTALL).match)
+
+
+def _noted(kind: str) -> frozenset[int]:
+    return frozenset({_DIMS[kind], *(() if kind == "sparse" else (*_DATA, _EXTERNAL))}) & _SHORT_TAGS
+
+
+_LENGTH: Final = 2
+_SHORT_TAGS: Final = frozenset(range(16))
+_RUNS: Final = {
+    kind: _run_of(
+        sorted(_SHORT_TAGS - (_noted(kind) if kind in _DIMS else frozenset())),
+        opened=[number for number, what in fields.items() if what is not _TEXT],
+    )
+    for kind, fields in _MESSAGES.items()
+}
+"""Of each message, the fields of which nothing is noted and that open nothing."""
+_HELD: Final = _run_of(sorted(_DATA))
+
+
 def scan_onnx(data: bytes, *, whole: bool = False) -> None:
     """Refuse an ONNX file whose wire format is broken, or claims more than its bytes can hold.
+
+    Fields that open nothing are passed in runs; the others take a step each, and steps are bounded by the
+    bytes they are made of, so that junk of tiny messages costs no more time than a model of its length.
 
     Args:
       whole: also refuse tensors whose numbers lie in another file.
 
     Raises:
-      ModelError: what and at which byte; nested too deep, too many fields or nodes, a name too long, a
-        tensor with fewer bytes than its dimensions claim.
+      ModelError: what and at which byte; nested too deep, too many fields or nodes, too many messages for
+        their bytes, a name too long, a tensor with fewer bytes than its dimensions claim.
     """
-    position, fields, nodes = 0, 0, 0
+    position, fields, nodes, steps = 0, 0, 0, 0
     stack = [_Open("model", len(data))]
     while stack:
         here = stack[-1]
+        run = _RUNS[here.kind](data, position, here.end).end()
+        if here.kind == "tensor":
+            run = _pass_numbers(data, run, here)
+        fields, position = fields + (run - position) // 2, run
         if position >= here.end:
             done = stack.pop()
             if whole and done.external:
@@ -160,9 +213,11 @@ def scan_onnx(data: bytes, *, whole: bool = False) -> None:
             _close(done, position)
             continue
         fields += 1
-        tag, position = _varint(data, position, here.end)
+        steps += 1
+        tag = data[position]
+        tag, position = (tag, position + 1) if tag < 0x80 else _varint(data, position, here.end)
         number, wire = tag >> 3, tag & 7
-        if wire != 2:
+        if wire != _LENGTH:
             start = position
             value, position = _skip(data, position, here.end, wire)
             _note(here, number, [value] if wire == 0 else [], position - start)
@@ -187,12 +242,29 @@ def scan_onnx(data: bytes, *, whole: bool = False) -> None:
                 position += length
             else:
                 nodes += kind == "node"
-                stack.append(_Open(kind, position + length))
+                end = position + length
+                is_leaf = kind not in _DIMS and _RUNS[kind](data, position, end).end() == end
+                if is_leaf and len(stack) < MAX_DEPTH:
+                    fields, position = fields + length // 2, end
+                else:
+                    stack.append(_Open(kind, end))
         if len(stack) > MAX_DEPTH or fields > MAX_FIELDS or nodes > MAX_NODES:
             raise ModelError(
                 f"too big to read at byte {position}: at most {MAX_DEPTH} messages deep, {MAX_FIELDS} fields "
                 f"and {MAX_NODES} nodes"
             )
+        if steps > FREE_STEPS + position // BYTES_A_STEP:
+            raise ModelError(
+                f"too big to read: the messages before byte {position} "
+                f"have fewer than {BYTES_A_STEP} bytes each"
+            )
+
+
+def _pass_numbers(data: bytes, position: int, here: _Open) -> int:
+    """Pass the numbers that a tensor holds; where they end."""
+    end = _HELD(data, position, here.end).end()
+    here.held += end - position
+    return end
 
 
 def _note(here: _Open, number: int, values: list[int], size: int) -> None:
@@ -200,6 +272,8 @@ def _note(here: _Open, number: int, values: list[int], size: int) -> None:
         return
     if number == _DIMS[here.kind]:
         here.dims += values
+        if len(here.dims) > MAX_DEPTH:
+            raise ModelError(f"a tensor of more than {MAX_DEPTH} dimensions")
     elif here.kind == "tensor" and number in _DATA:
         here.held += size
     elif here.kind == "tensor" and number == _EXTERNAL:
@@ -221,6 +295,8 @@ def _close(done: _Open, position: int) -> None:
 
 
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    if position < end and data[position] < 0x80:
+        return data[position], position + 1
     value = shift = 0
     while position < end and shift < 70:
         byte = data[position]

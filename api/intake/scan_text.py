@@ -26,7 +26,9 @@ _INDENT: Final = re.compile(rb"^( +)[^ \r\n#]", re.MULTILINE)
 _QUOTED: Final = re.compile(rb'"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|(?:^|\s)#[^\n]*+')
 _FLOW: Final = re.compile(rb"[\[\]{}]")
 _MLIR_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|//[^\n]*+|->', re.DOTALL)
-_MLIR_SIGN: Final = re.compile(rb"[\[\](){}<>]")
+_OPEN: Final = ord("[")
+_ALIKE: Final = bytes.maketrans(b"({<)}>", b"[[[]]]")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[](){}<>"))
 _MLIR_WIDE: Final = re.compile(rb"(?:\b|(?<=[0-9?*]x))[su]?i([0-9]{%d,}+)" % (MLIR_DIGITS + 1))
 _MLIR_LONG: Final = re.compile(rb"[\w.$]{%d,}+" % (MLIR_NAME + 1))
 
@@ -89,8 +91,8 @@ def scan_mlir(data: bytes) -> None:
     if long := _MLIR_LONG.search(bare):
         raise ModelError(f"a word of {len(long[0])} letters in MLIR; {MLIR_NAME} are the limit")
     depth = 0
-    for found in _MLIR_SIGN.finditer(bare):
-        depth += 1 if found[0] in b"[({<" else -1
+    for sign in bare.translate(_ALIKE, _NO_BRACKETS):
+        depth += 1 if sign == _OPEN else -1
         if depth > MLIR_DEPTH:
             raise ModelError(f"MLIR nested too deep: more than {MLIR_DEPTH} brackets are open")
 

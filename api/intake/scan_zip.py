@@ -20,6 +20,8 @@ from planner.errors import SampleError
 MAX_MEMBERS: Final = 100_000
 MAX_ARRAYS_BYTES: Final = 1 << 30
 MAX_DIMENSIONS: Final = 32
+MAX_SAMPLES: Final = 1_000_000
+"""Entries along the first axis: a file of a few hundred kB unfolds to 50 million of them."""
 HEADER_BYTES: Final = 10_000
 _NAME: Final = re.compile(r"[^/\\\x00]{1,1000}\.npy")
 _LOCAL_HEADER: Final = 30
@@ -92,4 +94,9 @@ def _scan_array(file: IO[bytes], member: zipfile.ZipInfo) -> None:
     if claimed > member.file_size:
         raise SampleError(
             f"array {name} claims {claimed} bytes, and holds {member.file_size} with its header"
+        )
+    if shape and shape[0] > MAX_SAMPLES:
+        raise SampleError(
+            f"array {name} holds {shape[0]} samples; {MAX_SAMPLES} are the limit",
+            hint="statistics of a few hundred are as good",
         )

@@ -43,7 +43,19 @@ MAPPED: Final = 1 << 30
 PER_BYTE: Final = 10
 CHUNK: Final = 1 << 16
 FOREIGN: Final = frozenset(
-    {"address", "annotations", "arguments", "goal", "metrics", "method", "options", "output", "steps", "told"}
+    {
+        "address",
+        "annotations",
+        "arguments",
+        "goal",
+        "metrics",
+        "method",
+        "options",
+        "output",
+        "pointer",
+        "steps",
+        "told",
+    }
 )
 """Arguments that clients wrote: they name no files."""
 

@@ -18,6 +18,7 @@ from anyio.to_thread import run_sync
 from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
+from api.intake.turns import ALL
 from api.jobs import queue
 from api.jobs.executors import Executor, Unavailable, WorkerLost
 from api.jobs.fan_out import run_work
@@ -43,9 +44,11 @@ class Dispatcher:
 
     Args:
       seconds: of a lease.
+      share: the percentage of the slots that one principal may have.
     """
 
-    def __init__(self, engine: Engine, executor: Executor, *, seconds: float) -> None:
+    def __init__(self, engine: Engine, executor: Executor, *, seconds: float, share: int = ALL) -> None:
+        self.share = share
         self.engine = engine
         self.executor = executor
         self.seconds = seconds
@@ -102,7 +105,7 @@ class Dispatcher:
         await asyncio.shield(self.leasing)  # to its end: a lease that nobody holds lasts its whole time
 
     async def _lease(self, free: int) -> None:
-        for job in await self._do(queue.lease, self.owner, free, seconds=self.seconds):
+        for job in await self._do(queue.lease, self.owner, free, seconds=self.seconds, share=self.share):
             self.held[job.id] = (job, asyncio.create_task(self._run(job)))
         await asyncio.sleep(0)  # what is cancelled before it began would not be given back
 
@@ -146,7 +149,7 @@ class Dispatcher:
             self.progress[job.id] = dict(progress)
 
         try:
-            result = await run_work(self.executor, job.request, tell)
+            result = await run_work(self.executor, job.request, tell, job.tenant)
         except asyncio.CancelledError:
             return lambda: queue.give_up(self.engine, job)
         except Refused as error:

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from api.jobs.child_process import Bounds, Cancelled, SpareChildren, Stopped, Tell, run_child, run_in_thread
 from api.problems import Refused, as_arguments
+from api.server.tokens import DEFAULT
 from api.settings import Settings
 from api.storage.objects import open_objects
 from api.storage.store import Store
@@ -102,7 +103,7 @@ class Pool:
             loop.call_soon_threadsafe(tell, progress)
 
         def run(stopped: Stopped) -> dict[str, Any]:
-            return run_child(self.store, work, self.bounds, stopped=stopped, tell=hear)
+            return run_child(opened(self.store, work), work, self.bounds, stopped=stopped, tell=hear)
 
         return await run_in_thread(self.threads, run)
 
@@ -212,12 +213,22 @@ def run_on_worker(place: tuple[str, str], work: Mapping[str, Any], bounds: Bound
         worker.log_event(TOPIC, {"key": key, "progress": dict(progress)})
 
     try:
-        run = partial(run_child, stopped=stopped, tell=tell, start=_SPARES.take)
-        return {"result": run(_opened(*place), work, bounds)}
+        store = _opened(*place)
+        # One child that waits serves all tenants: it has no files before it has work.
+        run = partial(run_child, stopped=stopped, tell=tell, start=lambda _: _SPARES.take(store.root))
+        return {"result": run(opened(store, work), work, bounds)}
     except Cancelled:
         return {}
     except Refused as error:
         return {"problem": as_arguments(error.problem)}
+
+
+def opened(store: Store, work: Mapping[str, Any]) -> Store:
+    """The store of the tenant whose work it is; works of before there were tenants are the default one's."""
+    own = store.of(work.get("tenant", DEFAULT))
+    if not own.drafts.is_dir():
+        own.open()
+    return own
 
 
 def open_executor(settings: Settings, store: Store) -> Executor:

@@ -13,18 +13,40 @@ from typing import Any, Final
 from api.jobs.child_process import Tell, accept
 from api.jobs.executors import Executor
 from api.jobs.records import follow_up, made, stored, work
+from api.server.tokens import DEFAULT
 from planner.calibration.shards import cut
 
 PLANNED: Final = ("model", "external", "stats", "target", "options", "steps")
 """Arguments of a search that its plan has too."""
 
 
-async def run_work(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+class _Tenants:
+    """An executor for the works of one tenant, whatever parts they are cut into."""
+
+    def __init__(self, executor: Executor, tenant: str) -> None:
+        self.executor = executor
+        self.tenant = tenant
+        self.fan_from = executor.fan_from
+        self.ahead = executor.ahead
+        self.start, self.stop, self.slots = executor.start, executor.stop, executor.slots
+
+    async def run(self, work: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+        """Run a work on the tenant's files."""
+        return await self.executor.run({**work, "tenant": self.tenant}, tell)
+
+
+async def run_work(
+    executor: Executor, asked: Mapping[str, Any], tell: Tell, tenant: str = DEFAULT
+) -> dict[str, Any]:
     """Run a job's work, in parts where that pays or where one follows from another.
+
+    Args:
+      tenant: whose files it reads and makes.
 
     Raises:
       Refused, Unavailable, WorkerLost: as `Executor.run`.
     """
+    executor = _Tenants(executor, tenant)
     if executor.fan_from is not None and asked["task"] == "calibrate" and asked["arguments"]["shard"] is None:
         return await calibrate_in_shards(executor, asked, tell, executor.fan_from)
     if asked["task"] == "search":

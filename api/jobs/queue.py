@@ -1,8 +1,9 @@
 """The queue: every change of a job is a short transaction; SQLite and PostgreSQL alike.
 
 A job is leased by an owner, who says so again before the lease runs out; a lease that ran out is taken over.
-Whoever writes an end must still hold the lease (`owner` and `attempt`), so a job ends once. Nothing here runs
-anything. Source: design 06, "Jobs".
+Whoever writes an end must still hold the lease (`owner` and `attempt`), so a job ends once. Jobs are taken
+from principals in turn, and seen by their tenant alone. Nothing here runs anything.
+Source: design 06, "Jobs".
 """
 
 import secrets
@@ -14,8 +15,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, Row, and_, func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
+from api.intake.turns import ALL, portion, refuse_share
 from api.jobs.records import ENDED, Event, Job, State
 from api.problems import Refused, unknown
+from api.server.tokens import DEFAULT
 from api.storage.database import events, jobs, now, reading, writing
 
 LOSSES: Final = 3
@@ -50,7 +53,9 @@ def submit(
     *,
     key: str | None = None,
     principal: str = "",
+    tenant: str = DEFAULT,
     most: int = 10_000,
+    share: int = ALL,
 ) -> Job:
     """Put a job into the queue.
 
@@ -58,21 +63,25 @@ def submit(
       request: of `records.work`.
       key: a job of this key that exists already is the answer.
       most: jobs that may wait.
+      share: the percentage of these that one principal may have.
 
     Raises:
-      Refused: `queue-full`.
+      Refused: `queue-full`; `share-taken`.
     """
     try:
         with writing(engine) as connection:
             found = _by_key(connection, key)
             if found is not None:
                 return found
-            waiting = connection.execute(
-                select(func.count()).select_from(jobs).where(jobs.c.state == "queued")
-            ).scalar_one()
+            queued = select(func.count()).select_from(jobs).where(jobs.c.state == "queued")
+            waiting = connection.execute(queued).scalar_one()
             if waiting >= most:
                 raise Refused("queue-full", f"{waiting} jobs wait already")
-            return _insert(connection, kind, request, key, principal)
+            own = connection.execute(queued.where(jobs.c.principal == principal)).scalar_one()
+            if own >= portion(most, share):
+                refuse_share(f"{own} jobs of yours wait already")
+            about = {"kind": kind, "request": dict(request), "key": key}
+            return _insert(connection, {**about, "principal": principal, "tenant": tenant})
     except IntegrityError:
         with reading(engine) as connection:
             found = _by_key(connection, key)
@@ -81,14 +90,14 @@ def submit(
         return found
 
 
-def get(engine: Engine, job: str) -> Job:
-    """Read a job.
+def get(engine: Engine, job: str, tenant: str = DEFAULT) -> Job:
+    """Read a job of a tenant.
 
     Raises:
       Refused: there is none of this id.
     """
     with reading(engine) as connection:
-        return _get(connection, job)
+        return _own(connection, job, tenant)
 
 
 def list_page(
@@ -99,14 +108,16 @@ def list_page(
     state: State | None = None,
     kind: str | None = None,
     principal: str | None = None,
+    tenant: str = DEFAULT,
 ) -> list[Job]:
-    """List jobs, latest first.
+    """List jobs of a tenant, latest first.
 
     Args:
       before: the last one of the page before.
       principal: only of whoever asked; None: of all.
     """
-    wanted = select(*_COLUMNS).order_by(jobs.c.created.desc(), jobs.c.id.desc())
+    wanted = select(*_COLUMNS).where(jobs.c.tenant == tenant)
+    wanted = wanted.order_by(jobs.c.created.desc(), jobs.c.id.desc())
     for column, value in ((jobs.c.state, state), (jobs.c.kind, kind), (jobs.c.principal, principal)):
         if value is not None:
             wanted = wanted.where(column == value)
@@ -123,13 +134,14 @@ def count(engine: Engine) -> dict[str, int]:
         return {row.state: row[1] for row in rows}
 
 
-def cancel(engine: Engine, job: str) -> Job:
-    """Cancel a job: at once while it waits, soon where it runs, not at all once it ended.
+def cancel(engine: Engine, job: str, tenant: str = DEFAULT) -> Job:
+    """Cancel a job of a tenant: at once while it waits, soon where it runs, not at all once it ended.
 
     Raises:
       Refused: there is none of this id.
     """
     with writing(engine) as connection:
+        _own(connection, job, tenant)
         found = _get(connection, job, lock=True)
         if found.state == "queued":
             _change(connection, found, "cancelled", {"state": "cancelled", "finished": now(connection)})
@@ -152,17 +164,22 @@ def stands(engine: Engine, names: Iterable[str]) -> dict[str, tuple[int, bool]]:
         return {row.id: (row.events, row.state in ENDED) for row in connection.execute(wanted)}
 
 
-def lease(engine: Engine, owner: str, limit: int, *, seconds: float) -> list[Job]:
-    """Take jobs to run: waiting ones, and those whose owner was silent for `seconds`; oldest first."""
+def lease(engine: Engine, owner: str, limit: int, *, seconds: float, share: int = ALL) -> list[Job]:
+    """Take jobs to run: waiting ones, and those whose owner was silent for `seconds`.
+
+    From principals in turn, those first of whom fewest run; of each, and where as many run, the oldest first.
+
+    Args:
+      limit: jobs to take.
+      share: the percentage of these, and of what the owner has, that one principal may have.
+    """
     with reading(engine) as connection:
         if not connection.execute(select(jobs.c.id).where(_free(now(connection), seconds)).limit(1)).first():
             return []
     taken = []
     with writing(engine) as connection:
         at = now(connection)
-        wanted = select(*_COLUMNS).where(_free(at, seconds)).order_by(jobs.c.created, jobs.c.id).limit(limit)
-        for row in connection.execute(wanted.with_for_update(skip_locked=True)).all():
-            job = _job(row)
+        for job in _in_turn(connection, _free(at, seconds), owner, limit, share):
             if job.cancelling:
                 _change(connection, job, "cancelled", {"state": "cancelled", "finished": at})
             elif job.attempt >= TAKEOVERS:
@@ -243,6 +260,26 @@ def forget(engine: Engine, older_than: float) -> int:
         return connection.execute(jobs.delete().where(old)).rowcount
 
 
+def _in_turn(connection: Connection, free: Any, owner: str, limit: int, share: int) -> list[Job]:
+    """Jobs that are free, from principals in turn, locked."""
+    running = select(jobs.c.principal, func.count()).where(jobs.c.state == "running", ~free)
+    running = running.group_by(jobs.c.principal)
+    at_work = {row.principal: row[1] for row in connection.execute(running)}
+    here = {row.principal: row[1] for row in connection.execute(running.where(jobs.c.owner == owner))}
+    most = portion(limit + sum(here.values()), share)
+    found: list[tuple[int, float, str, Job]] = []
+    for principal in connection.execute(select(jobs.c.principal).where(free).distinct()).scalars().all():
+        room = min(limit, most - here.get(principal, 0))
+        if room <= 0:
+            continue
+        wanted = select(*_COLUMNS).where(free, jobs.c.principal == principal)
+        wanted = wanted.order_by(jobs.c.created, jobs.c.id).limit(room)
+        own = [_job(row) for row in connection.execute(wanted.with_for_update(skip_locked=True))]
+        before = at_work.get(principal, 0)
+        found += [(before + place, job.created, job.id, job) for place, job in enumerate(own)]
+    return [job for *_, job in sorted(found, key=lambda entry: entry[:3])[:limit]]
+
+
 def _free(at: float, seconds: float) -> Any:
     waiting = and_(jobs.c.state == "queued", jobs.c.due <= at)
     return or_(waiting, and_(jobs.c.state == "running", jobs.c.heartbeat < at - seconds))
@@ -296,12 +333,10 @@ def _put_back(connection: Connection, job: Job, due: float) -> bool:
     return _change(connection, job, "queued", again, held=True)
 
 
-def _insert(
-    connection: Connection, kind: str, request: Mapping[str, Any], key: str | None, principal: str
-) -> Job:
+def _insert(connection: Connection, about: Mapping[str, Any]) -> Job:
     at = now(connection)
     name = f"{int(at * 1e6):014x}{secrets.token_hex(9)}"
-    row = {"id": name, "key": key, "kind": kind, "request": dict(request), "principal": principal}
+    row = {"id": name, **about}
     start = {"state": "queued", "attempt": 0, "lost": 0, "events": 1, "cancelling": False}
     connection.execute(insert(jobs).values(**row, **start, created=at, due=at))
     _note(connection, name, 1, "queued", {})
@@ -318,6 +353,14 @@ def _by_key(connection: Connection, key: str | None) -> Job | None:
         return None
     row = connection.execute(select(*_COLUMNS).where(jobs.c.key == key)).first()
     return None if row is None else _job(row)
+
+
+def _own(connection: Connection, job: str, tenant: str) -> Job:
+    """A job of a tenant; that of another one is not there."""
+    row = connection.execute(select(*_COLUMNS).where(jobs.c.id == job, jobs.c.tenant == tenant)).first()
+    if row is None:
+        raise unknown("job", job, [])
+    return _job(row)
 
 
 def _get(connection: Connection, job: str, *, lock: bool = False) -> Job:

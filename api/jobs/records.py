@@ -27,6 +27,7 @@ class Job:
       problem: once failed: `name`, `detail` and the members of its type.
       progress: what the work last said of itself: `done`, and `total` where known.
       principal: who asked.
+      tenant: whose it is.
       attempt: how often it was leased; a fence against owners that lost their lease.
       lost: how often its worker was lost.
       cancelling: somebody asked to cancel it while it ran.
@@ -41,6 +42,7 @@ class Job:
     problem: Mapping[str, Any] | None
     progress: Mapping[str, Any] | None
     principal: str
+    tenant: str
     attempt: int
     lost: int
     cancelling: bool

@@ -28,9 +28,13 @@ class Gone(Exception):
 
 @dataclass(slots=True)
 class Resident:
-    """A child that holds the plan of a key; `stack` ends it and takes its folder away."""
+    """A child that holds the plan of a key; `stack` ends it and takes its folder away.
+
+    `sandbox` is that of its caller.
+    """
 
     key: str
+    sandbox: Sandbox
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     stack: ExitStack = field(default_factory=ExitStack)
     child: Child | None = None
@@ -48,7 +52,6 @@ class Residents:
     """The residents of one server: at most `settings.residents`, one a caller."""
 
     def __init__(self, sandbox: Sandbox) -> None:
-        self.sandbox = sandbox
         self.most = sandbox.settings.residents
         self.held: OrderedDict[str, Resident] = OrderedDict()
 
@@ -58,21 +61,22 @@ class Residents:
             self.held.popitem()[1].close()
 
     async def ask(
-        self, caller: str, key: str, work: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]
+        self, sandbox: Sandbox, key: str, work: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
         """Say what edits would change in a plan.
 
         Args:
-          caller: name of the token; "" without.
+          sandbox: the caller's.
           work: that makes the plan of the key, of the task `HOLD`.
 
         Raises:
           Refused: as `Sandbox.run`; edits that do not fit.
         """
-        resident = await self._resident(caller, key)
+        caller = sandbox.principal
+        resident = await self._resident(sandbox, key)
         async with resident.lock:
             try:
-                return await self.sandbox.in_thread(
+                return await sandbox.in_thread(
                     HOLD, lambda stopped: self._ask(resident, work, edits, stopped)
                 )
             except BaseException:
@@ -97,13 +101,14 @@ class Residents:
             resident.timer.cancel()
         resident.timer = asyncio.get_running_loop().call_later(IDLE, go)
 
-    async def _resident(self, caller: str, key: str) -> Resident:
+    async def _resident(self, sandbox: Sandbox, key: str) -> Resident:
         """The caller's, if it holds this plan; else a new one in its place."""
+        caller = sandbox.principal
         found = self.held.get(caller)
         if found is not None and found.key == key:
             self.held.move_to_end(caller)
             return found
-        made = Resident(key)
+        made = Resident(key, sandbox)
         if found is not None:
             await self._end(caller, found)
         while self.held and len(self.held) >= max(self.most, 1):
@@ -142,11 +147,11 @@ class Residents:
             raise Refused("worker-crashed", "the reader of this input ended without an answer") from error
 
     def _start(self, resident: Resident, work: Mapping[str, Any], stopped: Stopped) -> None:
-        store, bounds = self.sandbox.store, self.sandbox.bounds
+        store, bounds = resident.sandbox.store, resident.sandbox.bounds
         try:
             folder = resident.stack.enter_context(store.draft())
             line = line_of(store, work, bounds, folder)
-            resident.child = resident.stack.enter_context(ended(self.sandbox.spares.take(store.root)))
+            resident.child = resident.stack.enter_context(ended(resident.sandbox.take()))
             self._answer(resident, line, stopped)
         except BaseException:
             resident.close()
@@ -162,7 +167,7 @@ class Residents:
         except OSError as error:
             raise Gone from error
         try:
-            with closing(lines_of(child.stdout.fileno(), self.sandbox.bounds, stopped)) as lines:
+            with closing(lines_of(child.stdout.fileno(), resident.sandbox.bounds, stopped)) as lines:
                 reply = next(lines, b"")
         except (
             BaseException

@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from anyio.to_thread import run_sync
@@ -36,6 +37,7 @@ from api.schemas.requests import (
     PlanRequest,
 )
 from api.server.responses import JSON, make_cursor, no_cursor, read_cursor
+from api.settings import share_of
 from api.storage.idempotency import hold
 
 LONGEST_WAIT: Final = 60
@@ -202,7 +204,7 @@ async def _answer_in_time(
     service: Service, request: Request, kind: str, asked: Mapping[str, Any], key: str | None
 ) -> Response:
     wait = wait_of(request)
-    job = await _wait_for_end(service, await _submit(service, request, kind, asked, key), wait or 0.0)
+    job = await _wait_for_end(service, await _submit(service, kind, asked, key), wait or 0.0)
     headers = {} if wait is None else {"Preference-Applied": f"wait={wait:g}" if wait else "respond-async"}
     if job.state == "failed" and job.problem is not None:
         raise Refused(**job.problem)
@@ -215,19 +217,24 @@ async def _answer_in_time(
     return Response(json.dumps(result), 201, headers, JSON)
 
 
-async def _submit(
-    service: Service, request: Request, kind: str, asked: Mapping[str, Any], key: str | None
-) -> Job:
+async def _submit(service: Service, kind: str, asked: Mapping[str, Any], key: str | None) -> Job:
     """Put a job into the queue, or find the one that was put there under the key.
 
     Raises:
-      Refused: `queue-full`, `quota`.
+      Refused: `queue-full`, `share-taken`, `quota`.
     """
     if service.store.quota is not None:
         service.store.quota.check(len(json.dumps(asked)))  # a job's result would not be kept either
-    who = request.scope.get("qplan.token") or ""
-    most = service.settings.max_jobs
-    job = await run_sync(lambda: queue.submit(service.engine, kind, asked, key=key, principal=who, most=most))
+    settings = service.settings
+    submit = partial(
+        queue.submit,
+        key=key,
+        principal=service.principal,
+        tenant=service.tenant,
+        most=settings.max_jobs,
+        share=share_of(settings),
+    )
+    job = await run_sync(submit, service.engine, kind, asked)
     service.dispatcher.nudge()
     return job
 
@@ -238,7 +245,7 @@ async def _wait_for_end(service: Service, job: Job, seconds: float) -> Job:
     while not job.has_ended and time.monotonic() < until:
         await asyncio.sleep(min(pause, max(until - time.monotonic(), 0)))
         pause = min(pause * 2, LAST_LOOK)
-        job = await run_sync(queue.get, service.engine, job.id)
+        job = await run_sync(queue.get, service.engine, job.id, service.tenant)
     return job
 
 
@@ -301,10 +308,13 @@ def list_jobs(
     """
     last = read_cursor(cursor)
     try:
-        before = queue.get(service.engine, last if _ID.fullmatch(last) else "none") if last else None
+        name = last if _ID.fullmatch(last) else "none"
+        before = queue.get(service.engine, name, service.tenant) if last else None
     except Refused:
         raise no_cursor() from None
-    found = queue.list_page(service.engine, limit=limit + 1, before=before, state=state, kind=kind)
+    found = queue.list_page(
+        service.engine, limit=limit + 1, before=before, state=state, kind=kind, tenant=service.tenant
+    )
     after = make_cursor(found[limit - 1].id) if len(found) > limit else None
     return {"items": [record_of(job) for job in found[:limit]], "next": after}
 

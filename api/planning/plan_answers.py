@@ -5,11 +5,13 @@
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 from api.planning.provenance import Step, apply_steps
+from planner.errors import InputError, UnknownName, unknown_name
 from planner.plans.diff import PlanDiff, diff, outline, worded
 from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, Port
@@ -20,6 +22,7 @@ from planner.what_if.suggest import Suggestion, suggest
 
 MOST_REASONS: Final = 100
 MOST_CHANGES: Final = 1000
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 Arguments = Mapping[str, Any]
 
@@ -46,6 +49,29 @@ def _port(kernel: KernelPlan, side: str, port: Port, rule: str | None) -> dict[s
         "type": None if port.type is None else str(port.type),
         "rule": rule,
     }
+
+
+def part(document: bytes, pointer: str) -> bytes:
+    """The part of a JSON document at a pointer (RFC 6901), as JSON.
+
+    Raises:
+      InputError: no pointer.
+      UnknownName: nothing is there, with the nearest names.
+    """
+    if pointer and not pointer.startswith("/"):
+        raise InputError(f"{pointer!r} is no JSON pointer", hint="/kernels/0/name, or nothing for all of it")
+    found = json.loads(document)
+    for word in pointer.split("/")[1:]:
+        name = word.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping) and name in found:
+            found = found[name]
+        elif isinstance(found, list) and _INDEX.fullmatch(name) and int(name) < len(found):
+            found = found[int(name)]
+        elif isinstance(found, list):
+            raise UnknownName(f"unknown place {name!r}", hint=f"there are {len(found)} entries, from 0")
+        else:
+            raise unknown_name("part of the plan", name, found if isinstance(found, Mapping) else ())
+    return json.dumps(found).encode()
 
 
 def difference(plans: Sequence[Plan], _: Arguments) -> bytes:

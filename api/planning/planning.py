@@ -79,7 +79,7 @@ async def plan_without_child(service: Service, origin: Origin) -> bytes | None:
     kept = await _stored_plan(service.store, _request_digest(text, target))
     if kept is not None or not _is_small(service, origin, text):
         return kept
-    return await run_sync(_plan_here, service, origin, target, text, limiter=service.threads)
+    return await service.in_turn(lambda: _plan_here(service, origin, target, text))
 
 
 async def plan_work(service: Service, origin: Origin) -> dict[str, Any]:

@@ -5,12 +5,12 @@ A child reads the input of strangers (`sandbox`); this process only moves files.
 
 import json
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -18,6 +18,7 @@ from sqlalchemy import Engine
 
 from api.intake.request_bodies import BodyLimits
 from api.intake.sandbox import Sandbox
+from api.intake.turns import Turns
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.records import made, stored, work, written
 from api.jobs.residents import Residents
@@ -27,6 +28,7 @@ from api.planning.provenance import Origin
 from api.problems import Refused
 from api.schemas.requests import ModelRequest
 from api.server.responses import page_of
+from api.server.tokens import DEFAULT
 from api.settings import Settings
 from api.storage.digests import value_names_digest
 from api.storage.store import Store
@@ -34,21 +36,22 @@ from api.storage.uploads import Uploads
 from planner.plans.plan import Planned
 
 MOST_EDITED: Final = 16
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running server's parts.
+    """A running server's parts, as one principal has them: what holds files is that of his tenant.
 
     Attributes:
-      threads: bounds planning in this process.
+      turns: bounds planning in this process.
       edited: the last plans that were edited in this process, with all they were made from.
     """
 
     settings: Settings
     store: Store
     sandbox: Sandbox
-    threads: CapacityLimiter
+    turns: Turns
     targets: KnownTargets
     body_limits: BodyLimits
     uploads: Uploads
@@ -56,7 +59,48 @@ class Service:
     dispatcher: Dispatcher
     watch: Watch
     residents: Residents
+    threads: CapacityLimiter
+    tenant: str = DEFAULT
+    principal: str = ""
     edited: deque[tuple[Origin, Planned]] = field(default_factory=partial(deque, maxlen=MOST_EDITED))
+
+    async def in_turn(self, call: Callable[[], T]) -> T:
+        """Do something that takes a while in a thread of this process, once it is the principal's turn."""
+        async with self.turns.place(self.principal):
+            return await run_sync(call, limiter=self.threads)
+
+
+class Tenants:
+    """The services of one server: each tenant has a store, targets, uploads and memory of its own."""
+
+    def __init__(self, service: Service) -> None:
+        self.own = {DEFAULT: service}
+        self.of: dict[tuple[str, str], Service] = {}
+
+    async def find(self, tenant: str, principal: str) -> Service:
+        """The service of a principal."""
+        found = self.of.get((tenant, principal))
+        if found is None:
+            if tenant not in self.own:
+                self.own[tenant] = await run_sync(self._opened, tenant)
+            own = self.own[tenant]
+            sandbox = own.sandbox.of(own.store, principal)
+            found = self.of[(tenant, principal)] = replace(own, principal=principal, sandbox=sandbox)
+        return found
+
+    def _opened(self, tenant: str) -> Service:
+        service = self.own[DEFAULT]
+        store = service.store.of(tenant)
+        store.open()
+        known = service.targets
+        return replace(
+            service,
+            tenant=tenant,
+            store=store,
+            targets=KnownTargets(store, known.shipped, known.functions),
+            uploads=Uploads(service.settings, store),
+            edited=deque(maxlen=MOST_EDITED),
+        )
 
 
 async def read_stats(service: Service, given: Mapping[str, Any], text: bytes) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 
 from api.jobs.records import File, made, stored, work, written
 from api.jobs.task_names import HOLD
-from api.planning.plan_answers import READERS
+from api.planning.plan_answers import READERS, part
 from api.planning.planning import SMALL, find_or_make_plan, find_origin, plan_arguments
 from api.planning.provenance import Step, with_steps
 from api.planning.service import Service
@@ -42,7 +42,7 @@ async def replan(service: Service, key: str, edits: EditsRequest) -> bytes:
     return await find_or_make_plan(service, with_steps(origin, _steps(edits)))
 
 
-async def preview(service: Service, key: str, edits: EditsRequest, caller: str) -> dict[str, Any]:
+async def preview(service: Service, key: str, edits: EditsRequest) -> dict[str, Any]:
     """Say what edits would change in a plan, which a child of the caller's holds from then on.
 
     Raises:
@@ -52,7 +52,7 @@ async def preview(service: Service, key: str, edits: EditsRequest, caller: str) 
     origin = await find_origin(service, key)
     await service.targets.find(origin.target)
     asked = work(HOLD, await run_sync(plan_arguments, service, origin))
-    return await service.residents.ask(caller, key, asked, _steps(edits))
+    return await service.residents.ask(service.sandbox, key, asked, _steps(edits))
 
 
 def _steps(edits: EditsRequest) -> tuple[Step, ...]:
@@ -135,7 +135,7 @@ async def answer_from_plans(service: Service, verb: str, *keys: str, **given: An
         return kept, tag
     if sum(path.stat().st_size for path in paths) <= SMALL and verb in READERS:
         here = partial(_answer_here, verb, paths, quality)
-        data = await run_sync(here, limiter=service.threads)
+        data = await service.in_turn(here)
         await run_sync(service.store.put, "answers", tag, data)
     else:
         plans = [stored("plans", key) for key in keys]
@@ -177,9 +177,25 @@ async def explain_plan(service: Service, key: str, address: str) -> str:
     if path.stat().st_size > SMALL:
         asked = work("explain", {"plan": stored("plans", key), "address": address})
         return str((await service.sandbox.run(asked))["text"])
-    return await run_sync(
-        lambda: explain(plan_from_json(path.read_bytes()), address), limiter=service.threads
-    )
+    return await service.in_turn(lambda: explain(plan_from_json(path.read_bytes()), address))
+
+
+async def part_of_plan(service: Service, key: str, pointer: str) -> bytes:
+    """The part of a stored plan at a JSON pointer; a big plan is read in a child.
+
+    Raises:
+      Refused: no such plan.
+      PlannerError: no pointer, or nothing is there.
+    """
+    path = await run_sync(service.store.find, "plans", key)
+    if path.stat().st_size <= SMALL:
+        return await service.in_turn(lambda: part(path.read_bytes(), pointer))
+    tag = answer_tag("part", [key], {"pointer": pointer})
+    kept = await run_sync(service.store.look, "answers", tag)
+    if kept is None:
+        asked = {"plan": stored("plans", key), "pointer": pointer, "out": made("answers", tag)}
+        await service.sandbox.run(work("part", asked))
+    return await run_sync(service.store.path("answers", tag).read_bytes)
 
 
 def page_of_lines(path: Path, limit: int, cursor: str | None) -> tuple[list[Any], str | None]:

@@ -51,5 +51,6 @@ async def server(service: ServiceOf, request: Request) -> ServerRecord:
         schemas=list(SCHEMAS),
         exports=list(get_args(ExportFormat)),
         token=request.scope.get(TOKEN),
+        tenant=service.tenant,
         scopes=sorted(request.scope.get(SCOPES, EVERYTHING)),
     )

@@ -45,7 +45,7 @@ async def get_jobs(
 @router.get("/jobs/{id}", operation_id="get_job")
 async def get_job(id: JobId, service: ServiceOf) -> JobRecord:  # noqa: A002
     """Say how a job stands, and what it came to."""
-    return JobRecord.model_validate(record_of(await run_sync(queue.get, service.engine, id)))
+    return JobRecord.model_validate(record_of(await run_sync(queue.get, service.engine, id, service.tenant)))
 
 
 @router.get(
@@ -60,7 +60,7 @@ async def get_events(
     ] = 0,
 ) -> Response:
     """Tell what happens to a job as it happens, until it ends; all of it, or what came after an event."""
-    await run_sync(queue.get, service.engine, id)
+    await run_sync(queue.get, service.engine, id, service.tenant)
     events: AsyncIterator[dict[str, str]] = job_events(service, id, last_event_id, request.app.state.draining)
     return EventSourceResponse(events, ping=PING, sep="\n")
 
@@ -68,6 +68,6 @@ async def get_events(
 @router.post("/jobs/{id}:cancel", operation_id="cancel_job")
 async def cancel_job(id: JobId, service: ServiceOf) -> JobRecord:  # noqa: A002
     """Cancel a job: one that waits at once, one that runs soon; one that ended stays as it is."""
-    job = await run_sync(queue.cancel, service.engine, id)
+    job = await run_sync(queue.cancel, service.engine, id, service.tenant)
     service.dispatcher.nudge()
     return JobRecord.model_validate(record_of(job))

@@ -21,7 +21,7 @@ async def get_metrics(request: Request) -> Response:
     """Counters and histograms; with tokens, for those with the scope `metrics`."""
     state = request.app.state
     jobs = await run_sync(_jobs, state.service.engine)
-    return Response(state.metrics.text(jobs, state.quota.used), media_type=MEDIA_TYPE)
+    return Response(state.metrics.text(jobs, state.quotas.whole.used), media_type=MEDIA_TYPE)
 
 
 def _jobs(engine: Engine) -> dict[str, int]:

@@ -8,13 +8,17 @@ from api.planning.service import Service
 from api.schemas.examples import BLOB, NO_DIGEST, NO_JOB, NO_STATS
 from api.schemas.responses import JobRecord
 from api.server.responses import MOST, PAGE
+from api.server.tokens import DEFAULT, PRINCIPAL, TENANT
 from api.storage.idempotency import IdempotencyKey
 
 
 # Not `def`: FastAPI calls these in a thread, which costs a request more than they do.
 async def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
+    scope = request.scope
+    found: Service = await request.app.state.tenants.find(
+        scope.get(TENANT, DEFAULT), scope.get(PRINCIPAL, "")
+    )
+    return found
 
 
 async def _sent(

@@ -16,6 +16,7 @@ from api.planning.what_if import (
     answer_what_if,
     explain_plan,
     page_of_lines,
+    part_of_plan,
     preview,
     replan,
     report_parts,
@@ -34,7 +35,16 @@ from api.schemas.responses import (
     Suggestions,
     Tradeoffs,
 )
-from api.server.responses import JSON, PAGE, UNCHANGING, file_answer, json_answer, next_link, require_match
+from api.server.responses import (
+    JSON,
+    PAGE,
+    UNCHANGING,
+    file_answer,
+    json_answer,
+    next_link,
+    require_match,
+    unchanged,
+)
 
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
 
@@ -93,10 +103,9 @@ async def post_replan(key: PlanKey, body: EditsRequest, service: ServiceOf) -> R
 
 
 @router.post("/plans/{key}:preview", operation_id="preview")
-async def post_preview(key: PlanKey, body: EditsRequest, request: Request, service: ServiceOf) -> Preview:
+async def post_preview(key: PlanKey, body: EditsRequest, service: ServiceOf) -> Preview:
     """Say what changed constraints would change, at once; nothing is kept, and `:replan` makes the plan."""
-    caller = request.scope.get("qplan.token") or ""
-    return Preview.model_validate(await preview(service, key, body, caller))
+    return Preview.model_validate(await preview(service, key, body))
 
 
 @router.get("/plans/{key}/ports", operation_id="list_ports", response_model=PortPage, responses=NOT_MODIFIED)
@@ -125,6 +134,30 @@ async def get_explanation(
     text = await explain_plan(service, key, port)
     tag = answer_tag("explain", [key], {"port": port})
     return json_answer(request, tag, lambda: {"plan": key, "address": port, "lines": text.splitlines()})
+
+
+@router.get(
+    "/plans/{key}/part",
+    operation_id="get_plan_part",
+    response_class=Response,
+    responses={200: {"description": "JSON", "content": {JSON: {"schema": {}}}}, **NOT_MODIFIED},
+)
+async def get_part(
+    key: PlanKey,
+    pointer: Annotated[
+        str,
+        Query(
+            max_length=1000, description="JSON pointer (RFC 6901) into the plan", examples=["/kernels/0/name"]
+        ),
+    ],
+    request: Request,
+    service: ServiceOf,
+) -> Response:
+    """Give a part of a plan, where all of it is too long to fetch."""
+    text = await part_of_plan(service, key, pointer)
+    tag = answer_tag("part", [key], {"pointer": pointer})
+    headers = {"ETag": f'"{tag}"', **UNCHANGING}
+    return unchanged(request, tag) or Response(text, media_type=JSON, headers=headers)
 
 
 @router.get(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from api.intake.request_bodies import YAML, require_media, write_body
+from api.intake.request_bodies import BYTES, YAML, require_media, write_body
 from api.planning.known_targets import lint_target, try_target
 from api.planning.service import Service
 from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, ServiceOf
@@ -23,7 +23,10 @@ router = APIRouter(tags=["targets"])
 _YAML_BODY: Final = {
     "requestBody": {
         "required": True,
-        "content": {"application/yaml": {"schema": {"type": "string"}, "example": TARGET}},
+        "content": {
+            "application/yaml": {"schema": {"type": "string"}, "example": TARGET},
+            BYTES[0]: {"schema": {"type": "string", "format": "binary"}, "example": TARGET},
+        },
     }
 }
 _Name = Annotated[str, Path(description="id or id@version", examples=["litert-int8"], max_length=200)]

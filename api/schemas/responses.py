@@ -483,6 +483,7 @@ class ServerRecord(BaseModel):
     schemas: list[str]
     exports: list[str]
     token: str | None = Field(description="name of the caller's token; null on a server without tokens")
+    tenant: str = Field(description="whose things the caller sees: `default` unless the token names another")
     scopes: list[str]
 
 

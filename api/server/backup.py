@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from api.storage.store import TENANTS
 from planner.errors import InputError
 
 DATABASE: Final = "qplan.sqlite"
@@ -48,7 +49,7 @@ def back_up(data: Path, goal: Path) -> BackupResult:
         _copy_rows(data / DATABASE, goal / DATABASE)
     copied = there = size = 0
     for name in _names(data):
-        if (goal / name).exists() and name.parts[0] not in CHANGING:
+        if (goal / name).exists() and _own(name).parts[0] not in CHANGING:
             there += 1
             continue
         try:
@@ -63,10 +64,10 @@ def damaged(data: Path) -> list[str]:
     """Files whose bytes are not what their name says, as `kind/sha256`."""
     found = []
     for kind in NAMED_BY_CONTENT:
-        for path in (data / kind).glob("*/*"):
+        for path in (*data.glob(f"{kind}/*/*"), *data.glob(f"{TENANTS}/*/{kind}/*/*")):
             with path.open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != path.name:
-                    found.append(f"{kind}/{path.name}")
+                    found.append(f"{path.parents[1].relative_to(data)}/{path.name}")
     return sorted(found)
 
 
@@ -82,7 +83,13 @@ def _copy_rows(source: Path, goal: Path) -> None:
 def _names(data: Path) -> Iterator[Path]:
     for folder in sorted(data.iterdir()):
         if folder.is_dir() and folder.name not in _NOT_KEPT:
-            yield from (path.relative_to(data) for path in sorted(folder.rglob("*")) if path.is_file())
+            names = (path.relative_to(data) for path in sorted(folder.rglob("*")) if path.is_file())
+            yield from (name for name in names if _own(name).parts[0] not in _NOT_KEPT)
+
+
+def _own(name: Path) -> Path:
+    """The name of a file in the store of its tenant."""
+    return Path(*name.parts[2:]) if name.parts[0] == TENANTS else name
 
 
 def _copy(source: Path, goal: Path) -> int:

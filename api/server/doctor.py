@@ -245,9 +245,9 @@ def _tokens(settings: Settings, host: str) -> Iterator[Check]:
         detail = "none; loopback only" if local else f"none, and {host} can be reached from other machines"
         yield Check("tokens", "good" if local else "bad", detail)
         return
-    names = [token.name for token in settings.tokens]
+    names = [token.principal for token in settings.tokens]
     twice = {name for name in names if names.count(name) > 1}
-    shown = ", ".join(f"{token.name} ({'+'.join(sorted(token.scopes))})" for token in settings.tokens)
+    shown = ", ".join(f"{token.principal} ({'+'.join(sorted(token.scopes))})" for token in settings.tokens)
     yield Check(
         "tokens", "odd" if twice else "good", shown + (f"; twice: {', '.join(twice)}" if twice else "")
     )

@@ -11,7 +11,7 @@ import math
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
@@ -100,12 +100,18 @@ class Quota:
 
     Args:
       measure: counts the bytes there are.
+      whole: a quota that what is kept counts for, too.
+      name: which quota of a server it is.
     """
 
-    def __init__(self, most: int, measure: Callable[[], int]) -> None:
+    def __init__(
+        self, most: int, measure: Callable[[], int], whole: "Quota | None" = None, name: str = ""
+    ) -> None:
         self.most = most
         self.measure = measure
-        self.shared = SharedBytes("quota", _BYTES.size)
+        self.whole = whole
+        self.what = f"all that is kept of {name}" if name else "all that is kept"
+        self.shared = SharedBytes(f"quota.{name}" if name else "quota", _BYTES.size)
         self.threads = threading.Lock()
 
     @property
@@ -127,6 +133,8 @@ class Quota:
         Raises:
           Refused: `quota`.
         """
+        if self.whole is not None:
+            self.whole.check(size)
         self._require(self.used, size)
 
     def take(self, size: int) -> None:
@@ -135,17 +143,58 @@ class Quota:
         Raises:
           Refused: `quota`.
         """
-        with self.threads, self.shared.locked() as view:
-            (used,) = _BYTES.unpack_from(view)
-            self._require(used, size)
-            _BYTES.pack_into(view, 0, used + size)
+        if self.whole is not None:
+            self.whole.take(size)
+        try:
+            with self.threads, self.shared.locked() as view:
+                (used,) = _BYTES.unpack_from(view)
+                self._require(used, size)
+                _BYTES.pack_into(view, 0, used + size)
+        except Refused:
+            if self.whole is not None:
+                self.whole.give_back(size)
+            raise
 
     def give_back(self, size: int) -> None:
         """Count bytes no more that went, or were not kept after all."""
+        if self.whole is not None:
+            self.whole.give_back(size)
         with self.threads, self.shared.locked() as view:
             (used,) = _BYTES.unpack_from(view)
             _BYTES.pack_into(view, 0, max(used - size, 0))
 
     def _require(self, used: int, size: int) -> None:
         if self.most and size and used + size > self.most:
-            raise Refused("quota", f"all that is kept may have {self.most} bytes; {used} are taken")
+            raise Refused("quota", f"{self.what} may have {self.most} bytes; {used} are taken")
+
+
+class Quotas:
+    """The quotas of one server: of everything that is kept, and of what is kept for each tenant.
+
+    Args:
+      most, each: bytes of all tenants together, and of each; 0 allows any number.
+      measure: counts the bytes there are of a tenant.
+      tenants: names those that something was kept of.
+    """
+
+    def __init__(
+        self, most: int, each: int, measure: Callable[[str], int], tenants: Callable[[], Iterable[str]]
+    ) -> None:
+        self.each = each
+        self.measure = measure
+        self.whole = Quota(most, lambda: sum(map(measure, tenants())))
+        self.own: dict[str, Quota] = {}
+
+    def of(self, tenant: str) -> Quota:
+        """The quota of a tenant; what it counts counts for the whole, too."""
+        found = self.own.get(tenant)
+        if found is None:
+            found = Quota(self.each, lambda: self.measure(tenant), self.whole, tenant)
+            found.count()
+            self.own[tenant] = found
+        return found
+
+    def count(self) -> None:
+        """Measure anew what is there."""
+        for quota in (self.whole, *self.own.values()):
+            quota.count()

@@ -24,7 +24,7 @@ from api.server.body_stream import REQUEST_ID, BodyStream, too_large
 from api.server.limits import RateLimiter, retry_after
 from api.server.logs import log_request
 from api.server.metrics import Metrics
-from api.server.tokens import METRICS, find_token, needed
+from api.server.tokens import METRICS, PRINCIPAL, TENANT, KnownTokens, find_token, needed
 from api.settings import Settings
 
 PROBLEM: Final = "qplan.problem"
@@ -64,6 +64,8 @@ class ServiceMiddleware:
         self.settings = settings
         self.metrics = metrics
         self.draining = draining
+        self.guarded = bool(settings.tokens or settings.tokens_file)
+        self.known = KnownTokens(settings.tokens, settings.tokens_file)
         self.tokens = RateLimiter("tokens", settings.rate, settings.burst)
         self.unknown = RateLimiter("unknown", UNKNOWN_RATE, 3 * UNKNOWN_RATE)
 
@@ -132,7 +134,7 @@ class ServiceMiddleware:
                 "received": stream.size,
                 "sent": stream.sent,
                 "client": client[0] if client else None,
-                "token": scope.get(TOKEN),
+                "token": scope.get(PRINCIPAL),
             }
         )
 
@@ -149,9 +151,9 @@ class ServiceMiddleware:
         if scope["path"] in OPEN_PATHS:
             ending = self.draining.is_set() and scope["path"] == READY
             return Problem("not-ready", "the server is ending") if ending else None
-        if self.settings.tokens and is_open(scope["method"], scope["path"]):
+        if self.guarded and is_open(scope["method"], scope["path"]):
             return None
-        if self.settings.tokens:
+        if self.guarded:
             return self._unauthorized(scope, headers)
         # Without tokens, a page that points its own name at this address must not be answered.
         host = _host(headers.get(b"host", b"").decode("latin-1"))
@@ -165,11 +167,13 @@ class ServiceMiddleware:
     def _unauthorized(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
         """Refuse who bears no token, one without the scope, or one that asks too often."""
         now = asyncio.get_running_loop().time()
-        token = find_token(self.settings.tokens, headers.get(b"authorization", b""))
+        token = find_token(self.known.now(), headers.get(b"authorization", b""))
         if token is None:
             wait = self.unknown.take((scope.get("client") or ("",))[0], now)
             return _rate_limited(wait) if wait else Problem("unauthorized", "send Authorization: Bearer ...")
         scope[TOKEN] = token.name
+        scope[TENANT] = token.tenant
+        scope[PRINCIPAL] = token.principal
         scope[SCOPES] = token.scopes
         wait = self.tokens.take(token.digest, now)
         if wait:

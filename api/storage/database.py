@@ -40,6 +40,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.types import JSON
 
 from api.problems import DISK_FULL, Problem, disk_full
+from api.server.tokens import DEFAULT
 from planner.errors import InputError
 
 POOL: Final = 8
@@ -64,6 +65,7 @@ jobs: Final = Table(
     Column("problem", JSON),
     Column("progress", JSON),
     Column("principal", String(80), nullable=False),
+    Column("tenant", String(40), nullable=False, server_default=DEFAULT),
     Column("attempt", Integer, nullable=False),
     Column("lost", Integer, nullable=False),
     Column("events", Integer, nullable=False),
@@ -76,6 +78,8 @@ jobs: Final = Table(
     Column("heartbeat", Float(53)),
     Index("jobs_by_state", "state", "due"),
     Index("jobs_by_age", "created", "id"),
+    Index("jobs_by_tenant", "tenant", "created", "id"),
+    Index("jobs_by_principal", "state", "principal"),
 )
 
 events: Final = Table(

@@ -42,8 +42,7 @@ async def hold(service: Service, request: Request, key: str | None, made: str = 
     """
     if key is None:
         return None, made
-    who = request.scope.get("qplan.token") or ""
-    name = digest_of(json.dumps([request.method, request.url.path, who, key]).encode())
+    name = digest_of(json.dumps([request.method, request.url.path, service.principal, key]).encode())
     body = digest_of(await request.body())
     record = json.dumps({"request": body, "made": made}).encode()
     kept = await run_sync(_first, service, name, record)

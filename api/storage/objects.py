@@ -6,7 +6,7 @@ one holds. Source: design 06, "Past one machine".
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,10 @@ class Objects:
     system: Any
     root: str
     has_folders: bool
+
+    def below(self, folder: str) -> "Objects":
+        """Files below a folder of these."""
+        return replace(self, root=f"{self.root}/{folder}")
 
     def has(self, name: str) -> bool:
         """Whether there is an object of this name."""

@@ -19,7 +19,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.jobs.queue import forget
 from api.problems import Refused
-from api.server.limits import Quota
+from api.server.limits import Quotas
+from api.server.tokens import DEFAULT
 from api.settings import Settings
 from api.storage.store import Kind, Store
 
@@ -76,15 +77,17 @@ def sweep(store: Store, engine: Engine | None, settings: Settings, now: float) -
     return done
 
 
-async def keep_sweeping(store: Store, engine: Engine | None, settings: Settings, quota: Quota) -> None:
-    """Sweep now and every hour, until cancelled; and count what the quota counts anew."""
+async def keep_sweeping(store: Store, engine: Engine | None, settings: Settings, quotas: Quotas) -> None:
+    """Sweep every tenant's now and every hour, until cancelled; and count what the quotas count anew."""
     while True:
         if settings.keep_days or settings.keep_bytes:
-            try:
-                await run_sync(sweep, store, engine, settings, time.time())
-            except (OSError, SQLAlchemyError, Refused):
-                log.exception("a sweep failed")
-        await run_sync(quota.count)
+            for tenant in await run_sync(store.tenants):
+                jobs = engine if tenant == DEFAULT else None  # of all tenants at once
+                try:
+                    await run_sync(sweep, store.of(tenant), jobs, settings, time.time())
+                except (OSError, SQLAlchemyError, Refused):
+                    log.exception("a sweep failed")
+        await run_sync(quotas.count)
         await asyncio.sleep(EVERY)
 
 

@@ -4,7 +4,7 @@
 links from a request's digest to its plan, `origins` the requests of plans by their keys, `answers` what
 follows from plans, `states` of work that may have to go on later, `targets` by id and version with their
 `descriptions`, `keys` of requests that may come twice, `qualities` the last comparison of a plan, by its key.
-A restart finds everything. Source: design 06.
+A restart finds everything. Each tenant has a store of its own. Source: design 06.
 """
 
 import fcntl
@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from api.problems import Refused, unknown
-from api.server.limits import Quota
+from api.server.limits import Quota, Quotas
+from api.server.tokens import DEFAULT
 from api.storage.digests import DIGEST, digest_of_file
 from api.storage.objects import Objects
 
@@ -55,6 +56,8 @@ _NAMES: Final[dict[Kind, str]] = {
     "targets": "target",
 }
 _KINDS: Final = tuple(_NAMES)
+TENANTS: Final = "tenants"
+"""Folder of the stores of other tenants than the default one."""
 _LISTED: Final = 200
 _UNCHANGING: Final = frozenset({"answers", "blobs", "descriptions", "origins", "plans", "requests", "stats"})
 """Kinds that are the same for ever: a copy of them need not be looked after."""
@@ -70,18 +73,39 @@ class Store:
     """A folder of content-addressed files; in front of an object store it holds what was asked for here.
 
     `checked` are files whose bytes were compared with their digest: where, how big, how old. A `quota` counts
-    what is kept and taken away; none allows everything.
+    what is kept and taken away, one of `quotas`; none allows everything.
     """
 
     root: Path
     objects: Objects | None = None
     quota: Quota | None = field(default=None, compare=False)
+    quotas: Quotas | None = field(default=None, compare=False)
     checked: set[tuple[str, int, int]] = field(default_factory=set, compare=False)
 
     @property
     def drafts(self) -> Path:
         """Folder of what is not kept yet."""
         return self.root / "drafts"
+
+    @property
+    def home(self) -> Path:
+        """The data folder: of the default tenant it is the root, of others it lies above."""
+        parent = self.root.parent
+        return parent.parent if parent.name == TENANTS else self.root
+
+    def of(self, tenant: str) -> "Store":
+        """The store of another tenant: it shares nothing with this one, so neither tells of the other."""
+        if tenant == DEFAULT:
+            return self
+        folder = f"{TENANTS}/{tenant}"
+        objects = None if self.objects is None else self.objects.below(folder)
+        quota = None if self.quotas is None else self.quotas.of(tenant)
+        return Store(self.root / folder, objects, quota)
+
+    def tenants(self) -> list[str]:
+        """The tenants that something was kept of here, the default one first."""
+        folder = self.root / TENANTS
+        return [DEFAULT, *(sorted(path.name for path in folder.iterdir()) if folder.is_dir() else ())]
 
     def open(self) -> None:
         """Make the folders, and clear what an earlier server left half done."""

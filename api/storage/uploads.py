@@ -46,11 +46,11 @@ class Upload:
 class Uploads:
     """The uploads under way in a data folder."""
 
-    def __init__(self, settings: Settings, store: Store, quota: Quota) -> None:
+    def __init__(self, settings: Settings, store: Store) -> None:
         self.settings = settings
         self.store = store
-        self.quota = quota
-        self.root = settings.data / UPLOADS
+        self.quota = store.quota or Quota(0, int)
+        self.root = store.root / UPLOADS
 
     def begin(self, digest: str, size: int, id_: str = "") -> Upload:
         """Announce a file.

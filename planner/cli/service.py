@@ -72,10 +72,14 @@ def token(
     scope: Annotated[
         list[str] | None, typer.Option("--scope", metavar="S", help="read, plan, write, metrics; several.")
     ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option("--tenant", metavar="T", help="Whose things it sees; others see none of them."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Make a token for the service: the secret, and the line for QPLAN_TOKENS."""
-    secret, line = _part("server.tokens").make_token(name, scope or ["plan"])
+    secret, line = _part("server.tokens").make_token(name, scope or ["plan"], tenant)
     if json:
         say_json({"token": secret, "setting": line})
     else:

@@ -82,6 +82,7 @@ def test_the_whole_job(client, tmp_path):
     model, kept = client.model(DIGITS), client.stats(path)
     plan = client.plan(model["digest"], "onnxruntime-cpu", stats=kept["digest"], bit_price=2.0)
     assert client.get_plan(plan["key"]) == plan
+    assert client.plan_part(plan["key"], "/kernels/0/name") == plan["kernels"][0]["name"]
     assert client.get_stats(kept["digest"]) == json.loads(stats.to_json())
     text = client.explain(plan["key"], plan["kernels"][0]["name"])
     assert text == planner.explain(planner.plan_from_json(json.dumps(plan)), plan["kernels"][0]["name"])

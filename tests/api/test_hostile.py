@@ -125,6 +125,13 @@ def test_good_samples_pass(tmp_path):
         scan_npz(tmp_path / "b.npz", most=1000)
 
 
+def test_samples_of_many_entries_are_refused_before_they_are_unpacked(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((20_000_000, 1), np.int8))
+    assert (tmp_path / "a.npz").stat().st_size < 50_000
+    with pytest.raises(SampleError, match="holds 20000000 samples; 1000000 are the limit"):
+        scan_npz(tmp_path / "a.npz")
+
+
 def test_the_expanding_files_are_small():
     assert max(len(expanding(op)) for op in ("ConstantOfShape", "Expand", "Tile")) < 130
 

@@ -1,5 +1,6 @@
 """What is kept, for how long, and how it comes back: retention, backup, `qplan doctor`."""
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -12,10 +13,11 @@ import pytest
 from api.jobs import queue
 from api.server.backup import back_up, damaged
 from api.server.doctor import examine
+from api.server.limits import Quotas
 from api.settings import Settings
 from api.storage.database import default_url, open_database
 from api.storage.digests import digest_of
-from api.storage.retention import DAY, sweep
+from api.storage.retention import DAY, keep_sweeping, sweep
 from api.storage.store import Store
 from planner.cli.app import run
 from planner.errors import InputError
@@ -109,6 +111,39 @@ def test_rows_are_copied_whole_while_somebody_writes(tmp_path):
     copy = open_database(default_url(tmp_path / "copy"))
     assert [job.kind for job in queue.list_page(copy)] == ["plan"]
     copy.dispose()
+
+
+def test_files_of_all_tenants_are_copied_looked_at_and_swept(tmp_path):
+    whole = Store(tmp_path / "data")
+    digest = digest_of(b"one's own")
+    for store in (whole, whole.of("one")):
+        store.open()
+        store.put("blobs", digest, b"one's own")
+        store.replace("keys", digest, b"before")
+        (store.drafts / "half").write_bytes(b"x")
+    assert whole.tenants() == ["default", "one"]
+    assert whole.of("one").home == whole.home == tmp_path / "data"
+    copy = tmp_path / "copy"
+    assert back_up(tmp_path / "data", copy).copied == 4
+    whole.of("one").replace("keys", digest, b"after")
+    back_up(tmp_path / "data", copy)
+    assert Store(copy).of("one").read("keys", digest) == b"after"
+    assert list(copy.glob("**/half")) == []
+    Store(copy).of("one").path("blobs", digest).write_bytes(b"other")
+    assert damaged(copy) == [f"tenants/one/blobs/{digest.removeprefix('sha256:')}"]
+
+    async def sweep_once() -> None:
+        quotas = Quotas(0, 0, lambda _: 0, whole.tenants)
+        settings = Settings(data=tmp_path / "data", keep_bytes=1)
+        sweeping = asyncio.create_task(keep_sweeping(whole, None, settings, quotas))
+        for _ in range(6000):
+            if not (whole.of("one").has("blobs", digest) or whole.has("blobs", digest)):
+                break
+            await asyncio.sleep(0.01)
+        sweeping.cancel()
+
+    asyncio.run(sweep_once())
+    assert not whole.of("one").has("blobs", digest)
 
 
 def test_backups_that_cannot_be(tmp_path):

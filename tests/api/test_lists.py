@@ -5,6 +5,7 @@ import json
 import pytest
 
 import planner
+from api.planning import what_if
 from planner.calibration.statistics import calibration_digest
 from planner.client import Client
 from tests.api.documents import chain, digest, put, relu
@@ -43,7 +44,7 @@ def test_plans_are_listed_with_where_they_come_from(make_service):
 
 def test_a_plan_that_went_is_made_again_by_its_request(make_service):
     service = make_service(quota=10_000_000)
-    empty = service.app.state.quota.measure()
+    empty = service.app.state.quotas.whole.measure()
     key = planned(service)
     same = planned(service, options={"costs": {}, "strategy": "minimal"})
     assert same == key
@@ -55,7 +56,7 @@ def test_a_plan_that_went_is_made_again_by_its_request(make_service):
     check(service.delete(address), "unknown-name")
     assert service.get("/v1/plans").json()["items"] == []
     assert list((service.app.state.service.store.root / "requests").glob("*/*")) == []
-    assert service.app.state.quota.used == service.app.state.quota.measure() == empty
+    assert service.app.state.quotas.whole.used == service.app.state.quotas.whole.measure() == empty
     assert planned(service) == key
     assert service.get(address).content == text
 
@@ -131,3 +132,35 @@ def test_what_its_address_names_never_changes(service):
         assert known.headers["cache-control"] == answer.headers["cache-control"]
     for address in (f"/v1/plans/{key}/report", "/v1/plans", "/v1/targets/litert-int8"):
         assert "immutable" not in service.get(address).headers.get("cache-control", "")
+
+
+POINTERS = {
+    "": 200,
+    "/key": 200,
+    "/kernels/0/name": 200,
+    "/kernels/01": 404,
+    "/kernels/-": 404,
+    "/kernels/99": 404,
+    "/kernel": 404,
+    "/key/deeper": 404,
+    "kernels": 422,
+}
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["read here", "read in a child"])
+def test_a_part_of_a_plan_by_its_pointer(make_service, monkeypatch, small):
+    if not small:
+        monkeypatch.setattr(what_if, "SMALL", 1)
+    service = make_service()
+    plan = service.post("/v1/plans", json={"model": chain(2), "target": "litert-int8"}).json()
+    parts = f"/v1/plans/{plan['key']}/part"
+    found = {pointer: service.get(parts, params={"pointer": pointer}) for pointer in POINTERS}
+    assert {pointer: answer.status_code for pointer, answer in found.items()} == POINTERS
+    assert found[""].json() == plan
+    assert found["/key"].json() == plan["key"]
+    assert found["/kernels/0/name"].json() == plan["kernels"][0]["name"]
+    assert "did you mean 'kernels'" in found["/kernel"].json()["hint"]
+    tag = {"If-None-Match": found["/key"].headers["etag"]}
+    assert service.get(parts, params={"pointer": "/key"}, headers=tag).status_code == 304
+    path = str(service.app.state.service.store.path("plans", plan["key"]))
+    assert service.get(parts, params={"pointer": path}).status_code == 404

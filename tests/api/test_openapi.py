@@ -30,6 +30,7 @@ OPERATIONS = {
     "delete_target": ("delete", "/v1/targets/{name}"),
     "delete_upload": ("delete", "/v1/uploads/{id}"),
     "diff_plans": ("get", "/v1/plans/{key}/diff"),
+    "get_plan_part": ("get", "/v1/plans/{key}/part"),
     "explain_plan": ("get", "/v1/plans/{key}/explain"),
     "export_plan": ("post", "/v1/exports"),
     "get_blob": ("get", "/v1/blobs/{digest}"),

@@ -326,9 +326,9 @@ def test_the_quota_counts_plans(make_service):
     ]
     refused = [answer for answer in answers if answer.is_error]
     check(refused[0], "quota", "100000 bytes")
-    kept = service.app.state.quota.measure()
+    kept = service.app.state.quotas.whole.measure()
     assert 50_000 < kept <= 100_000
-    assert service.app.state.quota.used == kept
+    assert service.app.state.quotas.whole.used == kept
     first = answers[0].json()["key"]
     assert service.get(f"/v1/plans/{first}").json() == answers[0].json()
     assert service.post("/v1/plans", json={"model": chain(1), "target": "litert-int8"}).status_code == 200
@@ -336,7 +336,7 @@ def test_the_quota_counts_plans(make_service):
 
 def test_the_quota_counts_targets_and_what_children_make(make_service):
     service = make_service(quota=400_000)
-    quota = service.app.state.quota
+    quota = service.app.state.quotas.whole
     before = quota.used
     kind = {"content-type": "application/yaml"}
     assert service.put(f"/v1/targets/{TARGET_NAME}", content=TARGET, headers=kind).status_code == 201
@@ -357,7 +357,7 @@ def test_the_quota_counts_targets_and_what_children_make(make_service):
 
 def test_the_quota_counts_parts_and_what_is_given_up(make_service):
     service = make_service(quota=1000)
-    quota, content = service.app.state.quota, b"3" * 700
+    quota, content = service.app.state.quotas.whole, b"3" * 700
     asked = {"digest": digest(content), "bytes": len(content)}
     first, second = (service.post("/v1/uploads", json=asked).json()["link"] for _ in range(2))
     kind = {"content-type": "application/octet-stream", "upload-offset": "0"}

@@ -256,6 +256,7 @@ def test_an_address_that_is_not_in_the_plan(service):
 
 def test_busy(make_service):
     service = make_service(waiting=0)
+    service.app.state.service.sandbox.turns.free = 0
     check(service.post("/v1/models", json={"blob": put(service, relu())}), "busy")
 
 

@@ -93,6 +93,65 @@ def test_any_bytes_are_read_or_refused(data):
         return
 
 
+def wire(number: int, body: bytes) -> bytes:
+    """A field of bytes; at most 16,383 of them in two bytes of length, more in four."""
+    size = len(body)
+    length = (
+        bytes([size])
+        if size < 128
+        else b"".join(bytes([size >> shift & 127 | (128 if shift < 21 else 0)]) for shift in (0, 7, 14, 21))
+    )
+    return bytes([number << 3 | 2]) + length + body
+
+
+def tensor(*fields: bytes) -> bytes:
+    """A file whose graph has one initializer."""
+    return wire(7, wire(5, b"".join(fields)))
+
+
+TENSOR, NODE = b"\x2a\x00", wire(1, wire(5, b"\x08\x01"))
+JUNK = {
+    "tensors that are empty": wire(7, TENSOR * 1_000_000),
+    "nodes of two messages in four bytes": wire(7, NODE * 400_000),
+}
+
+
+@pytest.mark.parametrize("name", JUNK)
+def test_messages_of_a_few_bytes_each_are_refused_early(name):
+    with pytest.raises(ModelError, match="fewer than 12 bytes each") as caught:
+        scan_onnx(JUNK[name])
+    assert int(str(caught.value).split("byte ")[1].split()[0]) < 1_500_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ((b"\x08\x04", b"\x20\x00" * 2), None),  # four numbers, and two fields of them: eight a byte
+        ((b"\x08\x7f", b"\x10\x01" * 400), "claims 127 elements"),  # a type, told 400 times, holds none
+        ((b"\x10\x01" * 9, b"\x08\x7f", b"\x4a\x00"), "claims 127 elements"),
+        ((b"\x08\x08" * 2, b"\x4a\x08" + bytes(8)), None),
+        ((b"\x08\x01" * 65,), "more than 64 dimensions"),
+        ((b"\x88\x00\x7f",), "claims 127 elements"),  # a tag that takes a byte more than it needs
+        ((b"\x42\x03ab",), "a truncated one"),
+        ((b"\x7d\x00\x00",), "a truncated one"),
+        ((b"\x08\x02" + b"\x10\x01" * 9 + b"\x70\x01",), None),  # its numbers lie in another file
+    ],
+)
+def test_what_is_passed_in_runs_is_judged_as_if_it_were_walked(fields, words):
+    data = tensor(*fields)
+    if words is None:
+        scan_onnx(data)
+        return
+    with pytest.raises(ModelError, match=words):
+        scan_onnx(data)
+
+
+def test_a_name_behind_a_run_may_not_be_too_long():
+    name = b"\x0a" + b"\x81\x80\x04" + bytes(65_537)
+    with pytest.raises(ModelError, match="65537 bytes"):
+        scan_onnx(wire(7, wire(1, b"\x12\x01a" * 50 + name)))
+
+
 def test_a_file_that_has_to_be_whole():
     scan_onnx(external("a.bin"))
     with pytest.raises(ModelError, match="in another file"):

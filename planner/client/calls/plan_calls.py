@@ -75,6 +75,12 @@ def ports(key: str) -> Steps[list[dict[str, Any]]]:
     return (yield from items_of(f"/v1/plans/{quoted(key)}/ports", {"limit": "1000"}))
 
 
+def plan_part(key: str, pointer: str) -> Steps[Any]:
+    """Fetch a part of a plan: what a JSON pointer (`/kernels/0/name`) leads to."""
+    answer = yield Ask("GET", f"/v1/plans/{quoted(key)}/part", params={"pointer": pointer})
+    return answer.json()
+
+
 def explain(key: str, address: str) -> Steps[str]:
     """Say why a port (`conv1.in[0]`), value, kernel or rescale of a plan is as it is."""
     found = yield from object_of(Ask("GET", f"/v1/plans/{quoted(key)}/explain", params={"port": address}))

@@ -1,13 +1,17 @@
 """The tables that migrations make are those the code speaks of, and what cannot be used is said."""
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
+from api.jobs import queue
 from api.storage.database import default_url, metadata, open_database, reading, writing
 from benchmarks.clusters import free_port
 from planner.errors import InputError
+from tests.api.conftest import ROOT
 
 
 def test_migrations_make_the_tables(engine):
@@ -29,7 +33,7 @@ def test_a_database_of_a_later_version_is_refused(engine, database_url):
             open_database(database_url)
     finally:
         with writing(engine) as connection:
-            connection.execute(text("update alembic_version set version_num = '0001'"))
+            connection.execute(text("update alembic_version set version_num = '0002'"))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_what_was_not_finished_is_not_kept(engine):
     with pytest.raises(RuntimeError):
         fail()
     with reading(engine) as connection:
-        assert connection.execute(text("select version_num from alembic_version")).scalar_one() == "0001"
+        assert connection.execute(text("select version_num from alembic_version")).scalar_one() == "0002"
 
 
 def test_a_killed_server_loses_nothing_of_sqlite(tmp_path):
@@ -69,3 +73,16 @@ def test_a_killed_server_loses_nothing_of_sqlite(tmp_path):
         assert connection.execute(text("pragma journal_mode")).scalar_one() == "wal"
         assert connection.execute(text("pragma synchronous")).scalar_one() == 2
     engine.dispose()
+
+
+def test_jobs_of_before_there_were_tenants_are_the_default_ones(engine):
+    job = queue.submit(engine, "plan", {})
+    with writing(engine) as connection:
+        config = Config()
+        config.set_main_option("script_location", str(ROOT / "api" / "migrations"))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+        assert "tenant" not in {column["name"] for column in inspect(connection).get_columns("jobs")}
+        command.upgrade(config, "head")
+    assert queue.get(engine, job.id) == job
+    assert job.tenant == "default"

@@ -52,7 +52,7 @@ async def dispatching(engine, executor, seconds=10.0):
 
 async def until(engine, job, wanted=lambda job: job.has_ended):
     for _ in range(PATIENCE * 50):
-        found = queue.get(engine, job.id)
+        found = queue.get(engine, job.id, job.tenant)
         if wanted(found):
             return found
         assert not found.has_ended, found.problem
@@ -83,6 +83,23 @@ def test_statistics_are_those_of_the_library_to_the_last_bit(engine, store, make
     kept = store.find_verified("stats", job.result["kept"]["out"])
     assert kept.read_text(encoding="utf-8") == here.to_json()
     assert "progress" not in kinds(engine, job) or job.progress["done"] <= 128
+
+
+def test_a_job_has_the_files_of_its_tenant(engine, store, make_executor):
+    own = store.of("one")
+    own.open()
+
+    async def main():
+        job = queue.submit(engine, "kind", calibration(own), tenant="one")
+        lost = queue.submit(engine, "kind", job.request, tenant="two")
+        async with dispatching(engine, make_executor()):
+            return [await until(engine, one) for one in (job, lost)]
+
+    done, lost = asyncio.run(main())
+    assert done.state == "done", done.problem
+    assert own.has("stats", done.result["kept"]["out"])
+    assert list(store.digests("stats")) == []
+    assert (lost.state, lost.problem["name"]) == ("failed", "unknown-name")
 
 
 FAILURES = {

@@ -218,3 +218,58 @@ def test_many_owners_at_once_share_without_doubles(engine):
         ended = [job for found in pool.map(work, range(6)) for job in found]
     assert len(ended) == len(set(ended)) == 60
     assert set(ended) == jobs
+
+
+def test_jobs_of_another_tenant_are_not_there(engine):
+    own, other = submit(engine, tenant="one"), submit(engine)
+    assert queue.get(engine, own.id, "one").tenant == "one"
+    for call in (queue.get, queue.cancel):
+        for tenant in ("default", "two"):
+            with pytest.raises(Refused, match=own.id):
+                call(engine, own.id, tenant)
+    assert [job.id for job in queue.list_page(engine, tenant="one")] == [own.id]
+    assert [job.id for job in queue.list_page(engine)] == [other.id]
+    assert [job.tenant for job in lease(engine)] == ["one", "default"]
+
+
+def test_principals_are_served_in_turn(engine):
+    for principal, count in (("a", 5), ("b", 2), ("c", 1)):
+        for _ in range(count):
+            submit(engine, principal=principal)
+    order = [lease(engine, limit=1)[0].principal for _ in range(8)]
+    assert order == ["a", "b", "c", "a", "b", "a", "a", "a"]
+
+
+def test_who_has_most_at_work_is_last(engine):
+    for _ in range(3):
+        submit(engine, principal="a")
+    taken = lease(engine, "one", 2)
+    submit(engine, principal="b")
+    assert [job.principal for job in lease(engine, "two", 1)] == ["b"]
+    for job in taken:
+        queue.finish(engine, job, {})
+    assert [job.principal for job in lease(engine, "two", 1)] == ["a"]
+
+
+@pytest.mark.parametrize(("slots", "share", "taken"), [(2, 50, 1), (4, 50, 2), (4, 100, 4), (1, 50, 1)])
+def test_a_principal_has_its_share_of_the_slots(engine, slots, share, taken):
+    for _ in range(6):
+        submit(engine, principal="a")
+    own = queue.lease(engine, "one", slots, seconds=LONG, share=share)
+    assert len(own) == taken
+    assert queue.lease(engine, "one", slots - taken, seconds=LONG, share=share) == []
+    submit(engine, principal="b")
+    other = queue.lease(engine, "one", slots - taken, seconds=LONG, share=share)
+    assert [job.principal for job in other] == (["b"] if taken < slots else [])
+
+
+def test_a_principal_has_its_share_of_the_places_to_wait(engine):
+    for _ in range(2):
+        submit(engine, principal="a", most=4, share=50)
+    with pytest.raises(Refused, match="2 jobs of yours wait") as caught:
+        submit(engine, principal="a", most=4, share=50)
+    assert caught.value.problem.name == "share-taken"
+    for _ in range(2):
+        submit(engine, principal="b", most=4, share=50)
+    with pytest.raises(Refused, match="4 jobs wait already"):
+        submit(engine, principal="c", most=4, share=50)

@@ -1,0 +1,125 @@
+"""Turns: places that many want, given to principals in turn, so that nobody who asks more waits less.
+
+A principal has a share of the places at once, and of the places to wait; among those who wait, the one who
+was served the longest ago is next. On a server with one principal the share is everything. Nothing here knows
+HTTP. Source: round-robin scheduling; design 06.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, NoReturn
+
+from api.problems import Refused
+
+ALL: Final = 100
+RETRY_SECONDS: Final = 1
+
+
+class Turns:
+    """Places of one kind.
+
+    Args:
+      what: what they are places for, in messages.
+      places: taken at once, by all.
+      waiting: requests that may wait for one.
+      share: the percentage of both that one principal may have.
+    """
+
+    def __init__(self, what: str, places: int, waiting: int, share: int = ALL) -> None:
+        self.what = what
+        self.free = places
+        self.waiting = waiting
+        self.most = portion(places, share)
+        self.most_waiting = portion(waiting, share)
+        self.taken: dict[str, int] = {}
+        self.lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait."""
+        return sum(map(len, self.lines.values()))
+
+    @asynccontextmanager
+    async def place(self, principal: str) -> AsyncIterator[None]:
+        """Have a place, once it is the principal's turn.
+
+        Raises:
+          Refused: `busy`, where too many wait; `share-taken`, where too many of the principal's do.
+        """
+        await self._take(principal)
+        try:
+            yield
+        finally:
+            self._leave(principal)
+
+    async def _take(self, principal: str) -> None:
+        if self.free and self.taken.get(principal, 0) < self.most and not self.lines.get(principal):
+            self._seat(principal)
+            return
+        line = self.lines.setdefault(principal, deque())
+        if self.queued >= self.waiting:
+            self._forget(principal)
+            raise Refused("busy", f"{self.queued} requests wait for {self.what} already")
+        if len(line) >= self.most_waiting:
+            refuse_share(f"{len(line)} requests of yours wait for {self.what} already")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # its turn came in the same moment
+                self._leave(principal)
+            else:
+                if turn in line:
+                    line.remove(turn)
+                self._forget(principal)
+            raise
+
+    def _seat(self, principal: str) -> None:
+        self.free -= 1
+        self.taken[principal] = self.taken.get(principal, 0) + 1
+
+    def _leave(self, principal: str) -> None:
+        self.free += 1
+        self.taken[principal] -= 1
+        if not self.taken[principal]:
+            del self.taken[principal]
+        self._call()
+
+    def _call(self) -> None:
+        """Give free places to those whose turn it is; who was served goes to the end."""
+        served = True
+        while self.free and served:
+            served = any(map(self._call_one, list(self.lines)))
+
+    def _call_one(self, principal: str) -> bool:
+        line = self.lines[principal]
+        while line and line[0].done():  # cancelled, and not yet gone
+            line.popleft()
+        can = bool(line) and self.taken.get(principal, 0) < self.most
+        if can:
+            self._seat(principal)
+            line.popleft().set_result(None)
+            self.lines.move_to_end(principal)
+        self._forget(principal)
+        return can
+
+    def _forget(self, principal: str) -> None:
+        if not self.lines.get(principal):
+            self.lines.pop(principal, None)
+
+
+def portion(whole: int, share: int) -> int:
+    """A percentage of something that is counted; never nothing."""
+    return max(1, whole * share // ALL)
+
+
+def refuse_share(detail: str) -> NoReturn:
+    """Refuse who has all that one may have.
+
+    Raises:
+      Refused: `share-taken`.
+    """
+    raise Refused("share-taken", detail, retry_after=RETRY_SECONDS)

@@ -1,0 +1,89 @@
+"""Scanners: MB a second at which what strangers send is scanned before any parser has it.
+
+Files of junk, each of one tiny thing, so that there is most to scan in a byte, and of messages that are as
+short as they may be. Processor time of one core. Usage, from the repository root:
+`python -m benchmarks.scanners [--mb 22]`
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from api.intake.scan import scan_json, scan_onnx
+from api.intake.scan_text import scan_mlir
+from api.problems import Refused
+from planner.errors import PlannerError
+from planner.litert_reader.scan import scan_litert
+
+MODEL, NODES, ATTRIBUTES, TENSORS, INFOS = 7, 1, 5, 5, 13
+MOST_VALUES: Final = 20_000_000
+
+
+def wire(number: int, body: bytes) -> bytes:
+    """A field of bytes, as protobuf writes it."""
+    left, length = len(body), bytearray()
+    while left >= 128:
+        length.append(left & 127 | 128)
+        left >>= 7
+    return bytes([number << 3 | 2, *length, left]) + body
+
+
+def files(size: int) -> Mapping[str, tuple[Callable[[bytes], None], bytes]]:
+    """Junk by name, each with its scanner."""
+
+    def filled(part: bytes) -> bytes:
+        return part * (size // len(part))
+
+    attribute = wire(ATTRIBUTES, b"\x0a\x04axis\x18\x01\xa0\x01\x02")
+    node = wire(NODES, b"\x0a\x01a\x22\x04Relu" + attribute)
+    tensor = wire(TENSORS, b"\x08\x02\x08\x02\x10\x01\x42\x03abc\x4a\x10" + bytes(16))
+    info = wire(INFOS, b"\x0a\x06abcdef" + wire(2, b"\x0a\x08" + b"\x08\x01" * 4))
+    onnx = {
+        "whole numbers": filled(b"\x08\x01"),
+        "whole numbers in an attribute": wire(MODEL, wire(NODES, wire(ATTRIBUTES, filled(b"\x40\x01")))),
+        "reals": filled(b"\x0d\x01\x02\x03\x04"),
+        "empty names": wire(MODEL, wire(NODES, filled(b"\x0a\x00"))),
+        "fields nobody knows": filled(b"\x7a\x05hello"),
+        "empty tensors": wire(MODEL, filled(b"\x2a\x00")),
+        "empty attributes": wire(MODEL, wire(NODES, filled(b"\x2a\x00"))),
+        "short attributes": wire(MODEL, wire(NODES, filled(attribute))),
+        "short nodes": wire(MODEL, filled(node)),
+        "short tensors": wire(MODEL, filled(tensor)),
+        "short infos": wire(MODEL, filled(info)),
+        "zeros": bytes(size),
+        "random bytes": os.urandom(size),
+    }
+    found: dict[str, tuple[Callable[[bytes], None], bytes]] = {
+        f"ONNX: {name}": (scan_onnx, data) for name, data in onnx.items()
+    }
+    found["JSON: numbers"] = (
+        lambda data: scan_json(data, MOST_VALUES),
+        json.dumps([1] * (size // 3)).encode(),
+    )
+    found["JSON: brackets"] = (lambda data: scan_json(data, MOST_VALUES), filled(b"[],"))
+    found["MLIR: brackets"] = (scan_mlir, filled(b"(<>) "))
+    found["LiteRT: zeros"] = (scan_litert, b"\x08\x00\x00\x00TFL3" + bytes(size))
+    return found
+
+
+def main() -> None:
+    """Scan and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mb", type=float, default=22.0)
+    options = parser.parse_args()
+    print(f"{'of ' + str(options.mb) + ' MB each':34}{'s':>8}{'MB/s':>8}  ending")
+    for name, (scan, data) in files(int(options.mb * 1e6)).items():
+        start, ending = time.process_time(), "let through"
+        try:
+            scan(data)
+        except (PlannerError, Refused) as error:
+            ending = str(error)[:60]
+        seconds = max(time.process_time() - start, 1e-4)
+        print(f"{name:34}{seconds:8.2f}{len(data) / 1e6 / seconds:8.0f}  {ending}")
+
+
+if __name__ == "__main__":
+    main()
