@@ -25,6 +25,7 @@ class PortType:
       power_of_two, scale_min, scale_max, zero_point: demands of the device on the parameters.
       weight_bits_effective: bits of a weight that the arithmetic may use without saturating inside.
       short_block: whether the last block may be shorter than the others, where no size divides.
+      scales: the float that each scale of a block is a value of, f32 or f16.
     """
 
     storage: Storage | FloatType | None = None
@@ -37,6 +38,7 @@ class PortType:
     block_size: tuple[int, ...] = ()
     weight_bits_effective: int | None = None
     short_block: bool = False
+    scales: str = "f32"
 
     @property
     def is_wildcard(self) -> bool:

@@ -59,6 +59,9 @@ class TypeModel(Model):
     short_block: bool = Field(
         default=False, description="The last block may be shorter where no block size divides."
     )
+    scales: Literal["f16", "f32"] = Field(
+        "f32", description="The float that scales of blocks are stored in, granularity block only."
+    )
     weight_bits_effective: int | None = Field(
         None,
         ge=1,

@@ -168,6 +168,7 @@ _TYPE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "zero_point": _whole,
     "block_size": _sequence,
     "short_block": _flag,
+    "scales": _text,
     "weight_bits_effective": _whole,
 }
 _PORT: Final[Mapping[str, Callable[[Any], Any]]] = {

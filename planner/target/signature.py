@@ -81,6 +81,7 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
         block_size=() if size is None else (size,) if isinstance(size, int) else tuple(size),
         weight_bits_effective=model.weight_bits_effective,
         short_block=model.short_block,
+        scales=model.scales,
     )
 
 
@@ -118,6 +119,11 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
         return "block_size", "block_size goes with granularity: block, and only with it"
     if model.short_block and model.granularity != "block":
         return "short_block", "short_block goes with granularity: block"
+    if model.scales != "f32":
+        if model.granularity != "block":
+            return "scales", "scales go with granularity: block"
+        if model.scale_min is not None or model.scale_max is not None:
+            return "scales", f"scales in {model.scales} have no scale_min and scale_max beside them"
     if isinstance(model.block_size, int | list):
         sizes = [model.block_size] if isinstance(model.block_size, int) else model.block_size
         if not sizes or min(sizes) < 1:

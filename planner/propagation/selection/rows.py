@@ -14,11 +14,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
+import numpy as np
+
 from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.ir.types.scales import nearest
 from planner.ir.types.typetext import brief
 from planner.ir.types.wanted import Wanted
 from planner.ir.unknowns import reason_of_unknown
@@ -584,6 +587,8 @@ def _takes_scales(pattern: PortPattern, scales: Sequence[float]) -> bool:
     """Whether a port can have these scales."""
     spec = pattern.type
     if spec.power_of_two and any(math.frexp(scale)[0] != 0.5 for scale in scales):
+        return False
+    if spec.scales != "f32" and np.any(nearest(np.asarray(scales), spec.scales) != scales):
         return False
     return min(scales) >= (spec.scale_min or 0.0) and max(scales) <= (spec.scale_max or math.inf)
 
