@@ -4,7 +4,7 @@ In: a target and a kernel's name. Out: small Graphs of ops with random weights (
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import numpy as np
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.target import patterns
 from planner.target.patterns import Node, OpPattern, Variable, parse_pattern, variants
-from planner.target.records import Target
+from planner.target.records import Row, Target
 from planner.target_tests.templates import BINARY, DTYPES, TEMPLATES, UNARY, Sizes, Template, X
 
 OPSET: Final = 21
@@ -29,6 +29,26 @@ def small_models(target: Target, kernel: str, seed: int) -> Iterator[Graph]:
         for tree in variants(parse_pattern(text))[:MOST_VARIANTS]:
             yield from _of_tree(tree, seed)
     yield from _of_tree(OpPattern((kernel,), _arguments(kernel)), seed)
+
+
+def wants_half(row: Row) -> bool:
+    """Whether a row is for reals in float16 alone."""
+    return any(key.endswith(".dtype") and wanted == "f16" for key, wanted in row.when.items())
+
+
+def in_half(model: Graph) -> Graph:
+    """A small model with its reals in float16."""
+    values = {
+        name: replace(value, dtype="f16") if value.dtype == "f32" else value
+        for name, value in model.values.items()
+    }
+    constants = {
+        name: Constant(None if one.array is None else one.array.astype(np.float16))
+        if model.values[name].dtype == "f32"
+        else one
+        for name, one in model.constants.items()
+    }
+    return replace(model, values=values, constants=constants)
 
 
 def _arguments(kernel: str) -> tuple[Node, ...]:

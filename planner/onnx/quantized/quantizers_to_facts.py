@@ -216,6 +216,8 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     if not isinstance(kind, Uniform):
         return ()
     kind = _tight(kind, array)
+    if array.dtype == np.float16 and kind.expressed == "f32":
+        kind = replace(kind, expressed="f16")
     readers = _readers_of_weight(work, found.result)
     store = kind.storage
     is_usual = kind.is_per_tensor or (not kind.blocks and readers <= {"Conv", "ConvTranspose"})

@@ -433,9 +433,10 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                             f"port {pattern.name} ({name!r}) is pinned to blocks of which the last is shorter"
                         )
                     continue
-                return (
-                    f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {pattern.type}"
-                )
+                wanted = str(pattern.type)
+                if pattern.type.scales != "f32" and isinstance(kind, Uniform):
+                    wanted += f" with scales in {pattern.type.scales}"
+                return f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {wanted}"
     return None
 
 
