@@ -122,7 +122,7 @@ def plan(
     graph = read_model(model, cut)
 
     def make(ready: "Graph") -> "Plan":
-        with progress("planning"):
+        with progress("planning") as bar:
             made = planner.plan(
                 ready,
                 device,
@@ -130,10 +130,11 @@ def plan(
                 functions=None,
                 best_effort=best_effort,
                 bias_pins="error",
+                progress=bar,
                 **costs,
             )
-        with progress("checking"):
-            planner.check(made, ready, device)
+        with progress("checking") as bar:
+            planner.check(made, ready, device, progress=bar)
         return made
 
     given = None if annotations is None else read_annotations_argument(annotations)
