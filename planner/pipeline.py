@@ -257,6 +257,16 @@ def _exportable(model: Graph, plan: Plan, name: str) -> Graph:
     model = expand(model)
     require_plan(plan)
     check_plan(plan, model)
+    return exportable(model, plan, name)
+
+
+def exportable(model: Graph, plan: Plan, name: str) -> Graph:
+    """The model as `EXPORTERS` and `write_to` take it, of a plan that `check` accepted with this model.
+
+    Raises:
+      UnsupportedExport: a format without the bodies of the model.
+    """
+    model = expand(model)
     refuse_bodies(plan, name)
     return with_facts(model, plan.graph) if "best_effort" in plan.options else model
 

@@ -66,7 +66,7 @@ def plan(
       strategy: `minimal` (least price) or `rfc` (the RFC's greedy order).
       best_effort: where constraints cannot all hold, give some up, each with a warning.
       bias_pins: `error` or `derive` where a bias is pinned to another scale than its factors' product.
-      progress: called with (kernels typed, kernels in all); from the first again where a try asks for another.
+      progress: called with (kernels typed, kernels in all), and again where a try asks for another.
       costs: keys of the target's cost tables, over its own (`bit_price=4.0`).
 
     Raises:

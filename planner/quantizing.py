@@ -22,11 +22,11 @@ from planner.calibration.statistics import Statistics
 from planner.errors import InputError, ModelError, UnsupportedExport, require_name
 from planner.exporters.runnable import runnable
 from planner.exporters.table import EXPORTERS
-from planner.exporters.to_file import STREAMED, copy_written, has_large_weights
+from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
 from planner.interpreter.compare import Comparison
 from planner.ir.graph import Graph
 from planner.notebook import html_of, html_table
-from planner.pipeline import ModelSource, annotate, calibrate, check, compare, export, export_to, load_model, plan
+from planner.pipeline import ModelSource, annotate, calibrate, check, compare, exportable, load_model, plan
 from planner.plans.plan import Plan
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
@@ -191,9 +191,7 @@ def quantize(
         if eval_samples is not None:
             warnings += unlike_calibration(graph, stats, judged_by)
         warnings += () if comparison is None else comparison.warnings
-        made = Quantized(
-            data, format, found, comparison, compared, ready, stats, tuple(warnings), files
-        )
+        made = Quantized(data, format, found, comparison, compared, ready, stats, tuple(warnings), files)
         if files:
             weakref.finalize(made, kept.pop_all().close)
     return made
@@ -210,10 +208,12 @@ class _Written:
 
     def file(self, name: str) -> tuple[bytes, tuple[Path, ...]]:
         """The bytes of the file, and the files where its weights lie beside it."""
+        # The plan was checked with this model just now: once is enough.
+        model = exportable(self.model, self.plan, name)
         if self.folder is None or name not in STREAMED:
-            return export(self.model, self.plan, name), ()
+            return EXPORTERS[name](model, self.plan), ()
         goal = self.folder / f"{name}.onnx"
-        files = export_to(self.model, self.plan, name, goal, external=True, progress=self.progress)
+        files = write_to(model, self.plan, name, goal, external=True, progress=self.progress)
         return goal.read_bytes(), files
 
 

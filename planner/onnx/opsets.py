@@ -196,7 +196,7 @@ def _grid_sample(op: Op, _scope: _Scope) -> list[Op]:
 
 
 def _group_normalization(op: Op, scope: _Scope) -> list[Op]:
-    # Before opset 21 a gain and an offset belong to a group: to what an InstanceNormalization calls a channel.
+    # Before opset 21 gain and offset belong to a group, which an InstanceNormalization calls a channel.
     stem, groups = op.outputs[0], op.attributes["num_groups"]
     split, normal, shape = (scope.name(f"{stem}/{part}") for part in ("groups", "normal", "shape"))
     parts = scope.constant(op, "parts", _int64(0, groups, -1))

@@ -78,7 +78,7 @@ def propagate(
         `error`, or `derive` it anew.
       depths: of kernels by name (`Plan.wiring`), where the graph is a part of a bigger one.
       fuses: whether kernels that no row serves may be taken apart, as our own fusing made them.
-      progress: called with (kernels typed, kernels in all); from the first again where a try asks for another.
+      progress: called with (kernels typed, kernels in all), and again where a try asks for another.
       costs: keys of the target's cost tables, over its own.
 
     Raises:

@@ -7,7 +7,7 @@ import pytest
 import planner
 from planner.errors import PlanInvalid, UnsupportedExport
 from planner.ir.dtypes import NUMPY
-from planner.ir.types.qtypes import Uniform, sub_channel
+from planner.ir.types.qtypes import Uniform
 from tests.exporters.plans import model, op, op_types, run
 
 RNG = np.random.default_rng(16)
@@ -39,7 +39,7 @@ def net(dtype: str):
             "t": RNG.normal(size=(30, WIDTH)).astype(kind),
             "w": RNG.normal(size=(WIDTH, 10)).astype(kind),
         },
-        dtypes={"i": "i64"} | {name: dtype for name in ("x", "y", "t", "w")},
+        dtypes={"i": "i64"} | dict.fromkeys(("x", "y", "t", "w"), dtype),
     )
 
 

@@ -29,7 +29,7 @@ def test_an_operator_is_read_with_shapes_and_written(operator):
 @pytest.mark.parametrize("target", ["onnxruntime-cpu", "qnn-htp", "litert-int8", "tosa-int8", "llm-w4"])
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
 def test_a_plan_computes_what_onnxruntime_runs(operator, target):
-    """Read, calibrated, planned, checked and written; the file gives the interpreter's numbers, bit for bit."""
+    """Read, planned, checked and written; the file gives the interpreter's numbers, bit for bit."""
     model = planner.load_model(model_of(operator))
     samples = [
         {name: array for name, array in sample.items() if name in model.inputs}

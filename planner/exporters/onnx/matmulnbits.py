@@ -14,8 +14,8 @@ import numpy as np
 
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
-from planner.exporters.onnx.blocked import are_halves
 from planner.exporters.onnx.block_packing import Steps, packed_blocks
+from planner.exporters.onnx.blocked import are_halves
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
 from planner.exporters.onnx.port_support import Accepts
 from planner.exporters.onnx.qdq import write_block as write_pairs
@@ -96,7 +96,9 @@ def _write_rows(builder: ModelBuilder, block: Block) -> bool:
         return False
     result = block.kernel.outputs[0].type
     array = builder.values.array(op.inputs[0])
-    is_rows = array.ndim == 2 and op.attributes.get("axis", 0) in (0, -2) and _runs_in(builder, op.inputs[0], kind)
+    is_rows = (
+        array.ndim == 2 and op.attributes.get("axis", 0) in (0, -2) and _runs_in(builder, op.inputs[0], kind)
+    )
     if len(block.region.ops) > 1 or isinstance(result, Uniform) or not is_rows:
         return False
     packed = pack(array, kind, axis=1)

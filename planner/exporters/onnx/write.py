@@ -13,8 +13,8 @@ import numpy as np
 
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Block, blocks
-from planner.exporters.onnx.float_blocks import write_border
 from planner.exporters.onnx.blocked import are_halves
+from planner.exporters.onnx.float_blocks import write_border
 from planner.exporters.onnx.model_builder import ModelBuilder, Rescale
 from planner.exporters.onnx.port_support import Accepts, beyond, refuse_unsupported, short_text, typed_ports
 from planner.ir.graph import Graph

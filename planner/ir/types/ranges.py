@@ -110,7 +110,7 @@ def uniform_columns(
     power_of_two: bool = False,
     held: str = "f32",
 ) -> Uniform:
-    """What `uniform_per_axis` gives along axis 0 with scales in f32, held in arrays; `held`: values of that."""
+    """What `uniform_per_axis` gives along axis 0 with scales in f32, values of `held`, in arrays."""
     low, high = np.asarray(los, np.float64), np.asarray(his, np.float64)
     _check_ranges(low, high)
     scales, zeros = affine_columns(
