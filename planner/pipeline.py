@@ -172,13 +172,20 @@ def _keeping(feeds: Iterable[Feed], first: list[Feed], most: int) -> Iterator[Fe
         yield feed
 
 
-def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> None:
+def check(
+    plan: Plan,
+    model: Graph | None = None,
+    target: TargetSource | None = None,
+    *,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> None:
     """Refuse a plan that breaks a rule of its target, its model or its own log.
 
     Args:
       plan: from `plan`, or read from a file.
       model: the model it is for, with or without its constraints; then digests and numbers are checked too.
       target: the target it is for; then the rows that the plan carries must be the target's.
+      progress: called with (kernels checked, kernels in all).
 
     Raises:
       PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
@@ -191,7 +198,7 @@ def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = 
       >>> planner.check(plan, ready, "litert-int8")
     """
     require_plan(plan)
-    check_plan(plan, model, None if target is None else as_target(target))
+    check_plan(plan, model, None if target is None else as_target(target), progress)
 
 
 def export(
@@ -250,6 +257,16 @@ def _exportable(model: Graph, plan: Plan, name: str) -> Graph:
     model = expand(model)
     require_plan(plan)
     check_plan(plan, model)
+    return exportable(model, plan, name)
+
+
+def exportable(model: Graph, plan: Plan, name: str) -> Graph:
+    """The model as `EXPORTERS` and `write_to` take it, of a plan that `check` accepted with this model.
+
+    Raises:
+      UnsupportedExport: a format without the bodies of the model.
+    """
+    model = expand(model)
     refuse_bodies(plan, name)
     return with_facts(model, plan.graph) if "best_effort" in plan.options else model
 

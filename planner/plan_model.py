@@ -4,7 +4,7 @@ Nothing here reads or writes files of models, so the service may plan in a proce
 them; `pipeline` has these functions too. Source: design 03, "One `plan` call".
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ def plan(
     functions: Mapping[str, QuantFn] | None = None,
     best_effort: bool = False,
     bias_pins: BiasPins = "error",
+    progress: Callable[[int, int | None], None] | None = None,
     **costs: float | None,
 ) -> Planned:
     """Choose a type, or float, for every port of every kernel of a model on a target.
@@ -65,6 +66,7 @@ def plan(
       strategy: `minimal` (least price) or `rfc` (the RFC's greedy order).
       best_effort: where constraints cannot all hold, give some up, each with a warning.
       bias_pins: `error` or `derive` where a bias is pinned to another scale than its factors' product.
+      progress: called with (kernels typed, kernels in all), and again where a try asks for another.
       costs: keys of the target's cost tables, over its own (`bit_price=4.0`).
 
     Raises:
@@ -92,6 +94,7 @@ def plan(
         bias_pins=bias_pins,
         depths=None,
         fuses=not model.regions,
+        progress=progress,
         **costs,
     )
     return for_model(found, model)

@@ -4,7 +4,10 @@ Every step is one of `pipeline`'s and can be called alone; nothing is decided he
 `plan` call".
 """
 
+import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,10 +22,11 @@ from planner.calibration.statistics import Statistics
 from planner.errors import InputError, ModelError, UnsupportedExport, require_name
 from planner.exporters.runnable import runnable
 from planner.exporters.table import EXPORTERS
+from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
 from planner.interpreter.compare import Comparison
 from planner.ir.graph import Graph
 from planner.notebook import html_of, html_table
-from planner.pipeline import ModelSource, annotate, calibrate, check, compare, export, load_model, plan
+from planner.pipeline import ModelSource, annotate, calibrate, check, compare, exportable, load_model, plan
 from planner.plans.plan import Plan
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
@@ -43,7 +47,7 @@ class Quantized:
     """What `quantize` gives.
 
     Attributes:
-      data: the bytes of the quantized file.
+      data: the bytes of the quantized file, without its weights where these lie beside it.
       format: of the file.
       plan: a type for every tensor, with reasons.
       comparison: the file against the float model; None where neither it nor an `onnx-qdq` file of the same
@@ -53,6 +57,8 @@ class Quantized:
       model: the float model that the plan is for: annotated, with corrected biases.
       statistics: ranges of its values.
       warnings: of the samples, the plan and the comparison.
+      files: of a large model, the quantized file and that of its weights, in a temporary folder that goes
+        with this object; `save` copies them. () where `data` is all of it.
     """
 
     data: bytes
@@ -63,6 +69,12 @@ class Quantized:
     model: Graph
     statistics: Statistics
     warnings: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the quantized file, weights beside it included."""
+        return sum(file.stat().st_size for file in self.files) or len(self.data)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -70,11 +82,14 @@ class Quantized:
         return None if self.comparison is None else self.comparison.verdict
 
     def save(self, path: str | Path) -> None:
-        """Write the quantized file.
+        """Write the quantized file; the weights of a large one go to `PATH.data`.
 
         Raises:
           InputError: a path that cannot be written.
         """
+        if self.files:
+            copy_written(self.files, Path(path))
+            return
         try:
             Path(path).write_bytes(self.data)
         except OSError as error:
@@ -83,13 +98,13 @@ class Quantized:
     def __repr__(self) -> str:
         judged = self.verdict or "not compared"
         device = self.plan.target.id
-        return f"<Quantized {self.plan.graph.name!r} for {device}: {len(self.data):,} bytes, {judged}>"
+        return f"<Quantized {self.plan.graph.name!r} for {device}: {self.size:,} bytes, {judged}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, size, plan and comparison in a line each."""
         rows = [
             ("verdict", self.verdict or "not compared"),
-            ("file", f"{self.format}, {len(self.data):,} bytes"),
+            ("file", f"{self.format}, {self.size:,} bytes"),
             ("plan", self.plan),
             ("measured", "" if self.comparison is None else self.comparison.measured_on),
             *(("warning", text) for text in self.warnings),
@@ -150,39 +165,68 @@ def quantize(
         tell("correcting biases", 0, None)
         ready = corrected(ready, device, stats)
     tell("planning", 0, None)
-    found = plan(ready, device)
+    found = plan(ready, device, progress=lambda done, all_: tell("planning", done, all_))
     tell("checking", 0, None)
-    check(found, ready, device)
+    check(found, ready, device, progress=lambda done, all_: tell("checking", done, all_))
     tell("exporting", 0, None)
-    data = export(ready, found, format)
-    compared, plain = _file_to_run(ready, found, format, data)
-    comparison = None
-    if plain is not None:
-        comparison = _as_used(
-            graph,
-            plain,
-            judged_by,
-            held_out=eval_samples is not None,
-            metrics=metrics,
-            output=output,
-            progress=lambda done, all_: tell("comparing", done, all_),
-        )
-    warnings = [*odd_samples(ready, held), *found.warnings]
-    if eval_samples is not None:
-        warnings += unlike_calibration(graph, stats, judged_by)
-    warnings += () if comparison is None else comparison.warnings
-    return Quantized(data, format, found, comparison, compared, ready, stats, tuple(warnings))
+    with ExitStack() as kept:
+        folder = None
+        if has_large_weights(ready):
+            folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="qplan-")))
+        written = _Written(ready, found, folder, lambda done, all_: tell("exporting", done, all_))
+        data, files = written.file(format)
+        compared, plain = _file_to_run(written, format, files[0] if files else data)
+        comparison = None
+        if plain is not None:
+            comparison = _as_used(
+                graph,
+                plain,
+                judged_by,
+                held_out=eval_samples is not None,
+                metrics=metrics,
+                output=output,
+                progress=lambda done, all_: tell("comparing", done, all_),
+            )
+        warnings = [*odd_samples(ready, held), *found.warnings]
+        if eval_samples is not None:
+            warnings += unlike_calibration(graph, stats, judged_by)
+        warnings += () if comparison is None else comparison.warnings
+        made = Quantized(data, format, found, comparison, compared, ready, stats, tuple(warnings), files)
+        if files:
+            weakref.finalize(made, kept.pop_all().close)
+    return made
 
 
-def _file_to_run(ready: Graph, found: Plan, name: str, data: bytes) -> tuple[str, bytes | Path | None]:
+@dataclass(frozen=True)
+class _Written:
+    """Writes a plan in formats: into memory, or the weights of a large model into files of a folder."""
+
+    model: Graph
+    plan: Plan
+    folder: Path | None
+    progress: Callable[[int, int | None], None]
+
+    def file(self, name: str) -> tuple[bytes, tuple[Path, ...]]:
+        """The bytes of the file, and the files where its weights lie beside it."""
+        # The plan was checked with this model just now: once is enough.
+        model = exportable(self.model, self.plan, name)
+        if self.folder is None or name not in STREAMED:
+            return EXPORTERS[name](model, self.plan), ()
+        goal = self.folder / f"{name}.onnx"
+        files = write_to(model, self.plan, name, goal, external=True, progress=self.progress)
+        return goal.read_bytes(), files
+
+
+def _file_to_run(written: _Written, name: str, data: bytes | Path) -> tuple[str, bytes | Path | None]:
     """The file as onnxruntime runs it, else one of the same plan in the usual format, and its format."""
     plain = runnable(name, data)
     if plain is not None:
         return name, plain
     try:
-        return FORMAT, export(ready, found, FORMAT)
+        plainly, files = written.file(FORMAT)
     except UnsupportedExport:
         return "", None
+    return FORMAT, files[0] if files else plainly
 
 
 def _as_used(

@@ -6,7 +6,7 @@ optimal it looks for cheaper ones, which proves nothing. Out of its sight: funct
 fusions that made the kernels. Source: design 01, section 6.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -85,7 +85,12 @@ class _Notes:
     constants: set[Judged] = field(default_factory=set)
 
 
-def check(plan: Plan, model: Graph | None = None, target: Target | None = None) -> None:
+def check(
+    plan: Plan,
+    model: Graph | None = None,
+    target: Target | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> None:
     """Refuse a plan that breaks a rule of its target, its model or its own log; see `pipeline.check`."""
     if target is not None:
         check_target(plan, target)
@@ -120,6 +125,8 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
     ranges = ranges_of(plan.graph, judged, numbers) if numbers is not None else None
     told = frozenset(step[2] for step in log if step[3] == "finer")
     for at, (_, _, served) in enumerate(judged):
+        if progress is not None:
+            progress(at + 1, len(judged))
         if served is None:
             continue
         # Weights before the biases that their scales decide: the first fault is the one to name.

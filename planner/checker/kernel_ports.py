@@ -135,6 +135,8 @@ def parameter_problem(kind: Uniform, spec: PortType) -> str | None:
     # frexp gives a fraction in [0.5, 1), and exactly 0.5 for powers of two: no logarithm, no rounding.
     if spec.power_of_two and any(np.frexp(scale)[0] != 0.5 for scale in kind.scales):
         return "its scale is no power of two"
+    if spec.scales != "f32" and np.any(_expressed(np.asarray(kind.scales), spec.scales) != kind.scales):
+        return f"its scales are no values of {spec.scales}"
     # Scales are float32: a limit that is not would refuse itself once rounded down.
     if spec.scale_min is not None and min(kind.scales) < float(np.float32(spec.scale_min)):
         return f"its scale is below {spec.scale_min!r}"

@@ -122,7 +122,7 @@ def plan(
     graph = read_model(model, cut)
 
     def make(ready: "Graph") -> "Plan":
-        with progress("planning"):
+        with progress("planning") as bar:
             made = planner.plan(
                 ready,
                 device,
@@ -130,10 +130,11 @@ def plan(
                 functions=None,
                 best_effort=best_effort,
                 bias_pins="error",
+                progress=bar,
                 **costs,
             )
-        with progress("checking"):
-            planner.check(made, ready, device)
+        with progress("checking") as bar:
+            planner.check(made, ready, device, progress=bar)
         return made
 
     given = None if annotations is None else read_annotations_argument(annotations)
@@ -356,23 +357,27 @@ def _exports(
 ) -> tuple[dict[str, bytes | Path], "dict[str, Comparison]"]:
     """Write the corrected model and each format, compared with the float model where there are samples.
 
+    The plan was checked with this model just now: it is not checked again.
+
     Args:
       staged: where files of a large model are written.
     """
-    import planner
     from planner.exporters.runnable import runnable
-    from planner.exporters.table import file_name
+    from planner.exporters.table import EXPORTERS, file_name
+    from planner.exporters.to_file import write_to
+    from planner.pipeline import exportable
 
     files = _float_model(graph, ready, is_cut=is_cut, staged=staged)
     comparisons: dict[str, Comparison] = {}
     for name in dict.fromkeys(formats):
         exported: bytes | Path
         with progress(f"exporting {name}") as bar:
+            model = exportable(ready, planned, name)
             if staged is None:
-                exported = planner.export(ready, planned, name)
+                exported = EXPORTERS[name](model, planned)
                 files[file_name(name)] = exported
             else:
-                written = planner.export_to(ready, planned, name, staged / file_name(name), progress=bar)
+                written = write_to(model, planned, name, staged / file_name(name), progress=bar)
                 files |= {file.name: file for file in written}
                 exported = written[0]
         plain = None if judging.samples is None else runnable(name, exported)

@@ -210,7 +210,8 @@ def check(
     saved = read_saved(plan_file, model, target, functions)
     planned, device = saved.plan, saved.target
     try:
-        planner.check(planned, saved.model, device)
+        with progress("checking") as bar:
+            planner.check(planned, saved.model, device, progress=bar)
     except PlanInvalid as error:
         if not json:
             raise

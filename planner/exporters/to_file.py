@@ -7,7 +7,7 @@ others give their bytes. Source: ONNX "External Data".
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -18,7 +18,7 @@ from planner.exporters.onnx.write import Form, write_form
 from planner.exporters.table import EXPORTERS
 from planner.ir.graph import Graph
 from planner.ir.mapped import mapped_file
-from planner.onnx.write import MAX_BYTES, write_graph
+from planner.onnx.write import MAX_BYTES, with_data_at, write_graph
 from planner.plans.plan import Plan
 
 Progress: TypeAlias = Callable[[int, int | None], None]
@@ -109,6 +109,23 @@ def write_whole(
     else:
         path.write_bytes(EXPORTERS[name](graph, plan))
     return path.stat().st_size
+
+
+def copy_written(files: Sequence[Path], path: Path) -> tuple[Path, ...]:
+    """Copy what `write_to` wrote to another path, whole or not at all.
+
+    Args:
+      files: the model first, then the file of its weights, if it has one.
+    """
+    model, *rest = files
+    beside = path.with_name(f"{path.name}.data")
+    with draft(path) as folder:
+        for weights in rest:
+            shutil.copyfile(weights, folder / beside.name)
+            (folder / beside.name).replace(beside)
+        (folder / path.name).write_bytes(with_data_at(model.read_bytes(), beside.name))
+        (folder / path.name).replace(path)
+    return (path, beside) if rest else (path,)
 
 
 def write_float(graph: Graph, path: Path) -> tuple[Path, ...]:

@@ -196,10 +196,22 @@ def _grid_sample(op: Op, _scope: _Scope) -> list[Op]:
 
 
 def _group_normalization(op: Op, scope: _Scope) -> list[Op]:
-    raise ModelError(
-        f"GroupNormalization at {op.name!r} has the meaning of opset {scope.version}, which ONNX withdrew",
-        hint="export the model with opset 21 or later",
-    )
+    # Before opset 21 gain and offset belong to a group, which an InstanceNormalization calls a channel.
+    stem, groups = op.outputs[0], op.attributes["num_groups"]
+    split, normal, shape = (scope.name(f"{stem}/{part}") for part in ("groups", "normal", "shape"))
+    parts = scope.constant(op, "parts", _int64(0, groups, -1))
+    return [
+        Op(f"{op.name}/split", "Reshape", (op.inputs[0], parts), (split,), scope=op.scope),
+        replace(
+            op,
+            type="InstanceNormalization",
+            inputs=(split, *op.inputs[1:]),
+            outputs=(normal,),
+            attributes={"epsilon": op.attributes.get("epsilon", 1e-5)},
+        ),
+        Op(f"{op.name}/shape", "Shape", op.inputs[:1], (shape,), scope=op.scope),
+        Op(f"{op.name}/whole", "Reshape", (normal, shape), op.outputs, scope=op.scope),
+    ]
 
 
 def _image_scaler(op: Op, scope: _Scope) -> list[Op]:

@@ -95,7 +95,7 @@ def _normal(graph: Graph) -> Graph:
     plain = normalise(absorb(take_apart(graph, told=False)))
     if has_composites(plain):
         # Sizes that only folding tells may decide how one is taken apart.
-        plain = normalise(take_apart(plain))
+        plain = normalise(absorb(take_apart(plain)))
     # Of a body, and of what follows from sizes that are known by now.
     refuse_operands(plain)
     return open_bodies(plain, _normal)

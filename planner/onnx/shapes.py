@@ -7,6 +7,7 @@ file's own `value_info` counts, then a guess: the element type of the first floa
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from onnx import (
@@ -157,9 +158,16 @@ def _merged(graph: Graph, infos: Iterable[ValueInfoProto]) -> dict[str, Value]:
         old = graph.values.get(info.name)
         # Inputs and constants are as the file says; inference may only add to the rest.
         if old is not None and info.name not in fixed:
-            shape, dtype = type_of(info.type)
-            found[info.name] = Value(old.name, _told(old.shape, shape), dtype or old.dtype, old.facts)
+            # A few types serve all values of a model, and their bytes are quicker to compare than to read.
+            shape, dtype = _type_in(info.type.SerializeToString(deterministic=True))
+            told = shape if shape == old.shape else _told(old.shape, shape)
+            found[info.name] = Value(old.name, told, dtype or old.dtype, old.facts)
     return found
+
+
+@lru_cache(maxsize=1 << 10)
+def _type_in(data: bytes) -> tuple[Shape | None, str]:
+    return type_of(TypeProto.FromString(data))
 
 
 def _told(declared: Shape | None, inferred: Shape | None) -> Shape | None:

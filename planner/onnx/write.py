@@ -206,3 +206,18 @@ def _write_external(graph: GraphProto, tensors: Mapping[str, tuple[np.ndarray, s
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def with_data_at(data: bytes, name: str) -> bytes:
+    """A written model that looks for its external weights in the file `name` beside it."""
+    model = ModelProto.FromString(data)
+    graphs = [model.graph]
+    while graphs:
+        graph = graphs.pop()
+        graphs += [item.g for node in graph.node for item in node.attribute if item.type == item.GRAPH]
+        graphs += [g for node in graph.node for item in node.attribute for g in item.graphs]
+        for tensor in graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = name
+    return bytes(model.SerializeToString())

@@ -64,6 +64,7 @@ def propagate(
     bias_pins: BiasPins = "error",
     depths: Mapping[str, int] | None = None,
     fuses: bool = False,
+    progress: Callable[[int, int | None], None] | None = None,
     **costs: float | None,
 ) -> Planned:
     """Plan a fused graph for a target.
@@ -77,6 +78,7 @@ def propagate(
         `error`, or `derive` it anew.
       depths: of kernels by name (`Plan.wiring`), where the graph is a part of a bigger one.
       fuses: whether kernels that no row serves may be taken apart, as our own fusing made them.
+      progress: called with (kernels typed, kernels in all), and again where a try asks for another.
       costs: keys of the target's cost tables, over its own.
 
     Raises:
@@ -87,7 +89,7 @@ def propagate(
     require_name("strategy", strategy, ("minimal", "rfc"))
     require_name("policy of bias_pins", bias_pins, ("error", "derive"))
     prices = _with_costs(target.costs, costs)
-    request = Request(strategy, prices, model, best_effort, bias_pins, depths or {}, fuses)
+    request = Request(strategy, prices, model, best_effort, bias_pins, depths or {}, fuses, progress)
     if best_effort:
         plan, notes = _conceding(_planned, graph, target, request)
         return replace(plan, warnings=(*notes, *plan.warnings))
@@ -285,6 +287,8 @@ def _derived(outcome: Outcome) -> dict[int, Sequence[PortId]]:
     for number, kernel in enumerate(network.kernels):
         if outcome.moves_in_float(kernel):
             continue
+        if outcome.request.progress is not None:
+            outcome.request.progress(number + 1, len(network.kernels))
         ports = come_to_rest(network, kernel)
         refuse_disagreement(network, kernel)
         if ports:

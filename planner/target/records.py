@@ -26,6 +26,7 @@ class PortType:
       weight_bits_effective: bits of a weight that the arithmetic may use without saturating inside.
       short_block: whether the last block may be shorter than the others, where no size divides.
       sparsity: (n, m): of m consecutive weights along the dimension that is summed at most n are not 0.
+      scales: the float that each scale of a block is a value of, f32 or f16.
     """
 
     storage: Storage | FloatType | None = None
@@ -39,6 +40,7 @@ class PortType:
     weight_bits_effective: int | None = None
     short_block: bool = False
     sparsity: tuple[int, int] | None = None
+    scales: str = "f32"
 
     @property
     def is_wildcard(self) -> bool:

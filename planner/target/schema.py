@@ -91,6 +91,9 @@ class TypeModel(Model):
         description="Of so many consecutive weights that are summed at most so many are not 0: N:M.",
         examples=["2:4"],
     )
+    scales: Literal["f16", "f32"] = Field(
+        "f32", description="The float that scales of blocks are stored in, granularity block only."
+    )
     weight_bits_effective: int | None = Field(
         None,
         ge=1,

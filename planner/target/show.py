@@ -199,6 +199,7 @@ _TYPE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "block_size": _sequence,
     "short_block": _flag,
     "sparsity": _sequence,
+    "scales": _text,
     "weight_bits_effective": _whole,
 }
 _PORT: Final[Mapping[str, Callable[[Any], Any]]] = {

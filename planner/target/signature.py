@@ -103,6 +103,7 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
         weight_bits_effective=model.weight_bits_effective,
         short_block=model.short_block,
         sparsity=None if model.sparsity is None else _sparsity(model.sparsity),
+        scales=model.scales,
     )
 
 
@@ -154,6 +155,11 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
                 "sparsity",
                 "sparsity goes with symmetric: true or a zero_point: 0 is one number",
             )
+    if model.scales != "f32":
+        if model.granularity != "block":
+            return "scales", "scales go with granularity: block"
+        if model.scale_min is not None or model.scale_max is not None:
+            return "scales", f"scales in {model.scales} have no scale_min and scale_max beside them"
     if isinstance(model.block_size, int | list):
         sizes = [model.block_size] if isinstance(model.block_size, int) else model.block_size
         if not sizes or min(sizes) < 1:

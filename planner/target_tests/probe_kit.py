@@ -21,6 +21,7 @@ from planner.checker.check import check
 from planner.errors import PlannerError, unknown_name
 from planner.exporters.table import EXPORTERS, file_name
 from planner.fusion.fuse import fuse
+from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import AnyType, FloatType, Storage, Uniform, storage
 from planner.ir.types.ranges import uniform_from_range
@@ -32,7 +33,7 @@ from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan
 from planner.target.records import PortPattern, PortType, Row, Target
 from planner.target.rules import expand_ports
-from planner.target_tests.small_models import pruned, small_models
+from planner.target_tests.small_models import in_half, pruned, small_models, wants_half
 from planner.target_tests.templates import POSITIVE
 
 FORMAT: Final = "qplan.kit/1"
@@ -43,6 +44,8 @@ MOST_TRIES: Final = 6
 """Models that are tried for an alternative of a row that is reached already."""
 TOLERANCE: Final = 1e-5
 """Tolerance of float results, as a share of the largest expected: sums have no fixed order."""
+HALF_TOLERANCE: Final = 2.0**-10
+"""The same of results in float16: a unit in the last place of the largest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +206,10 @@ def _small(target: Target, kernel: str, seed: int) -> tuple[tuple[_Small, ...], 
     """The small models that become one kernel, for all its rows; and why there are no others."""
     found: list[_Small] = []
     reason = "no small model of this kernel is known"
-    for written in small_models(target, kernel, seed):
+    models = list(small_models(target, kernel, seed))
+    if any(wants_half(row) for row in target.rows.get(kernel, ())):
+        models += [in_half(model) for model in models]
+    for written in models:
         # Read as a user reads it, so that the plan of an item belongs to its model.
         model = read_onnx(write_graph(written))
         regions = fuse(model, target).regions
@@ -221,7 +227,9 @@ def _reach(
     """For each alternative of a row the first small model whose kernel runs by it; or why there is none."""
     if row.float:
         return f"runs in {row.float}"
-    models, reason = small
+    every, reason = small
+    is_half = wants_half(row)
+    models = [one for one in every if is_half == any(v.dtype == "f16" for v in one.model.values.values())]
     found: dict[str, _Reached] = {}
     tries: Counter[str] = Counter()
     own = target.default_port.storage
@@ -289,7 +297,10 @@ def _reached(
     model = pruned(draft.model, region, row, patterns)
     rng = np.random.default_rng(seed)
     least = 0.125 if _is_positive(model) else -1.0
-    sample = {name: rng.uniform(least, 1, _sizes(model, name)).astype(np.float32) for name in model.inputs}
+    sample = {
+        name: rng.uniform(least, 1, _sizes(model, name)).astype(NUMPY[model.values[name].dtype])
+        for name in model.inputs
+    }
     known = annotate(model, stats=calibrate(model, [sample]))
     pins = {
         name: _pin(pattern.type, draft.store)
@@ -441,4 +452,5 @@ def differences(expected: Mapping[str, np.ndarray], results: Mapping[str, np.nda
 
 
 def _allowed(wanted: np.ndarray) -> float:
-    return TOLERANCE * float(np.abs(wanted).max(initial=0.0)) if wanted.dtype.kind == "f" else 0.0
+    share = HALF_TOLERANCE if wanted.dtype == np.float16 else TOLERANCE
+    return share * float(np.abs(wanted).max(initial=0.0)) if wanted.dtype.kind == "f" else 0.0

@@ -105,7 +105,7 @@ def _verdict(item: KitItem, answer: Answer | None, otherwise: str) -> tuple[str,
         return "not written", item.refusal
     if answer.refusal:
         return "refused", answer.refusal
-    floats = all(array.dtype == np.float32 for array in item.inputs.values())
+    floats = all(array.dtype in (np.float16, np.float32) for array in item.inputs.values())
     # An engine that only compiles gives no results to compare.
     results = item.expected if answer.outputs is None else answer.outputs
     verdict, detail = compared(item.expected, results, floats=floats)

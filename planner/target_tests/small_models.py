@@ -35,6 +35,26 @@ def small_models(target: Target, kernel: str, seed: int) -> Iterator[Graph]:
     yield from _of_tree(OpPattern((kernel,), _arguments(kernel)), seed)
 
 
+def wants_half(row: Row) -> bool:
+    """Whether a row is for reals in float16 alone."""
+    return any(key.endswith(".dtype") and wanted == "f16" for key, wanted in row.when.items())
+
+
+def in_half(model: Graph) -> Graph:
+    """A small model with its reals in float16."""
+    values = {
+        name: replace(value, dtype="f16") if value.dtype == "f32" else value
+        for name, value in model.values.items()
+    }
+    constants = {
+        name: Constant(None if one.array is None else one.array.astype(np.float16))
+        if model.values[name].dtype == "f32"
+        else one
+        for name, one in model.constants.items()
+    }
+    return replace(model, values=values, constants=constants)
+
+
 def _arguments(kernel: str) -> tuple[Node, ...]:
     return (Variable("a"), Variable("b")) if kernel in BINARY else (Variable("xs", variadic=True),)
 

@@ -279,7 +279,9 @@ def test_progress_is_told_where_it_is_asked_for(qplan, tmp_path):
         "qplan: calibrating: 128 of 128, N s",
         "qplan: correcting biases",
         "qplan: planning",
+        "qplan: planning: 15 of 15, N s",
         "qplan: checking",
+        "qplan: checking: 15 of 15, N s",
         "qplan: exporting onnx-qdq",
         "qplan: comparing onnx-qdq",
         "qplan: comparing onnx-qdq: 128 of 128, N s",
@@ -287,6 +289,8 @@ def test_progress_is_told_where_it_is_asked_for(qplan, tmp_path):
         "qplan: comparing onnx-qdq as optimised: 128 of 128, N s",
     ]
     assert "calibrating" not in qplan(*line).err
+    checked = qplan("check", tmp_path / "out", "--progress").err
+    assert re.sub(r"\d+\.\d s", "N s", checked).splitlines()[-1] == "qplan: checking: 15 of 15, N s"
 
 
 def test_progress_tells_the_time_left(capsys, monkeypatch):

@@ -208,3 +208,29 @@ def test_a_decoder_of_eight_gigabytes_is_planned_and_written():
         done = measured("qplan plan", (QPLAN, *line))
         assert 8 * (out / "onnx-matmulnbits.onnx.data").stat().st_size > size.matrices
         assert done.peak * 1e6 < 1.5e9 + 4 * size.largest
+
+
+@pytest.mark.usefixtures("low")
+def test_quantize_and_save_stream(decoder, tmp_path, monkeypatch):
+    """The main door: weights go from file to file, and a copy under another name finds its own."""
+    path, model, plan = decoder
+    told = []
+    held = {"input_ids": samples(size_of(0.02), 2)["input_ids"]}
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    done = planner.quantize(
+        path, held, target="llm-w4", format="onnx-matmulnbits", progress=lambda *step: told.append(step)
+    )
+    assert [file.name for file in done.files] == ["onnx-matmulnbits.onnx", "onnx-matmulnbits.onnx.data"]
+    assert done.size == sum(file.stat().st_size for file in done.files) > 50 * len(done.data)
+    assert f"{done.size:,} bytes" in repr(done)
+    assert [step for step in told if step[0] == "exporting"][-1][1] > 1
+    assert done.comparison.samples == 2
+    done.save(tmp_path / "new" / "w4.onnx")
+    assert sorted(item.name for item in (tmp_path / "new").iterdir()) == ["w4.onnx", "w4.onnx.data"]
+    (folder,) = (item for item in tmp_path.iterdir() if item.name.startswith("qplan-"))
+    del done
+    assert not folder.exists()
+    (tmp_path / "whole.onnx").write_bytes(planner.export(model, plan, "onnx-matmulnbits"))
+    np.testing.assert_array_equal(outputs(tmp_path / "new" / "w4.onnx"), outputs(tmp_path / "whole.onnx"))
+    names = {item.name for item in tmp_path.iterdir()}
+    assert names == {"new", "whole.onnx"}

@@ -108,15 +108,38 @@ def test_newer_ops_keep_their_opset():
          "the model is of opset 99, which is too new (7 to 28 can be read)"),
         (8, "g (float[1,2] x, float[2] s) => (y) { [bn] y = BatchNormalization<spatial=0>(x, s, s, s, s) }",
          "BatchNormalization at 'bn' has spatial=0, which opset 9 and later cannot express"),
-        (18, "g (float[1,2,2] x, float[2] s) => (y) { [gn] y = GroupNormalization<num_groups=2>(x, s, s) }",
-         ("GroupNormalization at 'gn' has the meaning of opset 18, which ONNX withdrew "
-         "(export the model with opset 21 or later)")),
     ],
 )  # fmt: skip
 def test_what_no_opset_can_say_is_refused(opset, text, message):
     with pytest.raises(ModelError) as caught:
         read_onnx(model(text, opset=opset))
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("opset", [18, 20])
+@pytest.mark.parametrize("shape", ["n,6,3,2", "2,6,5", "2,6"])
+def test_gains_of_groups(opset, shape):
+    """Before opset 21 GroupNormalization has a gain for each group, by the schema's formula."""
+    text = (
+        f"g (float[{shape}] x, float[3] s, float[3] c) => (y) "
+        "{ y = GroupNormalization<num_groups=3, epsilon=0.25>(x, s, c) }"
+    )
+    read = read_onnx(model(text, opset=opset))
+    assert op_types(read) == ["Reshape", "InstanceNormalization", "Shape", "Reshape"] or "n" not in shape
+    rng = np.random.default_rng(18)
+    x = rng.normal(2, 3, [int(dim) if dim != "n" else 4 for dim in shape.split(",")]).astype(np.float32)
+    s, c = rng.normal(size=(2, 3)).astype(np.float32)
+    groups = x.reshape(len(x), 3, -1).astype(np.float64)
+    normal = (groups - groups.mean(-1, keepdims=True)) / np.sqrt(groups.var(-1, keepdims=True) + 0.25)
+    wanted = (normal * s[:, None] + c[:, None]).reshape(x.shape)
+    found = outputs(write_graph(read), {"x": x, "s": s, "c": c})["y"]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5)
+
+
+def test_gains_of_channels_in_an_old_opset():
+    text = "g (float[1,6,2] x, float[6] s) => (y) { [gn] y = GroupNormalization<num_groups=3>(x, s, s) }"
+    with pytest.raises(ModelError, match=r"'gn': a scale of shape \[6\] for 3 groups"):
+        read_onnx(model(text, opset=18))
 
 
 def test_every_adapter_is_tested():

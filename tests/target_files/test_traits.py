@@ -171,8 +171,10 @@ def test_llm_keeps_activations_in_float():
         assert (x.storage, b.storage, row.outputs[0].type.storage) == (FloatType("f32"),) * 3
         assert (w.granularity, w.block_size, w.short_block) == ("block", (32, 64, 128, 16, 256), True)
         assert w.symmetric == (isinstance(w.storage, Storage) and w.storage.signed)
-        stored.append(str(w.storage))
-    assert stored == ["i4", "u4", "i8", "u8", "i3", "u3", "i2", "u2"]
+        stored.append(f"{w.storage} {w.scales}")
+        assert (w.scales == "f16") == (row.when.get("x.dtype") == "f16")
+    halves = ["i4 f16", "u4 f16", "i8 f16", "u8 f16"]
+    assert stored == [*halves, *(f"{name} f32" for name in ("i4", "u4", "i8", "u8", "i3", "u3", "i2", "u2"))]
     assert set(target.rows) == {"Gather", "LSTM", "matmul_nbits"}
 
 

@@ -94,16 +94,26 @@ def test_float_ports_have_float_numbers():
     kit = make_kit(load_target("llm-w4"), form="onnx-matmulnbits")
     index = json.loads(kit_files(kit)["kit.json"])
     items = [item for item in kit.items if item.kernel == "matmul_nbits"]
-    assert len({item.row for item in items}) == 8
+    assert len({item.row for item in items}) == 12
+    kinds = []
     for item, told in zip(items, index["items"], strict=False):
-        assert {array.dtype for array in (*item.inputs.values(), *item.expected.values())} == {
-            np.dtype(np.float32)
-        }
-        assert set(told["inputs"].values()) == {"f32"}
+        (kind,) = {array.dtype for array in (*item.inputs.values(), *item.expected.values())}
+        kinds.append(kind)
+        assert set(told["inputs"].values()) == {"f16" if kind == np.float16 else "f32"}
         results = run(item.file, item.inputs)
         assert list(reproduced(item, results)) == []
-        wrong = {name: array * np.float32(1.001) for name, array in results.items()}
+        more = 1.004 if kind == np.float16 else 1.001
+        wrong = {name: array * kind.type(more) for name, array in results.items()}
         assert len(list(reproduced(item, wrong))) == 1
+    assert kinds == [np.dtype(np.float16)] * 12 + [np.dtype(np.float32)] * 24
+
+
+def test_tables_of_few_bits_answer_bit_for_bit():
+    kit = make_kit(load_target("llm-w4"), form="onnx-matmulnbits", kernels=["Gather"])
+    assert len(kit.items) == 6
+    for item in kit.items:
+        (found,), (wanted,) = run(item.file, item.inputs).values(), item.expected.values()
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_inputs_reach_the_ends_of_their_storage():

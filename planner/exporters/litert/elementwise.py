@@ -49,6 +49,17 @@ def binary(call: Call) -> Sequence[Tensor] | None:
     return [call.emit(form.operator, pair, like, form.table, options)]
 
 
+def power(call: Call) -> Sequence[Tensor] | None:
+    """POW; a stored square as MUL of a tensor and itself, as POW has no kernel on integers."""
+    if call.kind(0) is None or call.kind(1) is not None:
+        return binary(call)
+    if np.any(call.builder.values.array(call.op.inputs[1]) != 2):
+        return None
+    x = call.tensor(0)
+    like = call.like(x.shape, x.order, _element(call, (x, x)))
+    return [call.emit("MUL", (x, x), like, "MulOptions", {"FusedActivationFunction": NONE})]
+
+
 def compare(call: Call) -> Sequence[Tensor] | None:
     """A comparison: its result is boolean."""
     pair = aligned(call, (0, 1))

@@ -151,6 +151,8 @@ def _added_bias(builder: ProgramBuilder, block: Block) -> tuple[str, PortTyped] 
 def _is_whole(builder: ProgramBuilder, op: Op, kinds: dict[int, PortTyped]) -> bool:
     """Whether all data of an op is stored in integers."""
     others, values = NON_PORT_INPUTS.get(op.type, frozenset()), builder.graph.values
+    if op.type == "Pow" and builder.values.is_constant(op.inputs[1]) and kinds.get(1) is None:
+        others |= {1}  # a stored square, see `power`
     data = (i for i, name in enumerate(op.inputs) if name and i not in others and values[name].is_float)
     return all(isinstance(kinds.get(i), Uniform) for i in data)
 

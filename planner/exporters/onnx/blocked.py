@@ -10,6 +10,8 @@ import numpy as np
 
 from planner.exporters.onnx.storage_types import Array, dtype_text
 from planner.ir.types.qtypes import Uniform
+from planner.ir.types.scales import nearest
+from planner.plans.plan import Plan
 
 NARROW: Final = 4
 
@@ -17,6 +19,25 @@ NARROW: Final = 4
 def block_dtype(kind: Uniform) -> str:
     """The element type of the stored tensor: `i4`, or the least whole bytes."""
     return f"{'i' if kind.storage.signed else 'u'}4" if kind.storage.bits <= NARROW else dtype_text(kind)
+
+
+def half_kinds(plan: Plan) -> frozenset[Uniform]:
+    """Types in blocks whose scales the target's rows store in float16."""
+    found = set()
+    for kernel in plan.kernels_in_order:
+        row = None if kernel.row is None else plan.target.rows[kernel.row]
+        specs = () if row is None else (pattern.type for pattern in (*row.inputs, *row.outputs))
+        stores = {spec.storage for spec in specs if spec.scales == "f16"}
+        kinds = (port.type for port in kernel.inputs)
+        found |= {kind for kind in kinds if stores and isinstance(kind, Uniform) and kind.grid
+                  and kind.storage in stores and are_halves(kind)}  # fmt: skip
+    return frozenset(found)
+
+
+def are_halves(kind: Uniform) -> bool:
+    """Whether float16 holds every scale of a type."""
+    scales = np.asarray(kind.scales, np.float64)
+    return bool(np.array_equal(nearest(scales, "f16"), scales))
 
 
 def block_axis(kind: Uniform) -> int:

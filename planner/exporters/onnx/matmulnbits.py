@@ -15,6 +15,7 @@ import numpy as np
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.block_packing import Steps, packed_blocks
+from planner.exporters.onnx.blocked import are_halves
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
 from planner.exporters.onnx.port_support import Accepts
 from planner.exporters.onnx.qdq import write_block as write_pairs
@@ -95,7 +96,9 @@ def _write_rows(builder: ModelBuilder, block: Block) -> bool:
         return False
     result = block.kernel.outputs[0].type
     array = builder.values.array(op.inputs[0])
-    is_rows = array.ndim == 2 and array.dtype == np.float32 and op.attributes.get("axis", 0) in (0, -2)
+    is_rows = (
+        array.ndim == 2 and op.attributes.get("axis", 0) in (0, -2) and _runs_in(builder, op.inputs[0], kind)
+    )
     if len(block.region.ops) > 1 or isinstance(result, Uniform) or not is_rows:
         return False
     packed = pack(array, kind, axis=1)
@@ -107,7 +110,8 @@ def _write_rows(builder: ModelBuilder, block: Block) -> bool:
     stored = packed.stored.reshape(rows)[:, : packed.depth * packed.bits // 8]
     operands = [builder.file.constant(f"{table}_packed", np.ascontiguousarray(stored))]
     operands.append(builder.operand(op.inputs[1]))
-    operands.append(builder.file.constant(f"{table}_scales", packed.scales.reshape(rows)))
+    real = builder.graph.values[table].dtype
+    operands.append(builder.block_scales(f"{table}_scales", packed.scales.reshape(rows), kind, real))
     if packed.zero_points is not None:
         operands.append(builder.file.constant(f"{table}_zero_points", packed.zero_points.reshape(rows)))
     attributes = {"bits": packed.bits, "block_size": packed.block, "gather_axis": 0, "quantize_axis": 1}
@@ -127,10 +131,7 @@ def _write_product(builder: ModelBuilder, block: Block, level: int) -> bool:
     if op.attributes.get("alpha", 1.0) != 1.0 or op.attributes.get("beta", 1.0) != 1.0:
         return False
     others = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value != op.inputs[1]]
-    if (
-        any(isinstance(port.type, Uniform) for port in others)
-        or builder.graph.values[op.inputs[0]].dtype != "f32"
-    ):
+    if any(isinstance(port.type, Uniform) for port in others) or not _runs_in(builder, op.inputs[0], kind):
         return False
     array = builder.values.array(op.inputs[1])
     packed = pack(array, kind, axis=1 if op.attributes.get("transB") else 0)
@@ -142,7 +143,10 @@ def _write_product(builder: ModelBuilder, block: Block, level: int) -> bool:
     product = (
         builder.file.fresh(f"{op.outputs[0]}_product") if bias else raw.get(op.outputs[0], op.outputs[0])
     )
-    operands = _operands(builder, op.inputs[1], packed, builder.operand(op.inputs[0]))
+    scales = builder.block_scales(
+        f"{op.inputs[1]}_scales", packed.scales, kind, builder.graph.values[op.inputs[0]].dtype
+    )
+    operands = _operands(builder, op.inputs[1], packed, (builder.operand(op.inputs[0]), scales))
     attributes = {
         "K": packed.depth,
         "N": packed.columns,
@@ -166,9 +170,17 @@ def _write_product(builder: ModelBuilder, block: Block, level: int) -> bool:
     return True
 
 
-def _operands(builder: ModelBuilder, weight: str, packed: Packed, x: str) -> list[str]:
-    operands = [x, builder.file.constant(f"{weight}_packed", packed.stored)]
-    operands.append(builder.file.constant(f"{weight}_scales", packed.scales))
+def _runs_in(builder: ModelBuilder, value: str, kind: Uniform) -> bool:
+    """Whether an operator takes reals of a value's float: float16 wants scales that are values of it."""
+    dtype = builder.graph.values[value].dtype
+    return dtype == "f32" or (dtype == "f16" and are_halves(kind))
+
+
+def _operands(
+    builder: ModelBuilder, weight: str, packed: Packed, data_and_scales: tuple[str, str]
+) -> list[str]:
+    x, scales = data_and_scales
+    operands = [x, builder.file.constant(f"{weight}_packed", packed.stored), scales]
     if packed.zero_points is not None:
         operands.append(builder.file.constant(f"{weight}_zero_points", packed.zero_points.reshape(-1)))
     return operands

@@ -15,7 +15,12 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Operand
 from planner.exporters.common.values import Values
-from planner.exporters.onnx.blocked import block_attributes, block_dtype, block_parameters
+from planner.exporters.onnx.blocked import (
+    block_attributes,
+    block_dtype,
+    block_parameters,
+    half_kinds,
+)
 from planner.exporters.onnx.onnx_file import OnnxFile
 from planner.exporters.onnx.opsets import OLDER_OPSET, choose_opset
 from planner.exporters.onnx.storage_types import (
@@ -73,6 +78,7 @@ class ModelBuilder:
         }
         self._reals_f32: dict[tuple[str, Uniform], str] = {}
         self._parameters: dict[Uniform, tuple[str, str]] = {}
+        self._halves = half_kinds(plan)
         self._homes, self._opset = homes(plan.graph), choose_opset(plan)
         self._border_types: dict[str, tuple[str, Shape | None]] = {}
         for name in graph.inputs:
@@ -299,15 +305,29 @@ class ModelBuilder:
         scale, zero = self.parameters(kind, tensor)
         self.file.emit("DequantizeLinear", [tensor, scale, zero], [result], attributes=axis_of(kind))
 
-    def _dequantize_blocks(self, tensor: str, kind: Uniform, result: str) -> None:
+    def _dequantize_blocks(self, tensor: str, kind: Uniform, result: str, real: str = "f32") -> None:
         stored, dtype = self.file.constants[tensor]
         scales, zeros = block_parameters(kind, stored.shape)
-        operands = [tensor, self.file.constant(f"{tensor}_scale", scales)]
+        operands = [tensor, self.block_scales(f"{tensor}_scale", scales, kind, real)]
         if zeros.any():
             operands.append(self.file.fresh(f"{tensor}_zero_point"))
             self.file.constants[operands[-1]] = zeros, dtype
         attributes = block_attributes(kind, stored.shape)
         self.file.emit("DequantizeLinear", operands, [result], attributes=attributes)
+
+    def block_scales(self, stem: str, scales: Array, kind: Uniform, real: str) -> str:
+        """The scales of blocks as an operator on reals of `real`, f32 or f16, takes them.
+
+        Where a row stores them in float16 the file does, too; float32 is then one Cast away, which engines
+        fold as they load.
+        """
+        if real == "f16":
+            return self.file.constant(stem, scales.astype(np.float16))
+        if kind not in self._halves:
+            return self.file.constant(stem, scales)
+        half, result = self.file.constant(f"{stem}_f16", scales.astype(np.float16)), self.file.fresh(stem)
+        self.file.emit("Cast", [half], [result], attributes={"to": ONNX_FLOATS["f32"]})
+        return result
 
     def finish(self, external: Path | None = None, into: Path | None = None) -> bytes:
         """Bind the model's outputs to their own names and serialise; for the files see `write_model`."""
@@ -335,6 +355,9 @@ class ModelBuilder:
         dtype = self.graph.values[value].dtype
         if dtype == "f32":
             self.dequantize_f32(tensor, kind, result)
+            return
+        if dtype == "f16" and kind in self._halves:
+            self._dequantize_blocks(tensor, kind, result, dtype)
             return
         between = self.file.fresh(f"{value}_f32")
         self.dequantize_f32(tensor, kind, between)

@@ -13,10 +13,12 @@ import numpy as np
 
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.onnx.blocked import are_halves
 from planner.exporters.onnx.float_blocks import write_border
 from planner.exporters.onnx.model_builder import ModelBuilder, Rescale
 from planner.exporters.onnx.port_support import Accepts, beyond, refuse_unsupported, short_text, typed_ports
 from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 
 
@@ -89,10 +91,22 @@ def write_form(
 def _lacking(plan: Plan, form: Form) -> UnsupportedExport:
     """Make the refusal of a plan in which nothing is what a format is for."""
     floats = [kernel for kernel in plan.kernels_in_order if kernel.row is None]
-    blocked = next(((at, kind) for at, _, _, kind in typed_ports(plan) if getattr(kind, "grid", ())), None)
+    blocked = next(
+        (
+            (at, value, kind)
+            for at, _, value, kind in typed_ports(plan)
+            if isinstance(kind, Uniform) and kind.grid
+        ),
+        None,
+    )
     served = len(plan.kernels_in_order) - len(floats)
     found = f"{served} kernels on rows of {plan.target.id}, {len(floats)} in float"
-    told = f"; {blocked[0]} is {short_text(blocked[1])}" if blocked else "; no weight has a scale per block"
+    told = "; no weight has a scale per block"
+    if blocked is not None:
+        address, value, kind = blocked
+        told = f"; {address} is {short_text(kind)}"
+        if plan.graph.values[value].dtype == "f16" and not are_halves(kind):
+            told += " in a model in float16, with scales that float16 does not hold"
     return UnsupportedExport(
         f"nothing in this plan becomes a {form.needs[0]}: {found}{told}; {form.accepts.form} accepts "
         f"{form.accepts.constants}",

@@ -49,8 +49,12 @@ def plus(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> boo
 
 
 def times(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
-    """Mul."""
+    """Mul, and a square as a product of a value and itself."""
     sides = operands_of(block, 2)
+    if block.core[0].type == "Pow":
+        x, exponent = operand_of(block, block.core[0], 0), block.core[0].inputs[1]
+        is_square = builder.values.is_constant(exponent) and np.all(builder.values.array(exponent) == 2)
+        sides = [x, x] if sides is None and is_square and x is not None and x.kind.is_per_tensor else None
     if sides is None:
         return False
     a, b = sides

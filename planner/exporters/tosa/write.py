@@ -188,6 +188,7 @@ WRITERS: Final[Mapping[tuple[str, ...], Writer]] = {
     ("MatMul",): fully_connected,
     ("MatMul", "Add"): fully_connected,
     ("Mul",): times,
+    ("Pow",): times,
     ("Sub",): plus,
     ("Where",): where,
 }

@@ -68,6 +68,17 @@ def multiply(call: Call) -> Array | None:
     return onto([(a.shifted() * b.shifted(), ratio)], call.y, call.arithmetic)
 
 
+def square(call: Call) -> Array | None:
+    """Pow of exponent 2 where kernels multiply integers: a product of a value and itself."""
+    x = call.operand(0)
+    if x is None or call.is_onnxruntime or call.operand(1) is not None or not _fits(x, call):
+        return None
+    if np.any(call.other(call.op.inputs[1]) != 2):
+        return None
+    shifted, ratio = x.shifted(), ratios((x.kind.scale,), x.kind.scale, call.y.scale)
+    return onto([(shifted * shifted, ratio)], call.y, call.arithmetic)
+
+
 def concat(call: Call) -> Array | None:
     """Concat: every input rescaled onto the result's grid."""
     parts = _operands(call)
@@ -259,6 +270,7 @@ KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     ("MatMul",): matmul,
     ("MatMul", "Add"): matmul_add,
     ("Mul",): multiply,
+    ("Pow",): square,
     ("ReduceMean",): reduce_mean,
     ("ReduceSum",): reduce_sum,
     ("Sigmoid",): sigmoid,

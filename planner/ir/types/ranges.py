@@ -13,7 +13,7 @@ import numpy.typing as npt
 from planner.errors import QTypeError
 from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import AtReaders, Calibrated, RowMax, Storage, Uniform, WidthRange
-from planner.ir.types.scales import FORMATS, round_scale, round_scales
+from planner.ir.types.scales import FORMATS, nearest, round_scale, round_scales
 
 Reals = npt.NDArray[np.float64]
 
@@ -102,14 +102,22 @@ def uniform_per_axis(
 
 
 def uniform_columns(
-    los: Reals, his: Reals, store: Storage, *, symmetric: bool = True, power_of_two: bool = False
+    los: Reals,
+    his: Reals,
+    store: Storage,
+    *,
+    symmetric: bool = True,
+    power_of_two: bool = False,
+    held: str = "f32",
 ) -> Uniform:
-    """What `uniform_per_axis` gives along axis 0 with scales in f32, held in arrays."""
+    """What `uniform_per_axis` gives along axis 0 with scales in f32, values of `held`, in arrays."""
     low, high = np.asarray(los, np.float64), np.asarray(his, np.float64)
     _check_ranges(low, high)
-    scales, zeros = affine_columns(low, high, store, symmetric=symmetric, power_of_two=power_of_two)
-    if not float(scales.max()) <= FORMATS["f32"].most:
-        raise QTypeError(f"scale {float(scales.max())!r} is beyond f32")
+    scales, zeros = affine_columns(
+        low, high, store, symmetric=symmetric, power_of_two=power_of_two, held=held
+    )
+    if not float(scales.max()) <= FORMATS[held].most:
+        raise QTypeError(f"scale {float(scales.max())!r} is beyond {held}")
     return Uniform(store, *compact(scales, zeros), "f32", 0)
 
 
@@ -173,12 +181,22 @@ def _affine_slices(
 
 
 def affine_columns(
-    los: Reals, his: Reals, store: Storage, *, symmetric: bool = False, power_of_two: bool = False
+    los: Reals,
+    his: Reals,
+    store: Storage,
+    *,
+    symmetric: bool = False,
+    power_of_two: bool = False,
+    held: str = "f32",
 ) -> tuple[Reals, npt.NDArray[np.int64]]:
-    """`affine` of each range, as arrays: of storages of at most 32 bits, and ranges whose widths are f32."""
-    low, high, tiny = np.minimum(los, 0.0), np.maximum(his, 0.0), FORMATS["f32"].tiny
+    """`affine` of each range, as arrays: of storages of at most 32 bits, and ranges whose widths are f32.
+
+    Args:
+      held: the float that each scale is a value of, f32 or f16.
+    """
+    low, high, tiny = np.minimum(los, 0.0), np.maximum(his, 0.0), FORMATS[held].tiny
     exact = _exact_scales(low, high, store, tiny, symmetric=symmetric, power_of_two=power_of_two)
-    scales = np.maximum(exact.astype(np.float32).astype(np.float64), tiny)
+    scales = np.maximum(nearest(exact, held), tiny)
     if symmetric:
         return scales, np.zeros(len(scales), np.int64)
     middle = 0 if store.qmin <= 0 <= store.qmax else store.qmin

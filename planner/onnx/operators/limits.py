@@ -46,6 +46,9 @@ class Operands:
 
 Rule: TypeAlias = Callable[[Op, Operands], Iterator[str]]
 
+_BY_CHANNEL: Final = 21
+"""The opset from which GroupNormalization has a factor for each channel."""
+
 
 def refuse_attributes(graph: Graph) -> None:
     """Refuse attributes that onnx's inference must not see, in bodies too.
@@ -223,10 +226,13 @@ def _per_channel(op: Op, operands: Operands) -> Iterator[str]:
     group = op.attributes.get("num_groups", 1)
     if channels % group:
         yield f"{group} groups of {channels} channels, which they do not divide"
+    # Before opset 21 a GroupNormalization has one of each for a group.
+    of_groups = "num_groups" in op.attributes and operands.graph.opsets.get("", _BY_CHANNEL) < _BY_CHANNEL
+    count, parts = (group, "groups") if of_groups else (channels, "channels")
     for i, what in ((1, "scale"), (2, "bias")):
         given = operands.shape(i)
-        if given is not None and given not in ((None,), (channels,)):
-            yield f"a {what} of shape {_listed(given)} for {channels} channels"
+        if given is not None and given not in ((None,), (count,)):
+            yield f"a {what} of shape {_listed(given)} for {count} {parts}"
 
 
 def _slope(_op: Op, operands: Operands) -> Iterator[str]:

@@ -173,7 +173,7 @@ def bipolar_quantizer(scale: Array) -> Quantizer:
 
 def _behind_dequantize(at: int, op: Op, reader: Reader) -> Found | None:
     """The quantizer that ends in this DequantizeLinear."""
-    grid = _grid(op, reader)
+    grid = _grid(op, reader, halves=True)
     dtype = reader.graph.values[op.inputs[0]].dtype
     if grid is None or dtype not in _INTEGERS | _FLOATS:
         return None
@@ -183,7 +183,8 @@ def _behind_dequantize(at: int, op: Op, reader: Reader) -> Found | None:
     if stored is not None:
         return Found(at, "", op.outputs[0], _on_grid(shaped, ends, dtype), stored, inner)
     made = reader.op(name, "QuantizeLinear")
-    if made is None:
+    # A pair on reals in float16 rounds twice: no type says so of what is computed.
+    if made is None or _grid(op, reader) is None:
         return None
     first, quantize = made
     own = _grid(quantize, reader)
@@ -320,14 +321,19 @@ def _clipped(name: str, dtype: str, reader: Reader) -> tuple[str, Any, tuple[int
         name, inner = made[1].inputs[0], (*inner, made[0])
 
 
-def _grid(op: Op, reader: Reader) -> tuple[Array, Array] | None:
-    """Scale and zero point of a QuantizeLinear or DequantizeLinear, where they are constants."""
+def _grid(op: Op, reader: Reader, *, halves: bool = False) -> tuple[Array, Array] | None:
+    """Scale and zero point of a QuantizeLinear or DequantizeLinear, where they are constants.
+
+    Args:
+      halves: whether scales in float16 count; their numbers are given in float32.
+    """
     scale = reader.array(op.inputs[1])
     zero = reader.array(op.inputs[2]) if len(op.inputs) > 2 and op.inputs[2] else None
     if scale is None or (zero is None and len(op.inputs) > 2 and op.inputs[2]):
         return None
-    if scale.dtype != np.float32:
+    if scale.dtype != np.float32 and not (halves and scale.dtype == np.float16):
         return None
+    scale = scale.astype(np.float32, copy=False)
     return scale, np.zeros(scale.shape, np.int32) if zero is None else zero
 
 

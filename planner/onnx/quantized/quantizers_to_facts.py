@@ -176,6 +176,8 @@ def _constant(work: _Work, found: Found, kind: QType, op: Op) -> bool:
         wide = np.float64 if found.data.dtype == np.int32 else np.float32
         shifted = np.asarray(found.data.astype(wide)) - zero
         array = (shifted * quantizer.scale).astype(np.float32)
+        if work.graph.values[found.result].dtype == "f16":
+            array = array.astype(np.float16)
     else:
         names = [work.name(name) for name in op.inputs]
         x = np.asarray(work.draft.array(work.name(found.source)))
@@ -214,6 +216,8 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     if not isinstance(kind, Uniform):
         return ()
     kind = _tight(kind, array)
+    if array.dtype == np.float16 and kind.expressed == "f32":
+        kind = replace(kind, expressed="f16")
     readers = _readers_of_weight(work, found.result)
     store = kind.storage
     is_usual = kind.is_per_tensor or (not kind.blocks and readers <= {"Conv", "ConvTranspose"})

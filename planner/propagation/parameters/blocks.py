@@ -15,6 +15,7 @@ from planner.ir.mapped import let_go
 from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import uniform_columns, uniform_per_axis
+from planner.ir.types.scales import round_scales
 from planner.propagation.solver.classes import label_for
 from planner.target.records import PortType
 
@@ -51,13 +52,21 @@ def _of_slices(los: Reals, his: Reals, spec: PortType) -> Uniform:
     if not isinstance(store, Storage):
         raise TypeError(f"a port of type {spec} has no blocks of integers")
     is_free = spec.scale_min is None and spec.scale_max is None
-    if is_free and los.size >= HELD and (spec.symmetric or spec.zero_point is None):
-        return uniform_columns(los, his, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
+    many = los.size >= HELD or spec.scales != "f32"
+    if is_free and many and (spec.symmetric or spec.zero_point is None):
+        return uniform_columns(
+            los,
+            his,
+            store,
+            symmetric=spec.symmetric,
+            power_of_two=spec.power_of_two,
+            held=spec.scales,
+        )
     if is_free and spec.symmetric:
         return uniform_per_axis(los, his, store, 0, power_of_two=spec.power_of_two)
     labels = [label_for(extent, spec) for extent in zip(los.tolist(), his.tolist(), strict=True)]
     zeros = tuple(zero + store.offset for _, zero in labels)
-    return Uniform(store, tuple(scale for scale, _ in labels), zeros, "f32", 0)
+    return Uniform(store, round_scales((scale for scale, _ in labels), spec.scales), zeros, "f32", 0)
 
 
 def block_ranges(

@@ -3,7 +3,7 @@
 Data only. `propagate` makes it, `plan_builder` and `step_log` read it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,7 +21,10 @@ BiasPins = Literal["error", "derive"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for besides graph and target; `fuses`: whether the kernels are of our own fusing."""
+    """What was asked for besides graph and target; `fuses`: whether the kernels are of our own fusing.
+
+    `progress`: called with (kernels whose numbers are typed, kernels in all).
+    """
 
     strategy: Strategy
     costs: Costs
@@ -30,6 +33,7 @@ class Request:
     bias_pins: BiasPins
     depths: Mapping[str, int]
     fuses: bool = False
+    progress: Callable[[int, int | None], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

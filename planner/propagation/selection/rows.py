@@ -14,12 +14,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
+import numpy as np
+
 from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.roles import function_of_one
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.ir.types.scales import nearest
 from planner.ir.types.typetext import brief
 from planner.ir.types.wanted import Wanted
 from planner.ir.unknowns import reason_of_unknown
@@ -440,9 +443,10 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                             f"port {pattern.name} ({name!r}) is pinned to blocks of which the last is shorter"
                         )
                     continue
-                return (
-                    f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {pattern.type}"
-                )
+                wanted = str(pattern.type)
+                if pattern.type.scales != "f32" and isinstance(kind, Uniform):
+                    wanted += f" with scales in {pattern.type.scales}"
+                return f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {wanted}"
     return None
 
 
@@ -594,6 +598,8 @@ def _takes_scales(pattern: PortPattern, scales: Sequence[float]) -> bool:
     """Whether a port can have these scales."""
     spec = pattern.type
     if spec.power_of_two and any(math.frexp(scale)[0] != 0.5 for scale in scales):
+        return False
+    if spec.scales != "f32" and np.any(nearest(np.asarray(scales), spec.scales) != scales):
         return False
     return min(scales) >= (spec.scale_min or 0.0) and max(scales) <= (spec.scale_max or math.inf)
 

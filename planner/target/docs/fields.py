@@ -149,6 +149,7 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "TypeModel.granularity": ("", "axis"),
     "TypeModel.power_of_two": ("", True),
     "TypeModel.scale_max": ("", "1/8"),
+    "TypeModel.scales": ("", "f16"),
     "TypeModel.short_block": ("", True),
     "TypeModel.symmetric": ("", True),
     "TypeModel.weight_bits_effective": ("", 7),

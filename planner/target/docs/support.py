@@ -106,6 +106,7 @@ def type_text(kind: PortType) -> str:
             (kind.scale_max is not None, f"scale <= {kind.scale_max!r}"),
             (bool(kind.block_size), f"blocks of {' or '.join(map(str, kind.block_size))}"),
             (kind.short_block, "the last one may be shorter"),
+            (kind.scales != "f32", f"scales in {kind.scales}"),
             (kind.weight_bits_effective is not None, f"{kind.weight_bits_effective} bits used"),
         )
         if wanted

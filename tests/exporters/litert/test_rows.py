@@ -46,7 +46,7 @@ def test_every_row(tmp_path):
                 assert not isinstance(answer, str), f"{item.name}: {answer}"
                 count(counts, item, answer[0])
     assert {name: told for name, told in counts.items() if told[0]} == DIFFER
-    assert len({name.split(".")[0] for name in counts}) == 84
+    assert len({name.split(".")[0] for name in counts}) == 86
 
 
 def count(counts, item, answer):
