@@ -517,6 +517,7 @@ def test_names_of_strangers_stay_text():
 FOLDER = os.environ.get("QPLAN_CONFIGS")
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(FOLDER is None, reason="QPLAN_CONFIGS names no folder with files of those projects")
 def test_real_files():
     """Files of the projects themselves, as `aimet-*.json`, `nncf-*.json`, `qnn-*.xml`, `pt2e-*.json`."""
