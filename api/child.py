@@ -24,7 +24,7 @@ from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.size_limits import check_sizes
 from api.jobs.quality import comparisons_of
 from api.jobs.search_task import search_model, search_of
-from api.jobs.task_names import HOLD
+from api.jobs.task_names import HOLD, WEIGHTS
 from api.jobs.tasks import (
     add_readers,
     calibrate_model,
@@ -155,7 +155,14 @@ def export_plan(job: Arguments) -> dict[str, Any]:
     """Write a planned model in a format."""
     _, graph = _model(job)
     plan, level = plan_from_json(Path(job["plan"]).read_bytes()), job.get("accuracy_level")
-    return {"bytes": export_whole(graph, plan, job["format"], Path(job["out"]), accuracy_level=level)}
+    out = Path(job["out"])
+    # The model calls its weights by the name of their file, so they are written under it, and moved then.
+    apart = out.parent / WEIGHTS if "weights" in job else None
+    size = export_whole(graph, plan, job["format"], out, accuracy_level=level, external=apart)
+    if apart is not None:
+        apart.touch()
+        apart.rename(job["weights"])
+    return {"bytes": size}
 
 
 def lint_target(job: Arguments) -> dict[str, Any]:

@@ -239,8 +239,12 @@ def export_whole(
     path: Path,
     *,
     accuracy_level: int | None = None,
+    external: Path | None = None,
 ) -> int:
     """`export` into one file, weight by weight, in the place itself; the bytes written are returned.
+
+    Args:
+      external: a file for the weights, which the model calls by its name.
 
     Raises:
       UnsupportedExport, PlanInvalid: as `export`.
@@ -248,7 +252,7 @@ def export_whole(
     model = _exportable(model, plan, format)
     if accuracy_level is not None:
         refuse_level(format)
-    return write_whole(model, plan, format, path, level=accuracy_level)
+    return write_whole(model, plan, format, path, level=accuracy_level, external=external)
 
 
 def _exportable(model: Graph, plan: Plan, name: str) -> Graph:

@@ -2,5 +2,7 @@
 
 from typing import Final
 
+WEIGHTS: Final = "weights.data"
+"""What an exported model calls the file of its weights, where they lie apart."""
 HOLD: Final = "hold"
 """The task of a child that holds a plan (`residents`); its further lines are edits."""

@@ -19,6 +19,7 @@ from starlette.responses import FileResponse, Response
 
 from api.jobs import queue
 from api.jobs.records import File, Job, State, made, stored, work, written
+from api.jobs.task_names import WEIGHTS
 from api.planning.planning import (
     find_or_make_plan,
     find_origin,
@@ -112,7 +113,9 @@ async def export_work(service: Service, request: ExportRequest) -> dict[str, Any
     await run_sync(service.store.find, "plans", request.plan)
     model, plan = await run_sync(_model, service, request.model), stored("plans", request.plan)
     level = {} if request.accuracy_level is None else {"accuracy_level": request.accuracy_level}
-    return work("export", {**model, **level, "plan": plan, "format": request.format, "out": made("blobs")})
+    apart = {"weights": made("blobs")} if request.external_data else {}
+    asked = {"plan": plan, "format": request.format, "out": made("blobs")}
+    return work("export", {**model, **level, **asked, **apart})
 
 
 async def calibration_work(service: Service, request: CalibrationRequest) -> dict[str, Any]:
@@ -273,7 +276,9 @@ def _plan(_: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _export(asked: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     blob, format_ = result["kept"]["out"], asked["arguments"]["format"]
-    return {"blob": blob, "format": format_, "link": f"/v1/blobs/{blob}", "bytes": result["bytes"]}
+    record = {"blob": blob, "format": format_, "link": f"/v1/blobs/{blob}", "bytes": result["bytes"]}
+    weights = result["kept"].get("weights")
+    return {**record, "external_data": [{"location": WEIGHTS, "blob": weights}] if weights else []}
 
 
 def _calibration(_: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:

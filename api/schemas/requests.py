@@ -140,6 +140,10 @@ class ExportRequest(BaseModel):
         le=4,
         description="of onnx-matmulnbits alone: 0 the engine's choice, 1 float32, ... 4 int8",
     )
+    external_data: bool = Field(
+        default=False,
+        description="weights in a blob of their own, which the model calls by its name: for more than 1.9 GB",
+    )
 
 
 class CalibrationRequest(BaseModel):

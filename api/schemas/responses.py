@@ -285,12 +285,13 @@ class SearchRecord(BaseModel):
 
 
 class ExportRecord(BaseModel):
-    """A written file, kept as a blob."""
+    """A written file, kept as a blob, and the files that it refers to by name."""
 
     blob: Digest
     format: str
     link: str
     bytes: int
+    external_data: list[ExternalData] = Field(default_factory=list)
 
 
 class TargetRecord(BaseModel):

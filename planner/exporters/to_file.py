@@ -68,9 +68,7 @@ def write_to(
     """
     form = STREAMED.get(name) if level is None else matmulnbits.form_at(level)
     if external and form is None:
-        raise UnsupportedExport(
-            f"{name} has all its weights in one file; with external data can be: {', '.join(STREAMED)}"
-        )
+        raise _in_one_file(name)
     if form is None or not (has_large_weights(graph) if external is None else external):
         _keep_weights(graph, path)
         with draft(path) as folder:
@@ -90,21 +88,27 @@ def write_whole(
     path: Path,
     *,
     level: int | None = None,
+    external: Path | None = None,
     progress: Progress | None = None,
 ) -> int:
     """Write a plan in a format into one file, weight by weight where the format's weights can lie outside.
 
     Args:
+      external: a file for the weights, which the model calls by its name.
       level, progress: see `write_to`.
 
     Returns:
-      Bytes written.
+      Bytes written, of the model.
 
     Raises:
-      UnsupportedExport: as the format does.
+      UnsupportedExport: as the format does; or `external` of a format that has no such thing.
     """
     form = STREAMED.get(name) if level is None else matmulnbits.form_at(level)
-    if form is not None:
+    if external is not None:
+        if form is None:
+            raise _in_one_file(name)
+        path.write_bytes(write_form(graph, plan, form, external=external, progress=progress))
+    elif form is not None:
         write_form(graph, plan, form, into=path, progress=progress)
     else:
         path.write_bytes(EXPORTERS[name](graph, plan))
@@ -126,6 +130,12 @@ def copy_written(files: Sequence[Path], path: Path) -> tuple[Path, ...]:
         (folder / path.name).write_bytes(with_data_at(model.read_bytes(), beside.name))
         (folder / path.name).replace(path)
     return (path, beside) if rest else (path,)
+
+
+def _in_one_file(name: str) -> UnsupportedExport:
+    return UnsupportedExport(
+        f"{name} has all its weights in one file; with external data can be: {', '.join(STREAMED)}"
+    )
 
 
 def write_float(graph: Graph, path: Path) -> tuple[Path, ...]:

@@ -28,6 +28,7 @@ from planner.errors import (
     UnknownName,
     UnsupportedExport,
 )
+from planner.interpreter.models import ModelRunner
 from planner.version import VERSION
 from tests.api.conftest import free_port
 from tests.api.documents import PINS, chain, contradicted, relu
@@ -98,6 +99,41 @@ def test_an_export_has_the_level_that_is_asked_for(client):
         data = client.export(model["digest"], plan["key"], "onnx-matmulnbits", accuracy_level=level)
         wanted = planner.export(planner.load_model(DIGITS), kept, "onnx-matmulnbits", accuracy_level=level)
         assert data == wanted
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_an_export_into_a_file_comes_in_parts(client, tmp_path, monkeypatch, external):
+    """The same numbers as at home, weights beside the model, nothing else stays."""
+    monkeypatch.setattr(calls.files, "PART", 10_000)
+    model = client.model(DIGITS)
+    plan = client.plan(model["digest"], "llm-w4")
+    kept = planner.plan_from_json(json.dumps(plan))
+    goal = tmp_path / "new.onnx"
+    written = client.export_to(model["digest"], plan["key"], "onnx-qdq", goal, external_data=external)
+    assert [path.name for path in written] == (["weights.data"] if external else []) + ["new.onnx"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in written)
+    graph = planner.load_model(DIGITS)
+    wanted = tmp_path / "home" / "weights.onnx"
+    planner.export_to(graph, kept, "onnx-qdq", wanted, external=external)
+    sample = {name: np.zeros(graph.values[name].shape[1:], np.float32)[None] for name in graph.inputs}
+    results = [ModelRunner(planner.load_model(path)).run(sample) for path in (goal, wanted)]
+    assert all(np.array_equal(results[0][name], results[1][name]) for name in results[1])
+    if external:
+        assert goal.stat().st_size < written[0].stat().st_size
+    else:
+        assert goal.read_bytes() == wanted.read_bytes()
+
+
+def test_an_export_that_cannot_be_written_leaves_nothing(client, tmp_path):
+    model = client.model(DIGITS)
+    plan = client.plan(model["digest"], "llm-w4")
+    with pytest.raises(InputError, match="cannot write to"):
+        client.export_to(model["digest"], plan["key"], "onnx-qdq", tmp_path / "no" / "new.onnx")
+    with pytest.raises(
+        UnsupportedExport, match="tosa has all its weights in one file"
+    ):
+        client.export_to(model["digest"], plan["key"], "tosa", tmp_path / "new.mlir", external_data=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_annotated_models_and_lint(client):

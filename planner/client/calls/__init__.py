@@ -6,7 +6,17 @@ Nothing here plans or reads models. Source: design 06.
 
 from planner.client.calls.answers import job, wait
 from planner.client.calls.files import blobs, delete_blob, download, upload
-from planner.client.calls.job_calls import calibrate, cancel, compare, export, jobs, losses, measure, search
+from planner.client.calls.job_calls import (
+    calibrate,
+    cancel,
+    compare,
+    export,
+    export_to,
+    jobs,
+    losses,
+    measure,
+    search,
+)
 from planner.client.calls.model_calls import (
     delete_model,
     delete_stats,
@@ -60,6 +70,7 @@ __all__ = [
     "download",
     "explain",
     "export",
+    "export_to",
     "get_model",
     "get_plan",
     "get_stats",

@@ -60,6 +60,36 @@ def download(digest: str) -> Steps[bytes]:
     return content
 
 
+def download_to(digest: str, path: Path) -> Steps[None]:
+    """Fetch a blob into a file, in parts; what was there before stays until all of it has come."""
+    draft = path.with_name(f".{path.name}.part")
+    yield Do(partial(_begin, draft))
+    offset, whole = 0, 1
+    try:
+        while offset < whole:
+            ranged = {"Range": f"bytes={offset}-{offset + PART - 1}"}
+            answer = yield Ask("GET", f"/v1/blobs/{quoted(digest)}", headers=ranged, also=(416,))
+            content = b"" if answer.status_code == 416 else answer.content
+            whole = int(answer.headers.get("content-range", f"bytes */{len(content)}").rpartition("/")[2])
+            yield Do(partial(_append, draft, content))
+            offset += len(content)
+        yield Do(partial(draft.replace, path))
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _begin(path: Path) -> None:
+    try:
+        path.write_bytes(b"")
+    except OSError as error:
+        raise InputError(f"cannot write to {str(path)!r}: {error.strerror}") from error
+
+
+def _append(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
+
+
 def blobs() -> Steps[list[dict[str, Any]]]:
     """List the blobs: digests and sizes."""
     return (yield from items_of("/v1/blobs", {}))

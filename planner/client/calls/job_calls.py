@@ -1,10 +1,11 @@
 """Work that runs models, as jobs, and jobs themselves."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from planner.client.calls.answers import AS_JOB, Source, items_of, made, object_of, quoted
-from planner.client.calls.files import download, upload
+from planner.client.calls.files import download, download_to, upload
 from planner.client.steps import Ask, Steps
 
 
@@ -25,11 +26,46 @@ def export(
     Raises:
       UnsupportedExport: the format cannot say this plan.
     """
-    body: dict[str, Any] = {"model": model, "plan": plan, "format": format}
-    body |= {} if accuracy_level is None else {"accuracy_level": accuracy_level}
-    headers = AS_JOB if as_job else {}
-    record = yield from made(Ask("POST", "/v1/exports", json=body, headers=headers))
+    body = _export(model, plan, format, accuracy_level)
+    record = yield from made(Ask("POST", "/v1/exports", json=body, headers=AS_JOB if as_job else {}))
     return (yield from download(record["blob"]))
+
+
+def export_to(
+    model: str,
+    plan: str,
+    format: str,  # noqa: A002
+    path: Path | str,
+    *,
+    accuracy_level: int | None = None,
+    external_data: bool = False,
+) -> Steps[tuple[Path, ...]]:
+    """Write a plan, by key, of a model, by digest, into a file here, as a job.
+
+    Args:
+      path: of the file; what it refers to goes into its folder, under the name that it uses.
+      accuracy_level: see `export`.
+      external_data: weights in a file beside it, which models beyond 1.9 GB need.
+
+    Returns:
+      The files written, the model last.
+
+    Raises:
+      UnsupportedExport: the format cannot say this plan, or has no external data.
+      InputError: a place that cannot be written.
+    """
+    body = _export(model, plan, format, accuracy_level) | {"external_data": external_data}
+    record = yield from made(Ask("POST", "/v1/exports", json=body, headers=AS_JOB))
+    goal = Path(path)
+    beside = [(entry["blob"], goal.with_name(entry["location"])) for entry in record["external_data"]]
+    for blob, place in (*beside, (record["blob"], goal)):
+        yield from download_to(blob, place)
+    return (*(place for _, place in beside), goal)
+
+
+def _export(model: str, plan: str, form: str, level: int | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"model": model, "plan": plan, "format": form}
+    return body if level is None else body | {"accuracy_level": level}
 
 
 def calibrate(
