@@ -22,8 +22,8 @@ from planner.target.records import PortType
 
 Reals = npt.NDArray[Any]
 
-HALF_TINY: Final = 2.0**-14
-HALF_NEAR: Final = 2.0**-11 + NEAR
+ROUNDED: Final = {"bf16": (TINY, 2.0**-8 + NEAR), "f16": (2.0**-14, 2.0**-11 + NEAR)}
+"""The least normal scale of a narrower float, and half a unit in its last place, in relation."""
 BIAS_BITS: Final = 30
 """A 32-bit bias keeps one bit free for the sums it is added to (02, case 22)."""
 
@@ -132,8 +132,7 @@ def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -
     # a least multiplier or scale, or scales are powers of two (rounded up, under a factor of 2).
     most = np.maximum(need, np.maximum(_bias_need(served, port, scales.size), bound))
     most = np.where(free, np.inf, most * (2.0 if spec.power_of_two else 1.0))
-    # Scales of a narrower float are rounded to it, half a unit of 11 digits off at most.
-    tiny, near = (HALF_TINY, HALF_NEAR) if spec.scales == "f16" else (TINY, NEAR)
+    tiny, near = ROUNDED.get(spec.scales, (TINY, NEAR))
     most = np.maximum(most, spec.scale_min or tiny)
     least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
     i = first_of((scales < least * (1 - near)) | (scales > most * (1 + near)))

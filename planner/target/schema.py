@@ -91,8 +91,8 @@ class TypeModel(Model):
         description="Of so many consecutive weights that are summed at most so many are not 0: N:M.",
         examples=["2:4"],
     )
-    scales: Literal["f16", "f32"] = Field(
-        "f32", description="The float that scales of blocks are stored in, granularity block only."
+    scales: Literal["bf16", "e8m0", "f16", "f32"] = Field(
+        "f32", description="The float that scales of blocks are stored in; e8m0 has powers of two alone."
     )
     weight_bits_effective: int | None = Field(
         None,

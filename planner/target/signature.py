@@ -47,6 +47,8 @@ FLOATS: Final[Mapping[str, str]] = {
 """Other tools' words for storages in float."""
 AXIS_ROLES: Final = ("out_channel",)
 TABLE_BITS: Final = 16
+E8M0: Final = "e8m0"
+"""Scales that are an exponent alone (OCP Microscaling): powers of two, whatever float holds them."""
 BIASES: Final[Mapping[str, PortType]] = {
     "i32": PortType(storage("i32"), symmetric=True),
     "i64": PortType(storage("i64"), symmetric=True),
@@ -95,7 +97,7 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
         storage=store,
         granularity=granularity,
         symmetric=model.symmetric,
-        power_of_two=model.power_of_two,
+        power_of_two=model.power_of_two or model.scales == E8M0,
         scale_min=_bound(building, model.scale_min, child(node, "scale_min")),
         scale_max=_bound(building, model.scale_max, child(node, "scale_max")),
         zero_point=model.zero_point,
@@ -103,7 +105,7 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
         weight_bits_effective=model.weight_bits_effective,
         short_block=model.short_block,
         sparsity=None if model.sparsity is None else _sparsity(model.sparsity),
-        scales=model.scales,
+        scales="f32" if model.scales == E8M0 else model.scales,
     )
 
 

@@ -129,9 +129,7 @@ def test_an_export_that_cannot_be_written_leaves_nothing(client, tmp_path):
     plan = client.plan(model["digest"], "llm-w4")
     with pytest.raises(InputError, match="cannot write to"):
         client.export_to(model["digest"], plan["key"], "onnx-qdq", tmp_path / "no" / "new.onnx")
-    with pytest.raises(
-        UnsupportedExport, match="tosa has all its weights in one file"
-    ):
+    with pytest.raises(UnsupportedExport, match="tosa has all its weights in one file"):
         client.export_to(model["digest"], plan["key"], "tosa", tmp_path / "new.mlir", external_data=True)
     assert list(tmp_path.iterdir()) == []
 

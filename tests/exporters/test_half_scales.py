@@ -1,5 +1,7 @@
 """Scales of blocks in float16: planned, checked, interpreted, written, run by onnxruntime, and read again."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -86,6 +88,38 @@ def test_files_hold_scales_in_float16(dtype, target, store, form):
     for name, array in planner.evaluate(read, again, sample).outputs.items():
         np.testing.assert_array_equal(array, wanted[name])
     assert [kind.scales for kind in blocks_in(again)] == [kind.scales for kind in kinds]
+
+
+@pytest.mark.parametrize("store", ["i4", "u4", "i8"])
+@pytest.mark.parametrize("scales", ["bf16", "e8m0"])
+@pytest.mark.parametrize("form", ["onnx-matmulnbits", "onnx-qdq"])
+def test_other_floats_of_scales_are_values_of_float32(scales, store, form):
+    """No format has them as such, so files hold the same numbers in float32; e8m0 has powers of two alone."""
+    text = HALVES.replace("f16", scales)
+    ready, plan = planned("f32", store, text)
+    for kind in blocks_in(plan):
+        found = np.asarray(kind.scales, np.float32)
+        if scales == "e8m0":
+            assert set(np.frexp(found)[0].tolist()) == {0.5}
+        else:
+            assert not (found.view(np.uint32) & 0xFFFF).any()
+    sample = {"i": np.asarray([0, 29, 7, 7, 1])}
+    rows, sums = run(planner.export(ready, plan, form), sample)
+    wanted = planner.evaluate(ready, plan, sample).outputs
+    np.testing.assert_array_equal(rows, wanted["x"])
+    np.testing.assert_allclose(sums, wanted["y"], rtol=0, atol=2e-5)
+
+
+def test_scales_of_another_float_are_refused():
+    """The checker: a plan of float32 scales under rows of bfloat16."""
+    ready, plan = planned("f32", "i4", "llm-w4")
+    told = planner.plan_from_json(plan.to_json())
+    rows = planner.load_target(HALVES.replace("f16", "bf16")).rows
+    own = {row.key: row for of_kernel in rows.values() for row in of_kernel}
+    changed = {key: own.get(key, row) for key, row in told.target.rows.items()}
+    assert any(changed[key] != row for key, row in told.target.rows.items())
+    with pytest.raises(PlanInvalid, match="its scales are no values of bf16"):
+        planner.check(replace(told, target=replace(told.target, rows=changed)), ready)
 
 
 def test_they_take_half_the_bytes():
