@@ -216,7 +216,7 @@ PLACES = [
     ("types:\n  a8:\n    storage: i8\n    gran|", "granularity"),
     ("types: {a8: {storage: i8}}\nkernels:\n- kernel: conv\n  in: {x: |", "* a8"),
     ("types:\n  a8: {storage: i8}\nkernels:\n  - {kernel: conv,\n     in: {x: a|", "a8"),
-    ("kernels:\n  - kernel: c\n    rules:\n      - same|", "same_scale"),
+    ("kernels:\n  - kernel: c\n    rules:\n      - same|", "same_scale same_storage"),
     ("kernels:\n  - kernel: 'a: {b'  # mode: {\n    acc|", "accumulator"),
     ("nothing: {of: the sch|", ""),
 ]

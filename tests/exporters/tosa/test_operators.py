@@ -162,9 +162,9 @@ CASES: Mapping[str, tuple[str, Sequence[int], Mapping[str, np.ndarray]]] = {
         {"w": weights(5, 4, 3, 3), "o": weights(5, 1, 1)},
     ),
     "powers in float": (
-        "s = Pow (x, two) r = Sqrt (s) c = Pow (x, three) t = Sub (r, c) y = Tanh (t)",
+        "s = Pow (x, four) r = Sqrt (s) c = Pow (x, three) t = Sub (r, c) y = Tanh (t)",
         (2, 3, 16),
-        {"two": np.float32(2), "three": np.float32(3)},
+        {"four": np.float32(4), "three": np.float32(3)},
     ),
     "normalised by batch": (
         "h = BatchNormalization (x, g, o, m, v) y = Tanh (h)",
