@@ -85,7 +85,7 @@ def write_model(
     if external is None and total > MAX_BYTES:
         raise UnsupportedExport(
             f"model {name!r} has {total} bytes of weights, one ONNX file holds at most {MAX_BYTES}",
-            hint="write it to a path, then the weights go into a file beside it",
+            hint="write it to a path (over HTTP: external_data), then the weights go into a file beside it",
         )
     used = {node.domain: 1 for node in nodes if node.domain not in ("", QPLAN)}
     model = ModelProto(ir_version=ir_version, producer_name=producer, doc_string=doc)

@@ -129,7 +129,7 @@ def test_weights_no_file_can_hold_are_refused():
         write_model(name="big", nodes=[], inputs=[], outputs=[], constants={"w": huge})
     assert str(caught.value) == (
         "model 'big' has 4294967296 bytes of weights, one ONNX file holds at most 1900000000 "
-        "(write it to a path, then the weights go into a file beside it)"
+        "(write it to a path (over HTTP: external_data), then the weights go into a file beside it)"
     )
 
 
