@@ -174,7 +174,9 @@ CASES: dict[str, Case] = {
     "types in types": Case(
         "model", field(7, field(11, field(2, sequences(500)))), "model-invalid", "64 messages deep"
     ),
-    "a million nodes": Case("model", field(7, field(1, field(3, b"n" * 9)) * MB), "model-invalid", "500000 nodes"),
+    "a million nodes": Case(
+        "model", field(7, field(1, field(3, b"n" * 9)) * MB), "model-invalid", "500000 nodes"
+    ),
     "a million nodes of nothing": Case(
         "model", field(7, field(1, b"") * MB), "model-invalid", "fewer than 12 bytes each"
     ),
