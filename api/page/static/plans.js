@@ -42,11 +42,10 @@ export async function planPage(main, { server, may }, key) {
     frame.addEventListener("load", () => frame.contentWindow.postMessage({ type: "qplan:read", section }, "*"), { once: true });
   };
   await draw();
-  main.append(bar, frame);
   const mayEdit = may("plan") && record.model && !state.asked.has("before");
-  if (may("plan") && record.model) main.append(await studies(state, record, draw));
   let held = false; // whether the server was asked to hold the plan
-  // A choice in the frame is kept in the address, so that a link leads to it.
+  // A choice in the frame is kept in the address, so that a link leads to it. The frame loads once it is in the page: whoever
+  // waits for that has to listen before, however long what comes next takes.
   frame.addEventListener("load", () => {
     const name = new URLSearchParams(location.hash.slice(1)).get("kernel");
     if (name) frame.contentWindow.postMessage({ type: "qplan:select", name }, "*");
@@ -57,6 +56,7 @@ export async function planPage(main, { server, may }, key) {
     history.replaceState(null, "", `${location.pathname}${location.search}${name ? `#kernel=${encodeURIComponent(name)}` : ""}`);
     if (name && mayEdit && !held) { held = true; foretell(key, {}); }
   });
+  main.append(bar, frame);
   window.addEventListener("message", async (event) => {
     if (event.source !== frame.contentWindow || event.data?.type !== "qplan:study") return;
     if (state.shown !== key) { say("Open the plan with the edits first: trade-offs are of a plan that is kept."); return; }
@@ -82,6 +82,7 @@ export async function planPage(main, { server, may }, key) {
       edited.replaceChildren(...(said ? [`what if: ${said} · `, link(`/plans/${state.shown}`, "open this plan")] : []));
     } catch (error) { if (!signal.aborted) hear(error.message); }
   });
+  if (may("plan") && record.model) main.append(await studies(state, record, draw));
 
   function back() {
     state.shown = key;

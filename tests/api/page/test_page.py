@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,11 @@ def test_the_walk_of_a_new_user(opened, url):
     name = frame.evaluate("main.graph.nameOf(1)")
     frame.evaluate("(name) => planPage.select(name)", name)
     page.wait_for_function("() => location.hash.startsWith('#kernel=')")
+    # However late the lists beside the plan come: its frame is listened to from the start.
+    page.route("**/v1/stats/**", lambda route: (time.sleep(3), route.continue_()))
     page.reload()
     ready(page)
+    page.unroute_all()
     frame = page.frames[1]
     frame.wait_for_function("() => window.__view && window.__view.selected !== null")
     assert frame.evaluate("window.__view.address") == name
