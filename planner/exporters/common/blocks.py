@@ -18,6 +18,7 @@ from planner.ir.roles import NON_PORT_INPUTS
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped
+from planner.target.records import Row
 
 CLAMPS: Final = frozenset({"Clip", "Relu"})
 BORDER_ARITHMETIC: Final = "float32_even"
@@ -77,31 +78,30 @@ def blocks(plan: Plan) -> Iterator[Block]:
                 f"kernel {kernel.name!r} ({kernel.kernel}) has no ops inside, ONNX formats are made of ops",
                 hint="plan the model from its ONNX file",
             )
-        _refuse_short_accumulator(plan, kernel)
-        _refuse_table(plan, kernel)
+        row = plan.row_of(kernel.name) if kernel.row else None
+        if row is not None:
+            _refuse_short_accumulator(kernel, row)
+            _refuse_table(plan, kernel, row)
         activation = _fused_activation(region, kernel)
         core = region.ops[:-1] if activation is not None else region.ops
         yield Block(region, kernel, core, activation, _port_kinds(region, kernel))
 
 
-def _refuse_short_accumulator(plan: Plan, kernel: KernelPlan) -> None:
+def _refuse_short_accumulator(kernel: KernelPlan, row: Row) -> None:
     """Refuse sums that may leave an accumulator which saturates or wraps: no format says such a one."""
-    row, bits = (plan.row_of(kernel.name) if kernel.row else None), kernel.accumulator_bits
-    if row is None or row.accumulator is None or row.overflow == "refuse" or bits is None:
-        return
-    if bits > row.accumulator.bits:
+    room, bits = row.accumulator, kernel.accumulator_bits
+    if room is not None and row.overflow != "refuse" and bits is not None and bits > room.bits:
         does = "saturates" if row.overflow == "saturate" else "wraps"
         raise UnsupportedExport(
             f"sums of kernel {kernel.name!r} (row {kernel.row}) may need {bits} bits, and its accumulator "
-            f"{does} at {row.accumulator}, which no format says",
-            hint="`qplan run` computes it; fewer bits of weights or activations make sums fit",
+            f"{does} at {room}, which no format says",
+            hint="`planner.evaluate` computes it; fewer bits of weights or activations make sums fit",
         )
 
 
-def _refuse_table(plan: Plan, kernel: KernelPlan) -> None:
+def _refuse_table(plan: Plan, kernel: KernelPlan, row: Row) -> None:
     """Refuse a function that is looked up in fewer entries than its input has integers: no format says it."""
-    row = plan.row_of(kernel.name) if kernel.row else None
-    if row is None or row.table is None:
+    if row.table is None:
         return
     kinds = [port.type for port in kernel.inputs if port.value not in plan.graph.constants]
     steps = max((kind.storage.steps + 1 for kind in kinds if isinstance(kind, Uniform)), default=0)
@@ -109,7 +109,7 @@ def _refuse_table(plan: Plan, kernel: KernelPlan) -> None:
         raise UnsupportedExport(
             f"kernel {kernel.name!r} (row {kernel.row}) is looked up in {row.table.entries} entries, and no "
             f"format says a table of other entries than its input has integers, {steps}",
-            hint="`qplan run` computes it, and `qplan target kit` expects it of the device",
+            hint="`planner.evaluate` computes it, and `qplan target kit` expects it of the device",
         )
 
 

@@ -14,13 +14,20 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from planner.errors import RuleError
-from planner.ir.arithmetic.rescaling import Array, Integers, exact_product, mantissa_and_shift, within_64_bits
+from planner.ir.arithmetic.rescaling import (
+    BEYOND,
+    MAX_SHIFT,
+    Array,
+    Integers,
+    exact_product,
+    mantissa_and_shift,
+    within_64_bits,
+)
 
 Rounding: TypeAlias = Literal["half_up", "half_away", "half_even", "floor"]
 ROUNDINGS: Final[tuple[str, ...]] = get_args(Rounding)
 LEAST_BITS: Final = 4
 MOST_BITS: Final = 32
-MOST_SHIFT: Final = 62
 _TEXT: Final = re.compile(
     r"(?P<bits>\d+)-bit multiplier(?P<cut> cut from (?P<cut_from>\d+))?, (?P<rounding>\w+), "
     r"shift (?P<least>\d+)\.\.(?P<most>\d+)(?P<flushes>, else 0)?"
@@ -43,7 +50,7 @@ class Multiplier:
 
     bits: int
     rounding: Rounding = "half_up"
-    shifts: tuple[int, int] = (2, MOST_SHIFT)
+    shifts: tuple[int, int] = (2, MAX_SHIFT)
     cut_from: int = 0
     flushes: bool = False
 
@@ -51,8 +58,8 @@ class Multiplier:
         low, high = self.shifts
         if not LEAST_BITS <= self.bits <= MOST_BITS:
             raise RuleError(f"a multiplier of {self.bits} bits; {LEAST_BITS} to {MOST_BITS} are accepted")
-        if not 0 <= low <= high <= MOST_SHIFT:
-            raise RuleError(f"shifts of {low} to {high}; two of 0 to {MOST_SHIFT}, the lesser first")
+        if not 0 <= low <= high <= MAX_SHIFT:
+            raise RuleError(f"shifts of {low} to {high}; two of 0 to {MAX_SHIFT}, the lesser first")
         if self.cut_from and not self.bits < self.cut_from <= MOST_BITS:
             raise RuleError(f"{self.bits} bits cut from {self.cut_from}; more than these, up to {MOST_BITS}")
 
@@ -175,9 +182,9 @@ def least_of(arithmetic: str) -> float:
 
 
 _BEYOND: Final[Mapping[str, float]] = {
-    "gemmlowp": 2.0**29,
-    "litert": 2.0**29,
+    "gemmlowp": BEYOND,
+    "litert": BEYOND,
     "litert_16": LITERT_16.beyond,
-    "tosa_double": 2.0**29,
-    "tosa_single": 2.0**29,
+    "tosa_double": BEYOND,
+    "tosa_single": BEYOND,
 }

@@ -333,8 +333,8 @@ def _choose(
             for i in (layout.sparse if refusal is None else ())
         )
         refusal = refusal or next(filter(None, dense), None)
-        if row.table is not None and not function_of_one(region.ops, graph):
-            refusal = refusal or NO_FUNCTION
+        if refusal is None and row.table is not None and not function_of_one(region.ops, graph):
+            refusal = NO_FUNCTION
         if refusal:
             refusals.append(f"{row.source}: {refusal}")
             missed += refusals[-1:] if wanted else []
