@@ -35,12 +35,12 @@ from planner.propagation.result.outcome import BiasPins, Outcome, Request, Strat
 from planner.propagation.result.plan_builder import assemble
 from planner.propagation.selection.apart import served
 from planner.propagation.selection.conflicts import Concession, explained
+from planner.propagation.selection.contradictions import refuse_contradictions
 from planner.propagation.selection.remedies import Remedies
 from planner.propagation.selection.rows import (
     Choice,
     hand_on_floats,
     in_float,
-    refuse_contradictions,
     refuse_floats,
     refuse_unmet,
 )
