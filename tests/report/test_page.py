@@ -100,6 +100,29 @@ def test_a_frame_without_height_at_first_opens_at_the_beginning(browser, digits)
     page.close()
 
 
+def test_a_frame_without_width_at_first_shows_two_plans_side_by_side(browser, annotated):
+    """Chromium may run a frame's script before the frame has its size."""
+    before = planner.plan(annotated, "litert-int8")
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.set_content('<iframe sandbox="allow-scripts" style="width: 0; height: 800px; border: 0"></iframe>')
+    text = planner.write_report(planner.replan(before, {"kernels": {"join/concat": "float"}}), before=before)
+    page.evaluate("(text) => { document.querySelector('iframe').srcdoc = text; }", text)
+    frame = page.frames[1]
+    frame.wait_for_function("() => window.planPage")
+    both = frame.get_by_role("button", name="before | after")
+    is_beside = "() => document.getElementById('view-stage').classList.contains('two')"
+    assert not frame.evaluate(is_beside)
+    page.evaluate("document.querySelector('iframe').style.width = '1000px'")
+    frame.wait_for_function(is_beside)
+    assert both.get_attribute("aria-pressed") == "true"
+    both.click()  # from here on the reader's choice counts
+    page.evaluate("document.querySelector('iframe').style.width = '800px'")
+    page.evaluate("document.querySelector('iframe').style.width = '1000px'")
+    frame.wait_for_function("() => window.innerWidth === 1000")
+    assert not frame.evaluate(is_beside)
+    page.close()
+
+
 def test_both_plans_side_by_side_have_a_map(show):
     plan = layered()
     page = show(planner.replan(plan, {"values": {"v9": "!quant.none"}}), before=plan)

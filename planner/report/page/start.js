@@ -43,15 +43,26 @@ for (const [name, { title }] of Object.entries(MODES)) {
 picker.addEventListener("change", () => colorBy(picker.value));
 const both = document.getElementById("view-both");
 both.hidden = !data.before;
-both.addEventListener("click", () => {
-  const is = stage.classList.toggle("two");
+function standBeside(is) {
+  stage.classList.toggle("two", is);
   both.setAttribute("aria-pressed", String(is));
   requestAnimationFrame(() => panes.forEach(openAt));
+}
+// Two plans stand side by side where there is room, until the reader chooses. A frame's script may run before the frame
+// has its size, so the width is listened to rather than asked once.
+const roomy = window.matchMedia("(min-width: 900px)");
+const follow = () => standBeside(roomy.matches);
+both.addEventListener("click", () => {
+  roomy.removeEventListener("change", follow);
+  standBeside(!stage.classList.contains("two"));
 });
 
 document.getElementById("view").hidden = false;
-if (data.before && window.innerWidth >= 900) stage.classList.add("two");
-both.setAttribute("aria-pressed", String(stage.classList.contains("two")));
+both.setAttribute("aria-pressed", String(data.before && roomy.matches));
+if (data.before) {
+  roomy.addEventListener("change", follow);
+  stage.classList.toggle("two", roomy.matches);
+}
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", dress);
 panes.forEach(listen);
 panes.forEach(listenMap);
