@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+import ml_dtypes
 import numpy as np
 
 from planner.checker.row_reading import Reading
@@ -135,7 +136,10 @@ def parameter_problem(kind: Uniform, spec: PortType) -> str | None:
     # frexp gives a fraction in [0.5, 1), and exactly 0.5 for powers of two: no logarithm, no rounding.
     if spec.power_of_two and any(np.frexp(scale)[0] != 0.5 for scale in kind.scales):
         return "its scale is no power of two"
-    if spec.scales != "f32" and np.any(_expressed(np.asarray(kind.scales), spec.scales) != kind.scales):
+    if spec.scales == "f8E4M3FN":
+        if factor_of_scales(np.asarray(kind.scales)) is None:
+            return "its scales are no values of f8E4M3FN times one factor"
+    elif spec.scales != "f32" and np.any(_expressed(np.asarray(kind.scales), spec.scales) != kind.scales):
         return f"its scales are no values of {spec.scales}"
     # Scales are float32: a limit that is not would refuse itself once rounded down.
     if spec.scale_min is not None and min(kind.scales) < float(np.float32(spec.scale_min)):
@@ -275,10 +279,26 @@ def _expressed(scales: np.ndarray, name: str) -> np.ndarray:
             return scales.astype(np.float32 if name == "f32" else np.float16).astype(np.float64)
     # Bits of significand with the hidden one; numpy has neither type, so round half to even by hand. Their
     # exponent range is that of float32, so no overflow to watch for.
-    kept = {"bf16": 8, "tf32": 11}.get(name, 53)
+    kept = {"bf16": 8, "tf32": 11, "e8m0": 1}.get(name, 53)
     fraction, exponent = np.frexp(scales)
     rounded: np.ndarray = np.ldexp(np.rint(np.ldexp(fraction, kept)), exponent - kept)
     return rounded
+
+
+def factor_of_scales(scales: np.ndarray) -> float | None:
+    """The factor in float32 beside which scales are numbers of f8E4M3FN; None: there is none.
+
+    NVFP4's second step. A scale is `float32(own * factor)` with `own` of f8E4M3FN, so each number that the
+    largest scale could have tells a factor but for its last digit; the least factor that fits all is taken.
+    """
+    distinct, e4m3 = np.unique(scales), np.dtype(ml_dtypes.float8_e4m3fn)
+    largest = np.arange(126, 7, -1, dtype=np.uint8).view(e4m3).astype(np.float64)
+    guesses = np.float32(distinct[-1] / largest)
+    for factor in np.stack([guesses, np.nextafter(guesses, 0), np.nextafter(guesses, np.inf)], 1).flat:
+        own = (distinct / np.float64(factor)).astype(e4m3).astype(np.float64)
+        if np.array_equal((own * np.float64(factor)).astype(np.float32), distinct):
+            return float(factor)
+    return None
 
 
 def shape_problem(kind: Uniform, shape: Shape | None) -> str | None:

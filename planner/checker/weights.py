@@ -10,7 +10,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from planner.checker.kernel_ports import NEAR, Served, axis_of, linear_op, own_facts, refuse
+from planner.checker.kernel_ports import (
+    NEAR,
+    Served,
+    axis_of,
+    factor_of_scales,
+    linear_op,
+    own_facts,
+    refuse,
+)
 from planner.checker.pins import bearable
 from planner.checker.rules import TINY
 from planner.ir.graph import Constant
@@ -22,7 +30,11 @@ from planner.target.records import PortType
 
 Reals = npt.NDArray[Any]
 
-ROUNDED: Final = {"bf16": (TINY, 2.0**-8 + NEAR), "f16": (2.0**-14, 2.0**-11 + NEAR)}
+ROUNDED: Final = {
+    "bf16": (TINY, 2.0**-8 + NEAR),
+    "f16": (2.0**-14, 2.0**-11 + NEAR),
+    "f8E4M3FN": (2.0**-6, 2.0**-4 + NEAR),  # the scale times the factor of all
+}
 """The least normal scale of a narrower float, and half a unit in its last place, in relation."""
 BIAS_BITS: Final = 30
 """A 32-bit bias keeps one bit free for the sums it is added to (02, case 22)."""
@@ -126,13 +138,16 @@ def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -
     port, spec = served.ports[position], served.patterns[position].type
     scales = np.asarray(kind.scales)
     bound = _range_need(served, port, scales.size)
-    free = (need <= 0) & (bound > 0)
+    # A block of zeros beside a factor takes any scale: 1 may be none of theirs.
+    free = (need <= 0) & ((bound > 0) | (spec.scales == "f8E4M3FN"))
     need = np.where(free, 0.0, np.where(need > 0, need, 1.0))
     # Coarser than the numbers need is right for a reason only: the bias has to fit the accumulator, there is
     # a least multiplier or scale, or scales are powers of two (rounded up, under a factor of 2).
     most = np.maximum(need, np.maximum(_bias_need(served, port, scales.size), bound))
     most = np.where(free, np.inf, most * (2.0 if spec.power_of_two else 1.0))
     tiny, near = ROUNDED.get(spec.scales, (TINY, NEAR))
+    if spec.scales == "f8E4M3FN":
+        tiny *= factor_of_scales(scales) or 1.0
     most = np.maximum(most, spec.scale_min or tiny)
     least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
     i = first_of((scales < least * (1 - near)) | (scales > most * (1 + near)))

@@ -32,6 +32,8 @@ _DTYPES: Final = {
     for bits in range(1, MAX_BITS + 1)
 }
 _FLOATS: Final[Mapping[str, np.dtype[Any]]] = {
+    "f4E2M1FN": np.dtype(ml_dtypes.float4_e2m1fn),
+    "f6E3M2FN": np.dtype(ml_dtypes.float6_e3m2fn),
     "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
 }
@@ -79,7 +81,7 @@ def stored_dtype(store: Storage) -> np.dtype[Any]:
 
 
 def array_dtype(store: Storage) -> np.dtype[Any]:
-    """The numpy type that holds a storage: `stored_dtype`, or the 8-bit float of a float storage."""
+    """The numpy type that holds a storage: `stored_dtype`, or the float of a float storage."""
     return _FLOATS[store.float_name] if store.float_name else stored_dtype(store)
 
 

@@ -34,6 +34,8 @@ __all__ = ["IR_VERSION", "OPSET", "Node", "Port", "op_node", "value_info", "writ
 
 OPSET: Final = 21
 IR_VERSION: Final = 10
+_IR_OF: Final = {"f4E2M1FN": 11, "f8E8M0FNU": 12}
+"""The versions of the format that brought element types later than `IR_VERSION`."""
 MAX_BYTES: Final = 1_900_000_000
 _MAX_INLINE: Final = 1024
 _GRAPH: Final = ModelProto.GRAPH_FIELD_NUMBER
@@ -88,7 +90,8 @@ def write_model(
             hint="write it to a path (over HTTP: external_data), then the weights go into a file beside it",
         )
     used = {node.domain: 1 for node in nodes if node.domain not in ("", QPLAN)}
-    model = ModelProto(ir_version=ir_version, producer_name=producer, doc_string=doc)
+    least = max((_IR_OF.get(dtype, 0) for _, dtype in tensors.values()), default=0)
+    model = ModelProto(ir_version=max(ir_version, least), producer_name=producer, doc_string=doc)
     for domain, version in sorted({"": opset, **used, **(domains or {})}.items()):
         model.opset_import.add(domain=domain, version=version)
     for key, text in sorted((metadata or {}).items()):

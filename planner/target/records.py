@@ -26,7 +26,7 @@ class PortType:
       weight_bits_effective: bits of a weight that the arithmetic may use without saturating inside.
       short_block: whether the last block may be shorter than the others, where no size divides.
       sparsity: (n, m): of m consecutive weights along the dimension that is summed at most n are not 0.
-      scales: the float that each scale of a block is a value of, f32 or f16.
+      scales: what the scales of blocks are stored in: a key of `ir.types.scales.HELD`.
     """
 
     storage: Storage | FloatType | None = None

@@ -91,8 +91,10 @@ class TypeModel(Model):
         description="Of so many consecutive weights that are summed at most so many are not 0: N:M.",
         examples=["2:4"],
     )
-    scales: Literal["bf16", "e8m0", "f16", "f32"] = Field(
-        "f32", description="The float that scales of blocks are stored in; e8m0 has powers of two alone."
+    scales: Literal["bf16", "e8m0", "f16", "f32", "f8E4M3FN"] = Field(
+        "f32",
+        description="The float that scales of blocks are stored in; e8m0 has powers of two alone, f8E4M3FN a "
+        "factor for all beside it.",
     )
     weight_bits_effective: int | None = Field(
         None,

@@ -105,7 +105,7 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
         weight_bits_effective=model.weight_bits_effective,
         short_block=model.short_block,
         sparsity=None if model.sparsity is None else _sparsity(model.sparsity),
-        scales="f32" if model.scales == E8M0 else model.scales,
+        scales=model.scales,
     )
 
 

@@ -123,7 +123,7 @@ def test_what_is_printed_is_canonical(text, canonical):
         ("!quant.uniform<i8:f32, \u0663.0>", "column 24: expected a number, found '\u0663.0>' in '!quant.uniform<i8:f32, \u0663.0>'"),
         ("!quant.uniform<i8:f32, 0.1", "column 27: expected '>', found 'the end' in '!quant.uniform<i8:f32, 0.1'"),
         ("!quant.uniform<i65:f32, 0.1>", "column 16: storage 'i65' has more than 64 bits"),
-        ("!quant.uniform<i0:f32, 0.1>", "column 16: unknown storage 'i0'; a storage is i1..i64, u1..u64 or f8E4M3FN or f8E5M2"),
+        ("!quant.uniform<i0:f32, 0.1>", "column 16: unknown storage 'i0'; a storage is i1..i64, u1..u64 or f4E2M1FN, f6E3M2FN, f8E4M3FN, f8E5M2"),
         ("!quant.uniform<i8<5:5>:f32, 0.1>", "column 19: storage range 5:5 must not be empty and lie within -128:127 of i8"),
         ("!quant.uniform<u8<-1:5>:f32, 0.1>", "column 19: storage range -1:5 must not be empty and lie within 0:255 of u8"),
         ("!quant.uniform<i8:f33, 0.1>", "column 19: expressed type 'f33' is none of f16, bf16, tf32, f32, f64, f80"),

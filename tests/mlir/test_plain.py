@@ -6,6 +6,7 @@ import pytest
 import planner
 from planner.annotated.document import read_annotated, write_annotated
 from planner.errors import ModelError
+from planner.ir.types.storages import FLOAT_STORAGE
 from planner.mlir.module import read_mlir, write_mlir
 from tests.equality import assert_same
 
@@ -178,8 +179,8 @@ def test_specs_of_regions_and_casts_go_together():
         ),
         (
             "",
-            "%x: tensor<4x!quant.uniform<f4E2M1FN:f32, 0.5>>",
-            "1:1: unknown storage 'f4E2M1FN'; a storage is i1..i64, u1..u64 or f8E4M3FN or f8E5M2",
+            "%x: tensor<4x!quant.uniform<f6E2M3FN:f32, 0.5>>",
+            f"1:45: unknown storage 'f6E2M3FN'; a storage is i1..i64, u1..u64 or {', '.join(FLOAT_STORAGE)}",
         ),
         ("", "%x: f32", "1:1: value 'x' has type f32; only tensors are known here"),
         (

@@ -1,43 +1,57 @@
 """Blocked: a constant with a scale per block, as DequantizeLinear takes it from opset 21 on.
 
 The operator cuts one axis into blocks, of which the last may be shorter, and has one scale per index of every
-other axis. Numbers of at most 4 bits lie two to a byte. Source: ONNX operator page DequantizeLinear.
+other axis. Numbers of at most 4 bits lie two to a byte. Scales are stored as the target's row has them: as
+float16, as exponents (OCP MX), or as f8E4M3FN beside a factor (NVFP4), one operator away from float32, which
+engines fold as they load. Source: ONNX operator page DequantizeLinear; TensorRT's NVFP4, two of them.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
 from planner.exporters.onnx.storage_types import Array, dtype_text
+from planner.ir.dtypes import NUMPY
 from planner.ir.types.qtypes import Uniform
-from planner.ir.types.scales import nearest
+from planner.ir.types.scales import TWO_STEPS, common_factor, holds_scales
 from planner.plans.plan import Plan
 
 NARROW: Final = 4
+_ELEMENT_TYPES: Final = {"e8m0": "f8E8M0FNU"}
 
 
 def block_dtype(kind: Uniform) -> str:
-    """The element type of the stored tensor: `i4`, or the least whole bytes."""
-    return f"{'i' if kind.storage.signed else 'u'}4" if kind.storage.bits <= NARROW else dtype_text(kind)
+    """The element type of the stored tensor: `i4`, a float, or the least whole bytes."""
+    if kind.storage.bits > NARROW or kind.storage.float_name:
+        return dtype_text(kind)
+    return f"{'i' if kind.storage.signed else 'u'}4"
 
 
-def half_kinds(plan: Plan) -> frozenset[Uniform]:
-    """Types in blocks whose scales the target's rows store in float16."""
-    found = set()
+def kept_scales(plan: Plan) -> Mapping[Uniform, str]:
+    """What scales of types in blocks are stored in, where the target's rows say `f16`, `e8m0` or `f8E4M3FN`.
+
+    Beside integers exponents alone are written as float32, which more engines read.
+    """
+    found: dict[Uniform, str] = {}
     for kernel in plan.kernels_in_order:
         row = None if kernel.row is None else plan.target.rows[kernel.row]
-        specs = () if row is None else (pattern.type for pattern in (*row.inputs, *row.outputs))
-        stores = {spec.storage for spec in specs if spec.scales == "f16"}
-        kinds = (port.type for port in kernel.inputs)
-        found |= {kind for kind in kinds if stores and isinstance(kind, Uniform) and kind.grid
-                  and kind.storage in stores and are_halves(kind)}  # fmt: skip
-    return frozenset(found)
+        specs = () if row is None else tuple(pattern.type for pattern in (*row.inputs, *row.outputs))
+        stores = {spec.storage: spec.scales for spec in specs if spec.scales in ("f16", "e8m0", TWO_STEPS)}
+        for kind in {port.type for port in kernel.inputs} if stores else ():
+            held = stores.get(kind.storage, "") if isinstance(kind, Uniform) and kind.grid else ""
+            is_written = held != "e8m0" or (isinstance(kind, Uniform) and kind.storage.float_name)
+            if held and is_written and isinstance(kind, Uniform) and holds_scales(kind.scales, held):
+                found[kind] = held
+    return found
 
 
-def are_halves(kind: Uniform) -> bool:
-    """Whether float16 holds every scale of a type."""
-    scales = np.asarray(kind.scales, np.float64)
-    return bool(np.array_equal(nearest(scales, "f16"), scales))
+def own_scales(scales: Array, held: str) -> tuple[Array, str, float | None]:
+    """Scales as a file keeps them, their element type, and the factor of all, None without one."""
+    factor = common_factor(np.unique(scales).tolist()) if held == TWO_STEPS else None
+    dtype = _ELEMENT_TYPES.get(held, held)
+    reals = scales.astype(np.float64)
+    return (reals if factor is None else reals / factor).astype(NUMPY[dtype]), dtype, factor
 
 
 def block_axis(kind: Uniform) -> int:

@@ -214,8 +214,7 @@ def write_clamp_alone(builder: ModelBuilder, block: Block) -> bool:
 
 def is_idle(clamp: Clamp, kind: Uniform) -> bool:
     """Whether saturation to the tensor's integer type does the same as a clamp."""
-    bounds = whole_range(held_dtype(kind))
-    return (clamp.low, clamp.high) == (bounds.min, bounds.max)
+    return (clamp.low, clamp.high) == whole_range(kind)
 
 
 def write_clamped(
@@ -249,8 +248,7 @@ def _stored_bounds(builder: ModelBuilder, clamp: Clamp, kind: Uniform) -> tuple[
 
 
 def _clamp_reals(builder: ModelBuilder, real: str, cut: str, clamp: Clamp | None, kind: Uniform) -> None:
-    bounds = whole_range(held_dtype(kind))
-    if clamp is not None and (clamp.low, clamp.high) == (kind.zero_point, bounds.max):
+    if clamp is not None and (clamp.low, clamp.high) == (kind.zero_point, whole_range(kind)[1]):
         builder.file.emit("Relu", [real], [cut])
         return
     if clamp is None or not kind.is_per_tensor:

@@ -15,9 +15,8 @@ import numpy as np
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.block_packing import Steps, packed_blocks
-from planner.exporters.onnx.blocked import are_halves
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
-from planner.exporters.onnx.port_support import Accepts
+from planner.exporters.onnx.port_support import ONNX_STORAGES, Accepts
 from planner.exporters.onnx.qdq import write_block as write_pairs
 from planner.exporters.onnx.qoperator import BYTES
 from planner.exporters.onnx.storage_types import Array
@@ -25,6 +24,7 @@ from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
+from planner.ir.types.scales import holds_scales
 from planner.plans.plan import Plan
 
 WIDTHS: Final = (2, 4, 8)
@@ -173,7 +173,7 @@ def _write_product(builder: ModelBuilder, block: Block, level: int) -> bool:
 def _runs_in(builder: ModelBuilder, value: str, kind: Uniform) -> bool:
     """Whether an operator takes reals of a value's float: float16 wants scales that are values of it."""
     dtype = builder.graph.values[value].dtype
-    return dtype == "f32" or (dtype == "f16" and are_halves(kind))
+    return dtype == "f32" or (dtype == "f16" and holds_scales(kind.scales, "f16"))
 
 
 def _operands(
@@ -199,7 +199,9 @@ def pack(array: Array, kind: Uniform, *, axis: int) -> Packed | None:
     """
     depth, columns = int(array.shape[axis]), int(array.shape[1 - axis])
     bits = next((width for width in WIDTHS if kind.storage.bits <= width), 0)
-    if not bits or len(kind.grid) != array.ndim or kind.grid[1 - axis] != columns:
+    if kind.storage.float_name or not bits:
+        return None
+    if len(kind.grid) != array.ndim or kind.grid[1 - axis] != columns:
         return None
     count, block = kind.grid[axis], int(dict(kind.blocks).get(axis, depth))
     if count == 1:  # one block, filled up to the next size that the operator has
@@ -235,7 +237,12 @@ def packed_bits(numbers: Array, bits: int) -> Array:
 
 
 FORM: Final = Form(
-    Accepts("onnx-matmulnbits", constants=f"{_CONSTANTS}; else as onnx-qdq", blocks=True),
+    Accepts(
+        "onnx-matmulnbits",
+        constants=f"{_CONSTANTS}; else as onnx-qdq",
+        blocks=True,
+        floats=frozenset(ONNX_STORAGES),
+    ),
     BYTES,
     write_block,
     needs=("MatMulNBits", "GatherBlockQuantized"),

@@ -19,7 +19,8 @@ from planner.exporters.onnx.blocked import (
     block_attributes,
     block_dtype,
     block_parameters,
-    half_kinds,
+    kept_scales,
+    own_scales,
 )
 from planner.exporters.onnx.onnx_file import OnnxFile
 from planner.exporters.onnx.opsets import OLDER_OPSET, choose_opset
@@ -78,8 +79,8 @@ class ModelBuilder:
         }
         self._reals_f32: dict[tuple[str, Uniform], str] = {}
         self._parameters: dict[Uniform, tuple[str, str]] = {}
-        self._halves = half_kinds(plan)
-        self._homes, self._opset = homes(plan.graph), choose_opset(plan)
+        self._kept_scales = kept_scales(plan)
+        self._homes, self._opset = homes(plan.graph), choose_opset(plan, self._kept_scales.values())
         self._border_types: dict[str, tuple[str, Shape | None]] = {}
         for name in graph.inputs:
             self.values.enter(name, pinned.get(name), name)
@@ -169,10 +170,10 @@ class ModelBuilder:
         if kind.grid:
             self.file.constants[name] = stored, block_dtype(kind)
             return
-        bounds, store = whole_range(stored.dtype), kind.storage
-        is_whole = (store.qmin, store.qmax) == (bounds.min, bounds.max)
+        store = kind.storage
+        is_whole = (store.qmin, store.qmax) == whole_range(kind)
         if not self._clips_constants or is_whole or stored.dtype not in self.integer_clamps:
-            self.file.constants[name] = stored
+            self.file.constants[name] = stored, dtype_text(kind)
             return
         whole = self.file.constant(f"{name}_unclamped", stored)
         limits = [self.file.number(stored.dtype.name, end) for end in (store.qmin, store.qmax)]
@@ -251,7 +252,8 @@ class ModelBuilder:
         shape = () if kind.is_per_tensor else (len(kind.scales),)
         scale = np.asarray(kind.scales, np.float32).reshape(shape)
         zero = np.asarray(kind.zero_points, held_dtype(kind)).reshape(shape)
-        names = self.file.constant(f"{stem}_scale", scale), self.file.constant(f"{stem}_zero_point", zero)
+        names = self.file.constant(f"{stem}_scale", scale), self.file.fresh(f"{stem}_zero_point")
+        self.file.constants[names[1]] = zero, dtype_text(kind)
         self._parameters[kind] = names
         return names
 
@@ -268,8 +270,7 @@ class ModelBuilder:
     def _quantize_in_range(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a QuantizeLinear whose result keeps to a storage range narrower than its integers."""
         dtype, store = held_dtype(kind), kind.storage
-        bounds = whole_range(dtype)
-        if (store.qmin, store.qmax) == (bounds.min, bounds.max):
+        if (store.qmin, store.qmax) == whole_range(kind):
             self.quantize_f32(tensor, kind, result)
         elif self.clamps_integers(kind):
             whole = self.file.fresh(f"{result}_unclamped")
@@ -318,15 +319,22 @@ class ModelBuilder:
     def block_scales(self, stem: str, scales: Array, kind: Uniform, real: str) -> str:
         """The scales of blocks as an operator on reals of `real`, f32 or f16, takes them.
 
-        Where a row stores them in float16 the file does, too; float32 is then one Cast away, which engines
-        fold as they load.
+        Where a row stores them in a narrower float the file does, too; float32 is then one operator away.
         """
         if real == "f16":
             return self.file.constant(stem, scales.astype(np.float16))
-        if kind not in self._halves:
+        held = self._kept_scales.get(kind, "f32")
+        if held == "f32":
             return self.file.constant(stem, scales)
-        half, result = self.file.constant(f"{stem}_f16", scales.astype(np.float16)), self.file.fresh(stem)
-        self.file.emit("Cast", [half], [result], attributes={"to": ONNX_FLOATS["f32"]})
+        own, dtype, factor = own_scales(scales, held)
+        narrow, result = self.file.fresh(f"{stem}_{held}"), self.file.fresh(stem)
+        self.file.constants[narrow] = own, dtype
+        if factor is None:
+            self.file.emit("Cast", [narrow], [result], attributes={"to": ONNX_FLOATS["f32"]})
+        else:
+            # As TensorRT's NVFP4: the scales of blocks are quantized themselves.
+            factor_of_all = self.file.constant(f"{stem}_factor", np.asarray(factor, np.float32))
+            self.file.emit("DequantizeLinear", [narrow, factor_of_all], [result])
         return result
 
     def finish(self, external: Path | None = None, into: Path | None = None) -> bytes:
@@ -356,7 +364,7 @@ class ModelBuilder:
         if dtype == "f32":
             self.dequantize_f32(tensor, kind, result)
             return
-        if dtype == "f16" and kind in self._halves:
+        if dtype == "f16" and self._kept_scales.get(kind) == "f16":
             self._dequantize_blocks(tensor, kind, result, dtype)
             return
         between = self.file.fresh(f"{value}_f32")

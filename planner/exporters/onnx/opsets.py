@@ -3,10 +3,11 @@
 21, or 20 where a value is stored in signed bytes: in opset 21 onnxruntime 1.31 carries a pair of i8 over ops
 that move data, which it meets or makes (MatMul and Add of rank 3), with a fixed output type (its pull request
 28144), then turns i8 into u8 and refuses its own graph. Files that need 21 have guards there (`guards`). For
-what is written here the two sets differ in 16-bit types and GroupNormalization alone. Source: probed.
+what is written here the two sets differ in 16-bit types and GroupNormalization alone. Floats of 4 bits came
+with 23, scales that are exponents with 24. Source: probed; ONNX's table of versions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from planner.ir.types.qtypes import Uniform
@@ -16,14 +17,24 @@ from planner.plans.records import PortTyped
 from planner.plans.rescales import definitions, pins
 
 OLDER_OPSET: Final = 20
+NARROW_FLOATS: Final = 23
+EXPONENTS: Final = 24
 
 
-def choose_opset(plan: Plan) -> int:
+def choose_opset(plan: Plan, held: Iterable[str] = ()) -> int:
     """The opset of a file: 20 where an activation is stored as i8 and nothing needs 21.
 
     A model that needs a newer one than 21 keeps its own.
+
+    Args:
+      held: what scales of blocks are stored in (`blocked.kept_scales`).
     """
     own = plan.graph.opsets.get("", OPSET)
+    kinds = (port.type for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs))
+    if any(isinstance(kind, Uniform) and kind.storage.float_name == "f4E2M1FN" for kind in kinds):
+        own = max(own, NARROW_FLOATS)
+    if "e8m0" in held:
+        own = max(own, EXPONENTS)
     if own > OPSET:
         return own
     bases = {**definitions(plan.graph, plan.kernels_in_order), **pins(plan.graph)}

@@ -22,6 +22,15 @@ ANY_ACTIVATIONS: Final = "i1..i16 or u1..u16, with any storage range, per tensor
 LOW_BIT_ACTIVATIONS: Final = "i1..i8 or u1..u8, with any storage range, per tensor or per axis"
 
 
+ONNX_STORAGES: Final = ("f4E2M1FN", "f8E4M3FN", "f8E5M2")
+"""Floats that ONNX's DequantizeLinear reads; those of 6 bits came with opset 28, which nothing here reads.
+
+Of constants alone: onnxruntime 1.31 refuses a Clip in front of a QuantizeLinear to 8-bit floats, and makes a
+QLinearConv of pairs in 4-bit ones, which it then refuses.
+"""
+FLOATS: Final = f"or {', '.join(ONNX_STORAGES)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Accepts:
     """The port types that a format can say.
@@ -31,6 +40,7 @@ class Accepts:
       bits: widths of activations.
       activations, constants: the same in words, for refusals.
       blocks: whether constants may have a scale per block.
+      floats: storages of constants that are floats.
     """
 
     form: str
@@ -38,6 +48,7 @@ class Accepts:
     activations: str = ACTIVATIONS
     constants: str = CONSTANTS
     blocks: bool = False
+    floats: Container[str] = frozenset()
 
 
 LOW_BITS: Final = range(1, 9)
@@ -92,13 +103,17 @@ def typed_ports(plan: Plan) -> Iterator[tuple[str, str, str, PortTyped]]:
             yield name, "pinned", name, kind
 
 
-def common_problem(kind: PortTyped) -> str:
-    """The reason why no format of ONNX operators can say a type; "" if there is none."""
+def common_problem(kind: PortTyped, floats: Container[str] = frozenset()) -> str:
+    """The reason why no format of ONNX operators can say a type; "" if there is none.
+
+    Args:
+      floats: storages of floats that this one can.
+    """
     if isinstance(kind, FloatType):
         return "" if kind.name == "f32" else "a kernel in that float is nothing this format has"
     if not isinstance(kind, Uniform):
         return "it is no uniform type"
-    if kind.storage.float_name:
+    if kind.storage.float_name and kind.storage.float_name not in floats:
         return "float storage"
     if kind.expressed in ("f64", "f80") and any(float(np.float32(scale)) != scale for scale in kind.scales):
         return "scales that float32 does not hold"
@@ -106,7 +121,7 @@ def common_problem(kind: PortTyped) -> str:
 
 
 def _problem(kind: PortTyped, accepts: Accepts, *, is_constant: bool) -> str:
-    problem = common_problem(kind)
+    problem = common_problem(kind, accepts.floats if is_constant else ())
     if problem or not isinstance(kind, Uniform):
         return problem
     if kind.grid and not (accepts.blocks and is_constant):

@@ -4,7 +4,8 @@ Each kernel reads DequantizeLinear and gives QuantizeLinear, which is what onnxr
 kernels. A fused Relu or Clip goes where the type's range already cuts; otherwise it follows the
 QuantizeLinear, so the kernel in front of it stays integer. Views have no pair of their own. Activations of
 other widths than 8 and 16 bits lie in the next wider of them, cut to their range. A constant with a scale per
-block is read by a DequantizeLinear in blocks (opset 21), four bits two to a byte.
+block is read by a DequantizeLinear in blocks (opset 21), four bits two to a byte; floats of 4 bits want
+opset 23, scales that are exponents 24.
 Source: design 05; onnxruntime's QDQ groups.
 """
 
@@ -15,7 +16,14 @@ import numpy as np
 from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.model_builder import ModelBuilder
-from planner.exporters.onnx.port_support import ANY_ACTIVATIONS, ANY_BITS, CONSTANTS, Accepts
+from planner.exporters.onnx.port_support import (
+    ANY_ACTIVATIONS,
+    ANY_BITS,
+    CONSTANTS,
+    FLOATS,
+    ONNX_STORAGES,
+    Accepts,
+)
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
@@ -58,7 +66,14 @@ _VIEWS: Final = frozenset({"Reshape", "Slice", "Squeeze", "Transpose", "Unsqueez
 # onnxruntime on x86 turns i8 activations into u8, but not across a Clip on i8: the kernel in front of it
 # would fall back to float.
 FORM: Final = Form(
-    Accepts("onnx-qdq", ANY_BITS, ANY_ACTIVATIONS, f"{CONSTANTS} or in blocks", blocks=True),
+    Accepts(
+        "onnx-qdq",
+        ANY_BITS,
+        ANY_ACTIVATIONS,
+        f"{CONSTANTS} or in blocks, {FLOATS}",
+        blocks=True,
+        floats=frozenset(ONNX_STORAGES),
+    ),
     frozenset({np.dtype(np.uint8)}),
     write_block,
 )

@@ -1,37 +1,39 @@
-"""Storage types: the integer type in which an ONNX file holds a stored tensor, and its range.
+"""Storage types: the element type in which an ONNX file holds a stored tensor, and its range.
 
 Source: ONNX operator pages QuantizeLinear, DequantizeLinear.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.constants.quantize import stored_dtype
+from planner.constants.quantize import array_dtype
 from planner.errors import UnsupportedExport
-from planner.ir.types.qtypes import Uniform
+from planner.ir.types.qtypes import FLOAT_STORAGE, Uniform, full_range
 
 Array = npt.NDArray[Any]
 
 
 def held_dtype(kind: Uniform) -> np.dtype[Any]:
-    """The integer type a tensor of the file has: ONNX dequantizes no 64-bit one, so biases have 32."""
-    return np.dtype(np.int32) if kind.storage.bits > 32 else stored_dtype(kind.storage)
+    """The type a tensor of the file has: ONNX dequantizes no 64-bit integers, so biases have 32."""
+    return np.dtype(np.int32) if kind.storage.bits > 32 else array_dtype(kind.storage)
 
 
-@lru_cache(maxsize=32)
-def whole_range(dtype: np.dtype[Any]) -> np.iinfo[Any]:
-    """The least and the greatest number of an integer type."""
-    return np.iinfo(dtype)
+def whole_range(kind: Uniform) -> tuple[int, int]:
+    """The least and the greatest number of the type that a tensor of the file has."""
+    if kind.storage.float_name:
+        limit = FLOAT_STORAGE[kind.storage.float_name]
+        return -limit, limit
+    dtype = held_dtype(kind)
+    return full_range(8 * dtype.itemsize, signed=dtype.kind == "i")
 
 
 def fits(stored: Array, kind: Uniform) -> bool:
     """Whether the integer type of the file holds the stored integers of a constant."""
-    bounds = whole_range(held_dtype(kind))
-    return not stored.size or bool(bounds.min <= stored.min() and stored.max() <= bounds.max)
+    low, high = whole_range(kind)
+    return not stored.size or bool(low <= stored.min() and stored.max() <= high)
 
 
 def held(stored: Array, value: str, kind: Uniform) -> Array:
@@ -56,7 +58,9 @@ def axis_of(kind: Uniform) -> Mapping[str, int]:
 
 
 def dtype_text(kind: Uniform) -> str:
-    """The element type of a stored tensor, as values have it: `i8`."""
+    """The element type of a stored tensor, as values have it: `i8`, `f8E4M3FN`."""
+    if kind.storage.float_name:
+        return kind.storage.float_name
     dtype = held_dtype(kind)
     return f"{'i' if dtype.kind == 'i' else 'u'}{8 * dtype.itemsize}"
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Block, blocks
-from planner.exporters.onnx.blocked import are_halves
 from planner.exporters.onnx.float_blocks import write_border
 from planner.exporters.onnx.model_builder import ModelBuilder, Rescale
 from planner.exporters.onnx.port_support import Accepts, beyond, refuse_unsupported, short_text, typed_ports
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.ir.types.scales import holds_scales
 from planner.plans.plan import Plan
 
 
@@ -105,7 +105,7 @@ def _lacking(plan: Plan, form: Form) -> UnsupportedExport:
     if blocked is not None:
         address, value, kind = blocked
         told = f"; {address} is {short_text(kind)}"
-        if plan.graph.values[value].dtype == "f16" and not are_halves(kind):
+        if plan.graph.values[value].dtype == "f16" and not holds_scales(kind.scales, "f16"):
             told += " in a model in float16, with scales that float16 does not hold"
     return UnsupportedExport(
         f"nothing in this plan becomes a {form.needs[0]}: {found}{told}; {form.accepts.form} accepts "

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from planner.errors import QTypeError
 from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import AtReaders, Calibrated, RowMax, Storage, Uniform, WidthRange
-from planner.ir.types.scales import FORMATS, nearest, round_scale, round_scales
+from planner.ir.types.scales import F32_TINY, FORMATS, HELD, TWO_STEPS, held_in, round_scale, round_scales
 
 Reals = npt.NDArray[np.float64]
 
@@ -116,8 +116,6 @@ def uniform_columns(
     scales, zeros = affine_columns(
         low, high, store, symmetric=symmetric, power_of_two=power_of_two, held=held
     )
-    if not float(scales.max()) <= FORMATS[held].most:
-        raise QTypeError(f"scale {float(scales.max())!r} is beyond {held}")
     return Uniform(store, *compact(scales, zeros), "f32", 0)
 
 
@@ -192,11 +190,18 @@ def affine_columns(
     """`affine` of each range, as arrays: of storages of at most 32 bits, and ranges whose widths are f32.
 
     Args:
-      held: the float that each scale is a value of, f32 or f16.
+      held: what the scales are values of (`scales.HELD`).
+
+    Raises:
+      QTypeError: a scale beyond it.
     """
-    low, high, tiny = np.minimum(los, 0.0), np.maximum(his, 0.0), FORMATS[held].tiny
+    low, high = np.minimum(los, 0.0), np.maximum(his, 0.0)
+    tiny = F32_TINY if held == TWO_STEPS else HELD[held].tiny
     exact = _exact_scales(low, high, store, tiny, symmetric=symmetric, power_of_two=power_of_two)
-    scales = np.maximum(nearest(exact, held), tiny)
+    if held == TWO_STEPS and np.any(low < high):
+        # A block of zeros has no say in the factor of all.
+        exact = np.where(low < high, exact, exact[low < high].max())
+    scales = held_in(exact, held)
     if symmetric:
         return scales, np.zeros(len(scales), np.int64)
     middle = 0 if store.qmin <= 0 <= store.qmax else store.qmin

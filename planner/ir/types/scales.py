@@ -58,6 +58,15 @@ FORMATS: Final[Mapping[str, FloatFormat]] = {
     "f80": FloatFormat(53, -1022, 1.7976931348623157e308),
     "tf32": FloatFormat(11, -126, 3.4011621342146535e38),
 }
+HELD: Final[Mapping[str, FloatFormat]] = {
+    **FORMATS,
+    "e8m0": FloatFormat(1, -126, math.ldexp(1.0, 127)),
+    "f8E4M3FN": FloatFormat(4, -6, 448.0),
+}
+"""What files keep scales in: also an exponent alone (OCP MX), and NVFP4's float beside a factor for all."""
+TWO_STEPS: Final = "f8E4M3FN"
+_E4M3: Final = np.asarray([math.ldexp(1 + m / 8, e) for e in range(-6, 9) for m in range(8)][:-1])
+_FACTOR_DIGITS: Final = 20  # and 4 of a block's own: float32 has their product exactly
 _NUMPY: Final[Mapping[str, Any]] = {"f16": np.float16, "f32": np.float32}
 
 
@@ -68,11 +77,57 @@ def nearest(reals: Reals, expressed: str) -> Reals:
     if expressed in _NUMPY:
         with np.errstate(over="ignore"):
             return np.asarray(reals.astype(_NUMPY[expressed]), np.float64)
-    digits, least = FORMATS[expressed].digits, FORMATS[expressed].least
+    digits, least = HELD[expressed].digits, HELD[expressed].least
     _, exponent = np.frexp(reals)
     # The unit in the last place; it stops shrinking below the least normal number (gradual underflow).
     unit = np.maximum(exponent - digits, least - digits + 1)
     return np.asarray(np.ldexp(np.rint(np.ldexp(reals, -unit)), unit), np.float64)
+
+
+def held_in(exact: Reals, held: str) -> Reals:
+    """Positive scales of blocks as a file keeps them in `held`, each the nearest there is.
+
+    f8E4M3FN has a second step, as NVFP4: each is a value of that float times one float32, the largest one 448
+    times it. The factor has 20 digits, so every product is exact and engines may multiply in any order.
+    Blocks below 1/28672 of the largest one get the least normal scale.
+
+    Raises:
+      QTypeError: a scale beyond the format.
+    """
+    kept = HELD[held]
+    if held == TWO_STEPS:
+        fraction, exponent = np.frexp(max(float(exact.max()) / kept.most, F32_TINY / kept.tiny))
+        factor = np.ldexp(np.ceil(np.ldexp(fraction, _FACTOR_DIGITS)), exponent - _FACTOR_DIGITS)
+        return np.asarray(np.maximum(nearest(exact / factor, held), kept.tiny) * factor)
+    scales = np.maximum(nearest(exact, held), kept.tiny)
+    if not float(scales.max()) <= kept.most:
+        raise QTypeError(f"scale {float(scales.max())!r} is beyond {held}")
+    return scales
+
+
+def common_factor(scales: Sequence[float]) -> float | None:
+    """The float32 that all scales are f8E4M3FN multiples of, rounded to float32; None: there is none.
+
+    Where several are, the least: it makes the block's own numbers largest, farthest from the subnormal ones.
+    """
+    distinct = np.unique(np.asarray(scales, np.float64))
+    if distinct.size > _E4M3.size:
+        return None
+    for own in _E4M3[::-1]:
+        near = np.float32(distinct[-1] / own)
+        for factor in (near, np.nextafter(near, np.float32(0)), np.nextafter(near, np.float32(np.inf))):
+            times = nearest(distinct / float(factor), TWO_STEPS)
+            if factor > 0 and np.array_equal((times * float(factor)).astype(np.float32), distinct):
+                return float(factor)
+    return None
+
+
+def holds_scales(scales: Sequence[float], held: str) -> bool:
+    """Whether a file that keeps scales of blocks in `held` has these."""
+    if held == TWO_STEPS:
+        return common_factor(scales) is not None
+    array = np.asarray(scales, np.float64)
+    return bool(np.array_equal(nearest(array, held), array))
 
 
 def _as_f32(reals: Sequence[float]) -> tuple[float, ...]:

@@ -1,6 +1,8 @@
-"""Storages: the integer (and 8-bit float) formats of stored values, and the part of their range in use.
+"""Storages: the integer (and narrow float) formats of stored values, and the part of their range in use.
 
-Text: `i8`, `u4`, `i8<-127:127>`, `f8E4M3FN`. Source: MLIR quant dialect, storage types; design 01, section 2.
+Text: `i8`, `u4`, `i8<-127:127>`, `f8E4M3FN`. The floats are those of the OCP formats whose largest number is
+an integer; f6E2M3FN, which ends at 7.5, is none. Source: MLIR quant dialect, storage types; OCP Microscaling
+Formats (MX) 1.0, section 5.3; design 01, section 2.
 """
 
 import re
@@ -9,7 +11,8 @@ from typing import Final
 
 from planner.errors import QTypeError
 
-FLOAT_STORAGE: Final = {"f8E4M3FN": 448, "f8E5M2": 57344}
+FLOAT_STORAGE: Final = {"f4E2M1FN": 6, "f6E3M2FN": 28, "f8E4M3FN": 448, "f8E5M2": 57344}
+"""Largest number of each float format."""
 MAX_BITS: Final = 64
 _ELSEWHERE: Final = re.compile(r"q?(u?)(?:int|s)[-_]?([1-9][0-9]?)", re.IGNORECASE)
 """Integer formats as numpy, ONNX, PyTorch (`qint8`), TOSA (`s8`) spell them."""
@@ -19,7 +22,7 @@ _ELSEWHERE: Final = re.compile(r"q?(u?)(?:int|s)[-_]?([1-9][0-9]?)", re.IGNORECA
 class Storage:
     """An integer format: width, sign, and the part of its range in use. Text: `i8<-127:127>`.
 
-    Float storages (`f8E4M3FN`, `f8E5M2`) name themselves in `float_name`; their range is in reals.
+    Float storages (`f8E4M3FN`, `f4E2M1FN`) name themselves in `float_name`; their range is in reals.
     """
 
     bits: int
@@ -101,10 +104,12 @@ def storage(name: str, qmin: int | None = None, qmax: int | None = None) -> Stor
     """
     if name in FLOAT_STORAGE:
         limit = FLOAT_STORAGE[name]
-        return Storage(8, True, -limit if qmin is None else qmin, limit if qmax is None else qmax, name)
+        return Storage(
+            int(name[1]), True, -limit if qmin is None else qmin, limit if qmax is None else qmax, name
+        )
     match = re.fullmatch(r"(i|u|ui|si)([1-9][0-9]{0,2})", name)
     if match is None:
-        known = f"i1..i64, u1..u64 or {' or '.join(FLOAT_STORAGE)}"
+        known = f"i1..i64, u1..u64 or {', '.join(FLOAT_STORAGE)}"
         raise QTypeError(f"unknown storage {name!r}{_here(name)}; a storage is {known}")
     bits, signed = int(match[2]), match[1] in ("i", "si")
     if bits > MAX_BITS:

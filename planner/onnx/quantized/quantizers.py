@@ -24,7 +24,7 @@ _FLOAT_FORMATS: Final[Mapping[tuple[float, ...], str]] = {
     (4.0, 3.0, 7.0, 448.0): "f8E4M3FN",
     (5.0, 2.0, 15.0, 57344.0): "f8E5M2",
 }
-_FLOATS: Final = frozenset({"f8E4M3FN", "f8E5M2"})
+_FLOATS: Final = frozenset({"f4E2M1FN", "f8E4M3FN", "f8E5M2"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -327,7 +327,7 @@ def _grid(op: Op, reader: Reader, *, halves: bool = False) -> tuple[Array, Array
     Args:
       halves: whether scales in float16 count; their numbers are given in float32.
     """
-    scale = reader.array(op.inputs[1])
+    scale = _scale(op.inputs[1], reader)
     zero = reader.array(op.inputs[2]) if len(op.inputs) > 2 and op.inputs[2] else None
     if scale is None or (zero is None and len(op.inputs) > 2 and op.inputs[2]):
         return None
@@ -335,6 +335,20 @@ def _grid(op: Op, reader: Reader, *, halves: bool = False) -> tuple[Array, Array
         return None
     scale = scale.astype(np.float32, copy=False)
     return scale, np.zeros(scale.shape, np.int32) if zero is None else zero
+
+
+def _scale(name: str, reader: Reader) -> Array | None:
+    """The numbers of a scale: a constant, or one that is quantized itself, per tensor (NVFP4's blocks)."""
+    made = reader.op(name, "DequantizeLinear")
+    if made is None:
+        return reader.array(name)
+    stored, factor = (reader.array(item) for item in made[1].inputs[:2])
+    zero = reader.array(made[1].inputs[2]) if len(made[1].inputs) > 2 else None
+    if stored is None or factor is None or factor.size != 1 or factor.dtype != np.float32:
+        return None
+    if len(made[1].inputs) > 2 and (zero is None or zero.astype(np.float32).any()):
+        return None
+    return np.asarray(stored.astype(np.float32) * factor.reshape(()))
 
 
 def _spread(parameters: Array, op: Op, reader: Reader) -> Array:

@@ -13,15 +13,13 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-import numpy as np
-
 from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Facts, Graph, Region
 from planner.ir.roles import function_of_one
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, Storage, Uniform
-from planner.ir.types.scales import nearest
+from planner.ir.types.scales import holds_scales
 from planner.ir.types.typetext import brief
 from planner.ir.types.wanted import Wanted
 from planner.ir.unknowns import reason_of_unknown
@@ -536,7 +534,7 @@ def _takes_scales(pattern: PortPattern, scales: Sequence[float]) -> bool:
     spec = pattern.type
     if spec.power_of_two and any(math.frexp(scale)[0] != 0.5 for scale in scales):
         return False
-    if spec.scales != "f32" and np.any(nearest(np.asarray(scales), spec.scales) != scales):
+    if spec.scales != "f32" and not holds_scales(scales, spec.scales):
         return False
     return min(scales) >= (spec.scale_min or 0.0) and max(scales) <= (spec.scale_max or math.inf)
 

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from planner.ir.types.storages import FLOAT_STORAGE
 from planner.target.docs.fields import FIELDS
 from planner.target.schema import Document
 
 STORAGES: Final = (
     *(f"{sign}{bits}" for bits in (8, 4, 16, 32, 2, 64) for sign in ("i", "u")),
-    *("f32", "f16", "bf16", "f8E4M3FN", "f8E5M2", "*"),
+    *("f32", "f16", "bf16", *FLOAT_STORAGE, "*"),
 )
 """Storages that editors offer; others, `i3` and `i8<-127:127>` among them, are as good."""
 STORED: Final = (
