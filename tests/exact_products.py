@@ -112,6 +112,8 @@ def _turn(graph: onnx.GraphProto, outer: dict[str, int]) -> None:
     for node in graph.node:
         for body in _bodies(node):
             _turn(body, kinds)
+        if node.op_type == "Cast":
+            kinds[node.output[0]] = node.attribute[0].i
         if node.op_type in WEIGHTS:
             at, zero_at, other_at = WEIGHTS[node.op_type]
             zero = node.input[zero_at] if zero_at < len(node.input) else ""

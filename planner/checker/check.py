@@ -48,7 +48,7 @@ from planner.checker.too_little import NOTHING_HOLDS, with_floor
 from planner.ir.borders import bonds, carried_pairs
 from planner.ir.expand import expand
 from planner.ir.graph import Constant, Facts, Graph, Region, port_address
-from planner.ir.roles import function_of_one
+from planner.ir.roles import function_of_one, is_product_of_rows
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
@@ -321,6 +321,9 @@ def _check_kernel(
     check_room(kernel, row)
     if row.table is not None and not function_of_one(region.ops, plan.graph):
         refuse(kernel.name, f"is looked up in a table of {row.source}, and is no function of one tensor", row)
+    by = row.dynamic
+    if by is not None and not is_product_of_rows(region.ops, plan.graph, per_token=by.per_token):
+        refuse(kernel.name, f"is quantized at run time by {row.source}, and is no product of such", row)
     return served
 
 

@@ -34,7 +34,7 @@ from planner.checker.weights import own_type, sparsity_problem
 from planner.errors import PlannerError
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
-from planner.ir.roles import function_of_one
+from planner.ir.roles import function_of_one, is_product_of_rows
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.ir.types.typetext import parse_type
 from planner.plans.records import Port
@@ -419,6 +419,9 @@ def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
     if any(_cannot_be_cut(other, i) or sparsity_problem(other, i) for i in range(len(region.inputs))):
         return None
     if row.table is not None and not function_of_one(region.ops, served.graph):
+        return None
+    by = row.dynamic
+    if by is not None and not is_product_of_rows(region.ops, served.graph, per_token=by.per_token):
         return None
     asked = asked_of(other.graph, region)
     is_asked = asked is not None and has_asked(other, asked.wanted)

@@ -28,6 +28,7 @@ from planner.interpreter.blocks import (
 )
 from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_of, run_loop
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Call
+from planner.interpreter.dynamic import product
 from planner.interpreter.fixed_point import ARITHMETICS
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.litert import LITERT, LITERT_KERNELS
@@ -44,7 +45,7 @@ from planner.onnx.dtypes import NUMPY
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.plans.rescales import pins
-from planner.target.records import LookupTable
+from planner.target.records import DynamicRange, LookupTable
 
 _NAMES = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS, *ARITHMETICS})
 
@@ -179,6 +180,9 @@ class Interpreter:
         if block.row is not None and block.row.table is not None:
             self._look_up(memory, block, block.row.table)
             return
+        if block.row is not None and block.row.dynamic is not None:
+            self._run_dynamic(memory, block, block.row.dynamic)
+            return
         core, tail = split_tail(block.core) if block.float_result else (block.core, ())
         result = _on_integers(memory, block, core) if block.result or block.float_result else None
         if result is None:
@@ -227,6 +231,26 @@ class Interpreter:
             self._tables[id(block)] = stored_results(table, x, y, function).astype(stored_dtype(y.storage))
         stored = memory.stored(source.value, x, block.arithmetic)
         self._settle(memory, block, port, look_up(stored, self._tables[id(block)], x.storage.qmin))
+
+    def _run_dynamic(self, memory: Memory, block: Block, by: DynamicRange) -> None:
+        """A product of what is quantized now and stored weights, then the ops behind it in float32."""
+        op, rest = block.core[0], block.core[1:]
+        weight = memory.operand(op.inputs[1], block.kinds[op.name, 1], block.arithmetic)
+        bias = as_f32(memory.real(op.inputs[2])) if len(op.inputs) > 2 and op.inputs[2] else None
+        reals = product(op, as_f32(memory.real(op.inputs[0])), weight, bias, by)
+        if not rest:
+            self._define_real(memory, op.outputs[0], reals)
+            return
+        if id(block) not in self._programs:
+            names = tuple(port.value for port in block.kernel.outputs if port.value)
+            self._programs[id(block)] = replace(
+                program_of(self._graph, rest, names, {}, in_f32=True), threads=self._threads
+            )
+        fed = self._programs[id(block)].run(
+            lambda read: reals if read.value == op.outputs[0] else memory.real_f32(read.value)
+        )
+        for name, array in fed.items():
+            self._define_real(memory, name, array)
 
     def _define_real(self, memory: Memory, value: str, reals: Array) -> None:
         """Define a float value in its own element type."""

@@ -5,7 +5,7 @@ operands that parametrise an op (a clip's bounds, a resize's scales) are in `NON
 normalisation statistics are data. Source: ONNX operator schemas; design 01, sections 3 and 4.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -108,6 +108,23 @@ def function_of_one(ops: Iterable[Op], graph: Graph) -> str:
         others = {name for name in op.inputs if name and name not in made}
         found |= {name for name in others if name not in graph.constants or graph.values[name].elements != 1}
     return found.pop() if len(found) == 1 and not found & graph.constants.keys() else ""
+
+
+def is_product_of_rows(ops: Sequence[Op], graph: Graph, *, per_token: bool) -> bool:
+    """Whether ops begin with a product of an activation and a constant weight.
+
+    Args:
+      per_token: whether it has to sum along the activation's last axis: a matrix product, no convolution.
+    """
+    op = ops[0] if ops else None
+    if op is None or op.type not in ("Conv", "Gemm", "MatMul") or op.captures:
+        return False
+    if op.attributes.get("transA") or op.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        return False
+    x, weight = op.inputs[:2]
+    rank = len(graph.values[weight].shape or ())
+    is_known = weight in graph.constants and x not in graph.constants
+    return is_known and (rank == 2 if op.type != "Conv" else not per_token)
 
 
 def port_inputs(op: Op, graph: Graph) -> tuple[str, ...]:

@@ -108,6 +108,9 @@ def kernel_work(kernel: KernelPlan, region: Region, graph: Graph, target: Target
         return 0.0
     rates = target.float_work if kernel.row is None else target.rows[kernel.row].work
     bits = {port.value: _bits(port.type, port.value, graph) for port in kernel.inputs if port.value}
+    dynamic = None if kernel.row is None else target.rows[kernel.row].dynamic
+    if dynamic is not None:  # float in the plan, but what is multiplied are integers
+        bits[kernel.inputs[0].value] = dynamic.storage.bits
     total = _products(region, graph, bits, rates)
     for port in (*kernel.inputs, *kernel.outputs):
         if not port.value:

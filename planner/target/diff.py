@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from planner.target.docs.support import (
     accumulator_text,
+    dynamic_text,
     port_text,
     rule_text,
     table_text,
@@ -171,6 +172,7 @@ def _row_text(row: Row) -> str:
     parts += [f"axis {value_text(row.axis)}"] if row.axis else []
     parts += [accumulator_text(row)] if row.accumulator is not None else []
     parts += [table_text(row.table)] if row.table is not None else []
+    parts += [dynamic_text(row.dynamic)] if row.dynamic is not None else []
     parts += ["computes"] if row.computes else []
     parts += [f"on {row.runs_on}"] if row.runs_on else []
     parts += [f"float {row.float}"] if row.float else []

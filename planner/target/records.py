@@ -116,6 +116,20 @@ class LookupTable:
     interpolate: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DynamicRange:
+    """How a kernel quantizes its first input while it runs, by the range of what it reads.
+
+    Attributes:
+      per_token: a scale for the numbers along the last axis, not one for the tensor.
+      symmetric: zero point 0, and as many integers below it as above.
+    """
+
+    storage: Storage
+    per_token: bool = False
+    symmetric: bool = False
+
+
 Overflow: TypeAlias = Literal["refuse", "saturate", "wrap"]
 
 
@@ -132,6 +146,7 @@ class Row:
       overflow: what becomes of sums that may not fit it: the row is left, or the sum saturates or wraps.
       partial: sums of a few products that have to fit a storage of their own.
       table: the function is looked up in.
+      dynamic: the first input, float32 in the plan, is quantized so while the kernel runs.
       computes: True denies that a same_scale row merely moves data.
       float: run this kernel in that float.
       work: of the device where it runs by this row.
@@ -151,6 +166,7 @@ class Row:
     overflow: Overflow = "refuse"
     partial: PartialSums | None = None
     table: LookupTable | None = None
+    dynamic: DynamicRange | None = None
     computes: bool = False
     float: str | None = None
     work: WorkRates = field(default_factory=WorkRates)

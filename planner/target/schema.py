@@ -229,6 +229,18 @@ class TableModel(Model):
     )
 
 
+class DynamicModel(Model):
+    """How the kernel quantizes its first input while it runs."""
+
+    storage: str = Field(description="Integers of up to 16 bits.", examples=["u8"])
+    per: Literal["tensor", "token"] = Field(
+        "tensor",
+        description="One scale per what; a token is the numbers along the last axis.",
+        examples=["token"],
+    )
+    symmetric: bool = Field(default=False, description="Zero point 0; needed per token.", examples=[True])
+
+
 class PartialSumsModel(Model):
     """Sums of a few products in a register of their own, which the accumulator adds up."""
 
@@ -303,6 +315,11 @@ class RowModel(Model):
         None,
         description="The function is looked up in a table.",
         examples=[{"entries": 64, "input": [-8, 8]}],
+    )
+    dynamic: DynamicModel | None = Field(
+        None,
+        description="The first input, f32 here, is quantized while the kernel runs, by its own range.",
+        examples=[{"storage": "i8", "per": "token", "symmetric": True}],
     )
     computes: bool = Field(default=False, description="A same_scale row that does not merely move data.")
     float_: FloatName | None = Field(None, alias="float", description="Run this kernel in that float.")

@@ -12,6 +12,7 @@ from planner.errors import PlanFormatError, PlannerError
 from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage
 from planner.ir.types.typetext import parse_storage
 from planner.target.records import (
+    DynamicRange,
     Engines,
     Fusion,
     LookupTable,
@@ -33,6 +34,8 @@ def row_to_json(row: Row) -> dict[str, Any]:
     data = _written(row)
     if row.table is not None:
         data["table"] = _written(row.table)
+    if row.dynamic is not None:
+        data["dynamic"] = {**_written(row.dynamic), "storage": str(row.dynamic.storage)}
     data["in"] = [_port_to_json(port) for port in row.inputs]
     data["out"] = [_port_to_json(port) for port in row.outputs]
     if row.rules:
@@ -127,9 +130,15 @@ def type_from_json(data: Mapping[str, Any]) -> PortType:
     return _record(PortType, fields, "type", _TYPE)
 
 
+_RECORDS: Final = frozenset(
+    {"inputs", "outputs", "rules", "accumulator", "partial", "table", "dynamic", "type", "work"}
+)
+"""Fields that are records themselves."""
+
+
 def _written(record: Any, *without: str) -> dict[str, Any]:
     """The plain fields of a record that differ from their defaults."""
-    skipped = (*without, "inputs", "outputs", "rules", "accumulator", "partial", "table", "type", "work")
+    skipped = {*without, *_RECORDS}
     result: dict[str, Any] = {}
     for item in dataclasses.fields(record):
         value = getattr(record, item.name)
@@ -225,6 +234,11 @@ _TABLE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "high": _real,
     "interpolate": _whole,
 }
+_DYNAMIC: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "storage": lambda value: parse_storage(_text(value)),
+    "per_token": _flag,
+    "symmetric": _flag,
+}
 _ROW: Final[Mapping[str, Callable[[Any], Any]]] = {
     "kernel": _text,
     "axis": _table,
@@ -234,6 +248,7 @@ _ROW: Final[Mapping[str, Callable[[Any], Any]]] = {
     "overflow": _text,
     "partial": lambda value: _record(PartialSums, value, "partial sums", _PARTIAL),
     "table": lambda value: _record(LookupTable, value, "table", _TABLE),
+    "dynamic": lambda value: _record(DynamicRange, value, "dynamic", _DYNAMIC),
     "computes": _flag,
     "float": _text,
     "work": work_from_json,

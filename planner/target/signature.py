@@ -15,6 +15,7 @@ from planner.ir.types.typetext import parse_storage
 from planner.target.conditions.grammar import parse_condition, refs_of
 from planner.target.expressions import Ref, parse_expression, parse_number, references, refuse_constants
 from planner.target.records import (
+    DynamicRange,
     Granularity,
     LookupTable,
     Overflow,
@@ -28,6 +29,7 @@ from planner.target.records import (
 from planner.target.schema import (
     AccumulatorModel,
     DefaultsModel,
+    DynamicModel,
     MultiplierModel,
     RowModel,
     RuleModel,
@@ -226,6 +228,7 @@ def build_row(
         overflow=overflow,
         partial=partial,
         table=None if model.table is None else _table(building, model, inputs, outputs, node),
+        dynamic=None if model.dynamic is None else _dynamic(building, model.dynamic, (inputs, outputs), node),
         computes=model.computes,
         float=model.float_,
         work=build_work(model.work),
@@ -294,6 +297,32 @@ def _table(
         problem = child(node, "input").problem("T028", f"a table from {low:g} to {high:g}; the lesser first")
         building.problems.append(problem)
     return LookupTable(given.entries, low, high, given.interpolate)
+
+
+def _dynamic(
+    building: Building,
+    given: DynamicModel,
+    ports: tuple[tuple[PortPattern, ...], tuple[PortPattern, ...]],
+    row: Node,
+) -> DynamicRange | None:
+    """What is quantized at run time: a float beside stored weights, and float results."""
+    inputs, outputs = ports
+    node = child(row, "dynamic")
+    store = building.attempt(child(node, "storage"), "T022", lambda: parse_storage(given.storage))
+    problems = []
+    if store is not None and (store.float_name or store.bits > TABLE_BITS):
+        problems.append(f"dynamic wants integers of up to {TABLE_BITS} bits, not {store}")
+    elif store is not None and given.symmetric and not store.signed:
+        problems.append(f"symmetric needs signed storage, {store} has none")
+    if given.per == "token" and not given.symmetric:
+        problems.append("a zero point per token is nothing integer products have: say symmetric: true")
+    if any(port.type.storage != FloatType("f32") for port in (*inputs[:1], *outputs)):
+        problems.append("a dynamic row reads its first input in f32 and gives f32")
+    kinds = [port.type for port in inputs[1:2]]
+    if not kinds or not isinstance(kinds[0].storage, Storage) or kinds[0].granularity == "block":
+        problems.append("a dynamic row has weights in integers, per tensor or axis, as its second input")
+    building.problems += [node.problem("T028", problem) for problem in problems]
+    return None if store is None else DynamicRange(store, given.per == "token", given.symmetric)
 
 
 def _conditions(defaults: Mapping[str, Any], own: Mapping[str, Any], ports: set[str]) -> dict[str, Any]:

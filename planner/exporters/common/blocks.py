@@ -66,8 +66,15 @@ class Block(NamedTuple):
         return self.core[-1].outputs[0]
 
 
-def blocks(plan: Plan) -> Iterator[Block]:
-    """Regions in order: planned ones, and those of shape arithmetic that they or the outputs need."""
+def blocks(plan: Plan, *, dynamic: bool = False) -> Iterator[Block]:
+    """Regions in order: planned ones, and those of shape arithmetic that they or the outputs need.
+
+    Args:
+      dynamic: whether the format has activations that are quantized at run time.
+
+    Raises:
+      UnsupportedExport: a row that computes what no format of its kind says.
+    """
     needed = _needed(plan)
     for region in plan.graph.regions:
         if region.name not in needed:
@@ -82,6 +89,12 @@ def blocks(plan: Plan) -> Iterator[Block]:
         if row is not None:
             _refuse_short_accumulator(kernel, row)
             _refuse_table(plan, kernel, row)
+            if row.dynamic is not None and not dynamic:
+                raise UnsupportedExport(
+                    f"kernel {kernel.name!r} (row {kernel.row}) quantizes its first input while it runs, "
+                    "which only onnx-integer says",
+                    hint="export onnx-integer; `planner.evaluate` computes it",
+                )
         activation = _fused_activation(region, kernel)
         core = region.ops[:-1] if activation is not None else region.ops
         yield Block(region, kernel, core, activation, _port_kinds(region, kernel))

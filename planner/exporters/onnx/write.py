@@ -32,6 +32,7 @@ class Form:
       write_block: writes one region.
       rescale: writes a rescale between two integer types, or says False; None: through float.
       clips_constants: whether a constant of a narrower range gets a Clip that says so.
+      dynamic: whether it writes activations that are quantized at run time.
       needs: operators without any of which a file says nothing in this format; none: any will do.
     """
 
@@ -41,6 +42,7 @@ class Form:
     clips_constants: bool = False
     rescale: Rescale | None = None
     needs: tuple[str, ...] = ()
+    dynamic: bool = False
 
 
 def write_form(
@@ -73,7 +75,7 @@ def write_form(
         clips_constants=form.clips_constants,
         rescale=form.rescale,
     )
-    for done, block in enumerate(blocks(plan), 1):
+    for done, block in enumerate(blocks(plan, dynamic=form.dynamic), 1):
         builder.file.scope = block.region.scope
         try:
             if not write_border(builder, block):

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Facts, Graph, Region
-from planner.ir.roles import function_of_one
+from planner.ir.roles import function_of_one, is_product_of_rows
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, Storage, Uniform
 from planner.ir.types.scales import holds_scales
@@ -44,6 +44,9 @@ from planner.target.predicates import failing
 from planner.target.records import PortId, PortPattern, Row, Target
 
 NO_RANGE = "no range"
+NO_ROWS: Final = (
+    "it quantizes products of an activation and a constant weight at run time; per token, of matrices"
+)
 NO_FUNCTION: Final = "its table serves functions of one tensor, number by number"
 FLOATING: Final = (FloatType, NoneType)
 """Facts that keep a value in a float."""
@@ -270,6 +273,9 @@ def _choose(
         refusal = refusal or next(filter(None, dense), None)
         if refusal is None and row.table is not None and not function_of_one(region.ops, graph):
             refusal = NO_FUNCTION
+        by = row.dynamic if refusal is None else None
+        if by is not None and not is_product_of_rows(region.ops, graph, per_token=by.per_token):
+            refusal = NO_ROWS
         if refusal:
             refusals.append(f"{row.source}: {refusal}")
             missed += refusals[-1:] if wanted else []

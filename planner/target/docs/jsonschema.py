@@ -24,6 +24,7 @@ STORED: Final = (
     "RemoveModel.storage",
     "AccumulatorModel.storage",
     "PartialSumsModel.storage",
+    "DynamicModel.storage",
 )
 """Fields that take a storage."""
 BOUNDS: Final[Mapping[str, str]] = {

@@ -25,6 +25,7 @@ PLACES: Final[Mapping[str, str]] = {
     "MultiplierModel": "`requantize`, of multipliers of the device's own",
     "AccumulatorModel": "`kernels[].accumulator`, in full",
     "TableModel": "`kernels[].table`",
+    "DynamicModel": "`kernels[].dynamic`",
     "PartialSumsModel": "`partial` of an accumulator",
     "EnginesModel": "`engines`",
     "WorkModel": "`kernels[].work` and `float_work`",

@@ -7,7 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from planner.target.records import Engines, LookupTable, PortPattern, PortType, Row, Rule, Target, WorkRates
+from planner.target.records import (
+    DynamicRange,
+    Engines,
+    LookupTable,
+    PortPattern,
+    PortType,
+    Row,
+    Rule,
+    Target,
+    WorkRates,
+)
 
 HEAD: Final = ("kernel", "ops", "in", "out", "rules", "when", "arithmetic", "row")
 
@@ -129,6 +139,12 @@ def table_text(table: LookupTable) -> str:
     return f"table of {table.entries}{over}{between}"
 
 
+def dynamic_text(by: DynamicRange) -> str:
+    """`first input in i8 per token at run time`."""
+    store, per = f"{'symmetric ' * by.symmetric}{by.storage}", "token" if by.per_token else "tensor"
+    return f"first input in {store} per {per} at run time"
+
+
 def accumulator_text(row: Row) -> str:
     """`i32 accumulator`, with what becomes of longer sums and partial ones."""
     more = "" if row.overflow == "refuse" else f" that {row.overflow}s"
@@ -147,6 +163,7 @@ def _support_row(row: Row, ops: Sequence[str]) -> SupportRow:
     arithmetic = [f"runs in {row.float}"] if row.float else [row.requantize]
     arithmetic += [accumulator_text(row)] if row.accumulator is not None else []
     arithmetic += [table_text(row.table)] if row.table is not None else []
+    arithmetic += [dynamic_text(row.dynamic)] if row.dynamic is not None else []
     arithmetic += [f"on {row.runs_on}"] if row.runs_on else []
     arithmetic += [f"work {work_text(row.work)}"] if row.work != WorkRates() else []
     return SupportRow(

@@ -1,0 +1,253 @@
+"""Rows that quantize their activation at run time: planned, checked, computed, written, run."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnx.helper as h
+import onnxruntime as ort
+import pytest
+
+import planner
+from planner.errors import PlanInvalid, TargetError, UnsupportedExport
+from planner.exporters.table import EXPORTERS
+from planner.interpreter.dynamic import quantized
+from planner.ir.types.qtypes import storage
+from planner.plans.work import work_of
+from planner.target.records import DynamicRange
+from tests.exporters.plans import model, op, op_types
+
+RNG = np.random.default_rng(8)
+TARGET = """
+apiVersion: planner/v1
+kind: Target
+id: at-run-time
+version: 1.0.0
+title: Activations quantized at run time
+mode: fixed
+types:
+  w: WEIGHT
+  f32: {storage: f32}
+defaults: {on_no_kernel: float, bias: float}
+fusions:
+  - kernel: product
+    pattern: ["Relu(Add(MatMul(x, w), b))", "Add(MatMul(x, w), b)", "MatMul(x, w)", "Gemm(x, w, b?)"]
+    where: {w: constant}
+  - {kernel: conv, pattern: "Relu?(Conv(x, w, b?))", where: {w: constant}}
+kernels:
+  - kernel: product
+    in: {x: f32, w: w, b?: f32}
+    out: {y: f32}
+    axis: {w: out_channel}
+    dynamic: DYNAMIC
+  - {kernel: conv, in: {x: f32, w: w, b?: f32}, out: {y: f32}, axis: {w: out_channel}, dynamic: DYNAMIC}
+"""
+SIGNED = "{storage: i8, range: [-127, 127], granularity: axis, symmetric: true}"
+CENTRED = "{storage: u8, granularity: axis, zero_point: 128}"
+WHOLE = "{storage: u8}"
+PER_TENSOR = "{storage: i8}"
+WAYS = {
+    "u8": "{storage: u8}",
+    "i8": "{storage: i8}",
+    "i8 symmetric": "{storage: i8, symmetric: true}",
+    "u4": "{storage: u4}",
+    "i8 per token": "{storage: i8, per: token, symmetric: true}",
+    "i4 per token": "{storage: i4, per: token, symmetric: true}",
+}
+
+
+def target(way: str, weight: str = CENTRED):
+    return planner.load_target(TARGET.replace("DYNAMIC", way).replace("WEIGHT", weight))
+
+
+def net():
+    """A convolution, a stack of matrices, a Gemm with factors: all that such rows serve."""
+    shapes = {"k": (3, 3, 3, 3), "kb": (3,), "m": (6, 8), "mb": (8,), "g": (5, 8), "gb": (5,)}
+    constants = {name: RNG.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    ops = [
+        op("Conv", "x k kb", "c", pads=[1, 1, 1, 1]),
+        op("Relu", "c", "r"),
+        op("MatMul", "r m", "p"),
+        op("Add", "p mb", "a"),
+        op("Relu", "a", "s"),
+        op("Reshape", "s shape", "f"),
+        op("Gemm", "f g gb", "y", transB=1, alpha=0.5, beta=2.0),
+    ]
+    constants["shape"] = np.asarray([-1, 8], np.int64)
+    return model(ops, inputs={"x": (2, 3, 5, 6)}, outputs={"y": (30, 5)}, constants=constants)
+
+
+def planned(way: str, weight: str = CENTRED):
+    graph, device = net(), target(way, weight)
+    plan = planner.plan(graph, device)
+    planner.check(plan, graph, device)
+    return graph, plan
+
+
+def test_reals_are_quantized_by_their_own_range():
+    x = RNG.normal(size=(7, 9)).astype(np.float32) * 3 + 1
+    (stored, scale, zero) = ort_dynamic(x)
+    found = quantized(x, DynamicRange(storage("u8")))
+    np.testing.assert_array_equal(found.stored, stored)
+    assert (found.scale, found.zero_point) == (scale, zero)
+    by_token = quantized(x, DynamicRange(storage("i8"), per_token=True, symmetric=True))
+    assert by_token.scale.shape == (7, 1)
+    np.testing.assert_array_equal(np.abs(by_token.stored.astype(int)).max(axis=1), 127)
+    for array in (np.zeros((2, 3), np.float32), np.zeros((0, 3), np.float32)):
+        for by in (DynamicRange(storage("u8")), DynamicRange(storage("i8"), per_token=True, symmetric=True)):
+            nothing = quantized(array, by)
+            assert np.all(nothing.scale == 1)
+            assert not np.any(nothing.stored.astype(int) - nothing.zero_point)
+
+
+def ort_dynamic(x):
+    graph = model([], inputs={"x": x.shape}, outputs={"x": x.shape}, constants={})
+    assert graph is not None
+
+    names = [("q", 2, x.shape), ("s", 1, ()), ("z", 2, ())]
+    made = h.make_model(
+        h.make_graph(
+            [h.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])],
+            "one",
+            [h.make_tensor_value_info("x", 1, x.shape)],
+            [h.make_tensor_value_info(*name) for name in names],
+        ),
+        opset_imports=[h.make_opsetid("", 21)],
+        ir_version=10,
+    )
+    return ort.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+
+
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
+@pytest.mark.parametrize("weight", [CENTRED, SIGNED, PER_TENSOR], ids=["centred", "signed", "tensor"])
+@pytest.mark.parametrize("way", WAYS)
+def test_onnxruntime_gives_the_interpreters_numbers(way, weight, level):
+    per_token = "token" in way
+    graph, plan = matrices(WAYS[way], weight) if per_token else planned(WAYS[way], weight)
+    served = [kernel.kernel for kernel in plan.kernels_in_order if kernel.row]
+    assert served == (["product"] if per_token else ["conv", "product", "product"])
+    x = tokens() if per_token else RNG.normal(size=(2, 3, 5, 6)).astype(np.float32)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    session = ort.InferenceSession(planner.export(graph, plan, "onnx-integer"), options)
+    np.testing.assert_array_equal(
+        session.run(None, {"x": x})[0], planner.evaluate(graph, plan, {"x": x}).outputs["y"]
+    )
+
+
+def tokens():
+    """Rows of very different sizes: one scale for all would leave nothing of the small ones."""
+    return (RNG.normal(size=(4, 6)) * np.logspace(-3, 3, 4)[:, None]).astype(np.float32)
+
+
+def matrices(way: str, weight: str = CENTRED):
+    rng = np.random.default_rng(9)
+    constants = {"m": rng.normal(size=(6, 8)).astype(np.float32), "b": rng.normal(size=8).astype(np.float32)}
+    graph = model(
+        [op("MatMul", "x m", "p"), op("Add", "p b", "y")],
+        inputs={"x": (4, 6)},
+        outputs={"y": (4, 8)},
+        constants=constants,
+    )
+    plan = planner.plan(graph, target(way, weight))
+    planner.check(plan, graph)
+    return graph, plan
+
+
+def test_onnxruntime_makes_its_own_kernels_of_them(tmp_path):
+    """The patterns that quantize_dynamic writes, so that both become DynamicQuantizeMatMul."""
+    graph, plan = planned(WHOLE)
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
+    ort.InferenceSession(planner.export(graph, plan, "onnx-integer"), options)
+    fused = op_types((tmp_path / "fused.onnx").read_bytes())
+    assert fused.count("DynamicQuantizeMatMul") == 2
+    assert fused.count("ConvInteger") == 1
+
+
+def test_a_scale_for_each_token_keeps_the_small_ones():
+    x = tokens()
+    graph, by_token = matrices(WAYS["i8 per token"])
+    _, whole = matrices(WAYS["i8 symmetric"])
+    exact = x @ graph.constants["m"].array + graph.constants["b"].array
+    fine, coarse = (
+        np.abs(planner.evaluate(graph, plan, {"x": x}).outputs["y"] - exact).max(axis=1)
+        for plan in (by_token, whole)
+    )
+    assert fine[0] < coarse[0] / 4
+
+
+def test_plans_keep_it_and_the_checker_reads_it():
+    graph, plan = planned(WAYS["i8 symmetric"])
+    told = planner.plan_from_json(plan.to_json())
+    assert told.key == plan.key
+    written = json.loads(plan.to_json())["target"]["rows"]
+    assert all(row["dynamic"] == {"symmetric": True, "storage": "i8"} for row in written.values())
+    planner.check(told, graph)
+    # Tokens of a convolution are none.
+    rows = {
+        key: replace(row, dynamic=DynamicRange(storage("i8"), True, True))
+        for key, row in told.target.rows.items()
+    }
+    with pytest.raises(PlanInvalid, match="quantized at run time"):
+        planner.check(replace(told, target=replace(told.target, rows=rows)), graph)
+
+
+def test_what_it_cannot_serve_stays_float_and_says_why():
+    graph = model(
+        [op("MatMul", "x z", "p"), op("Conv", "i k", "c")],
+        inputs={"x": (2, 4, 6), "z": (2, 6, 3), "i": (1, 3, 5, 5)},
+        outputs={"p": (2, 4, 3), "c": (1, 2, 3, 3)},
+        constants={"k": RNG.normal(size=(2, 3, 3, 3)).astype(np.float32)},
+    )
+    text = TARGET.replace("    where: {w: constant}\n", "")
+    device = planner.load_target(text.replace("DYNAMIC", WAYS["i8 per token"]).replace("WEIGHT", SIGNED))
+    plan = planner.plan(graph, device)
+    told = [kernel.reason or "" for kernel in plan.kernels_in_order]
+    assert all("per token, of matrices" in reason for reason in told), told
+
+
+def test_work_counts_the_products_of_integers():
+    weight = RNG.normal(size=(6, 8)).astype(np.float32)
+    graph = model(
+        [op("MatMul", "x m", "y")], inputs={"x": (4, 6)}, outputs={"y": (4, 8)}, constants={"m": weight}
+    )
+    plan = planner.plan(graph, target(WAYS["i8 symmetric"]))
+    text = TARGET.replace("    dynamic: DYNAMIC\n", "").replace("DYNAMIC", WHOLE).replace("WEIGHT", CENTRED)
+    stored = planner.plan(graph, planner.load_target(text))
+    macs = 4 * 6 * 8
+    assert work_of(stored).kernels - work_of(plan).kernels == macs * (32 - 8) * 8 / 1024
+
+
+def test_formats_that_do_not_say_it_refuse():
+    graph, plan = planned(WHOLE, SIGNED)
+    for form in sorted(EXPORTERS):
+        if form != "onnx-integer":
+            with pytest.raises(UnsupportedExport, match=r"while it runs|nothing in this plan"):
+                planner.export(graph, plan, form)
+    graph, plan = planned("{storage: i16, symmetric: true}")
+    with pytest.raises(UnsupportedExport, match="integer ONNX operators multiply bytes, not i16"):
+        planner.export(graph, plan, "onnx-integer")
+
+
+@pytest.mark.parametrize(
+    ("way", "weight", "told"),
+    [
+        ("{storage: i32}", SIGNED, "integers of up to 16 bits, not i32"),
+        ("{storage: f8E4M3FN}", SIGNED, "integers of up to 16 bits"),
+        ("{storage: u8, symmetric: true}", SIGNED, "symmetric needs signed storage"),
+        ("{storage: i8, per: token}", SIGNED, "say symmetric: true"),
+        ("{storage: u8}", "{storage: f32}", "has weights in integers"),
+        ("{storage: u8}", "{storage: i4, granularity: block, block_size: 32}", "has weights in integers"),
+        ("{storage: int8}", SIGNED, "i8 here"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(way, weight, told):
+    with pytest.raises(TargetError, match=told):
+        target(way, weight)
+    with pytest.raises(TargetError, match="reads its first input in f32"):
+        planner.load_target(
+            TARGET.replace("DYNAMIC", WHOLE)
+            .replace("WEIGHT", SIGNED)
+            .replace("{x: f32, w: w, b?: f32}", "{x: w, w: w}")
+        )
