@@ -26,6 +26,7 @@ RUNS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "litert-int8": [("litert", "litert"), ("litert-optimized", "litert")],
     "llm-w4": [("onnxruntime", "")],
     "onnxruntime-cpu": [("onnxruntime", "")],
+    "onnxruntime-dynamic": [("onnxruntime", "")],
     "tosa-int8": [("tosa", "tosa")],
 }
 """Engines of a target, each with its environment under .oracles; none is our own."""

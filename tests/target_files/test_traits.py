@@ -23,6 +23,7 @@ MODES = {
     "litert-int8": "fixed",
     "llm-w4": "fixed",
     "onnxruntime-cpu": "fixed",
+    "onnxruntime-dynamic": "fixed",
     "qnn-htp": "fixed",
     "stablehlo": "codegen",
     "teaching-npu": "fixed",
@@ -41,7 +42,7 @@ def ports(name: str) -> Iterator[tuple[Row, PortPattern]]:
             yield row, port
 
 
-def test_fifteen_targets_in_their_modes():
+def test_sixteen_targets_in_their_modes():
     assert {name: load_target(name).mode for name in target_ids()} == MODES
 
 
