@@ -101,6 +101,7 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
         _pool(count_include_pad=1),
         _pool(pads=(1, 1, 1, 1)),
         _pool(pads=(1, 1, 1, 1), count_include_pad=1),
+        Template((_data(*X),), (X,), {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
     ),
     "BatchNormalization": _same(_data(*X), *(_reals(0.5, 0.75, 1.0, 1.25) for _ in range(4))),
     "Clip": _same(_data(*X), _scalar(0.0), _scalar(0.5)) + _same(_data(*X), _scalar(0.0), _scalar(6.0)),
