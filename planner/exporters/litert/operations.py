@@ -265,4 +265,5 @@ def _sight(operator: str, operands: Sequence[Tensor | None], like: Tensor, optio
         len({item.shape for item in there}) > 1,
         scales,
         options,
+        any(kind is not None and not kind.is_per_tensor for kind in kinds),
     )

@@ -1,8 +1,8 @@
 """Pooling and reductions: AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM, REDUCE_MAX, REDUCE_MIN.
 
-AVERAGE_POOL_2D divides by what is there. Padding that counts is a PAD in front of it; other padding than SAME's
-has an operator in float alone, where a MUL takes the zeros out of the count. Source: TensorFlow Lite's reference
-kernels.
+AVERAGE_POOL_2D divides by what is there. Padding that counts is a PAD in front of it; padding of another kind
+than SAME's has operators in float alone, where a MUL takes the zeros out of the count.
+Source: TensorFlow Lite's reference kernels.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _GLOBAL: Final = {"GlobalAveragePool": "MEAN", "GlobalMaxPool": "REDUCE_MAX"}
 
 
 def average_pool(call: Call) -> Sequence[Tensor] | None:
-    """AveragePool over one or two spatial axes; of stored integers in windows of SAME, VALID, or with padding that counts."""
+    """AveragePool over one or two axes; of integers in windows of SAME or VALID, or of pads that count."""
     x, windows = _opened(call)
     if windows.dilations != (1, 1):
         return None
