@@ -5,7 +5,8 @@ nothing until somebody needs the elements in another order; that is made once, a
 it came from. Nothing here knows plans or the file's bytes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -77,7 +78,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
-    """An operator as the file lists it: tensors by index, options by their schema's table."""
+    """An operator as the file lists it: tensors by index, options by their schema's table.
+
+    Attributes:
+      bodies: what it runs, by the field of its options that names it.
+    """
 
     name: str
     version: int
@@ -85,11 +90,33 @@ class Operator:
     outputs: tuple[int, ...]
     table: str
     options: Options
+    bodies: "Mapping[str, Body]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """What becomes a subgraph: operators, the tensors that are handed in, and those that are handed out."""
+
+    name: str
+    operators: tuple[Operator, ...]
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subgraph:
+    """A body with its own list of tensors, by which its operators name them."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class Program:
-    """Tensors and operators of one subgraph, appended one by one.
+    """Tensors of all subgraphs, and the operators of the one being written, appended one by one.
 
     Attributes:
       inputs, outputs: (name in the model, index of the tensor).
@@ -213,31 +240,96 @@ class Program:
         order = (*range(extra), *(axis + extra for axis in tensor.order))
         return self.reshaped(tensor, (*(1,) * extra, *tensor.shape), order)
 
-    def trimmed(self) -> "Program":
-        """The same without what no output rests on; tensors are listed as they are met."""
-        needed, kept = {index for _, index in self.outputs}, []
-        for operator in reversed(self.operators):
-            if not needed.isdisjoint(operator.outputs):
-                kept.append(operator)
-                needed.update(operator.inputs)
-        kept.reverse()
-        met = [index for _, index in self.inputs]
-        met += [index for operator in kept for index in (*operator.inputs, *operator.outputs)]
-        met += [index for _, index in self.outputs]
+    @contextmanager
+    def inside(self) -> Iterator[list[Operator]]:
+        """Write what follows into a list of its own, for a body; it may read tensors from around it."""
+        outer = self.operators, self._turned, self._shaped, self._unshaped
+        own: list[Operator] = []
+        self.operators = own
+        self._turned, self._shaped, self._unshaped = dict(outer[1]), dict(outer[2]), dict(outer[3])
+        try:
+            yield own
+        finally:
+            self.operators, self._turned, self._shaped, self._unshaped = outer
+
+    def twin(self, tensor: Tensor) -> Tensor:
+        """Another tensor of the same type, for an argument of a body."""
+        entry = self.entries[tensor.index]
+        return replace(tensor, index=self._entry(Entry(self._fresh(entry.name), *_form(tensor))))
+
+    def named(self, index: int) -> Tensor:
+        """A tensor by its index, its axes as they are stored."""
+        entry = self.entries[index]
+        return Tensor(index, entry.shape, entry.element, plain(len(entry.shape)), entry.kind)
+
+    def closed(
+        self, name: str, operators: Sequence[Operator], arguments: Sequence[Tensor], results: Sequence[Tensor]
+    ) -> Body:
+        """A body, without the operators whose results nobody reads."""
+        ends = tuple(tensor.index for tensor in results)
+        return Body(name, _kept(operators, ends), tuple(tensor.index for tensor in arguments), ends)
+
+    def captured(self, body: Body) -> tuple[int, ...]:
+        """Tensors that a body reads from around it, in order; constants stand in every subgraph."""
+        made = {index for operator in body.operators for index in operator.outputs}
+        read = [index for operator in body.operators for index in operator.inputs]
+        met = dict.fromkeys(index for index in (*read, *body.results) if index >= 0)
+        outside = met.keys() - made - set(body.arguments)
+        return tuple(index for index in met if index in outside and self.entries[index].data is None)
+
+    def emit_bodies(
+        self,
+        operator: str,
+        operands: Sequence[int],
+        likes: Sequence[tuple[str, Tensor]],
+        table: str,
+        bodies: Mapping[str, Body],
+    ) -> tuple[Tensor, ...]:
+        """Append an operator that runs bodies.
+
+        Args:
+          likes: the stem of a name, and shape, element, order and type, of each result.
+          bodies: by the field of the options that names them.
+        """
+        found = tuple(
+            replace(like, index=self._entry(Entry(self._fresh(stem), *_form(like)))) for stem, like in likes
+        )
+        outputs = tuple(tensor.index for tensor in found)
+        self.operators.append(Operator(operator, 1, tuple(operands), outputs, table, {}, bodies))
+        return found
+
+    def subgraphs(self, name: str) -> tuple[Subgraph, ...]:
+        """All subgraphs, that of the model first; what no output rests on is left out."""
+        ends = tuple(index for _, index in self.outputs)
+        bodies = [Body(name, _kept(self.operators, ends), tuple(index for _, index in self.inputs), ends)]
+        found = []
+        for body in bodies:  # grows while it is gone through
+            found.append(self._subgraph(body, bodies))
+        return tuple(found)
+
+    def _subgraph(self, body: Body, bodies: list[Body]) -> Subgraph:
+        """A body with the tensors it meets, in order; its own bodies go to the end of the list."""
+        met = [*body.arguments]
+        met += [index for operator in body.operators for index in (*operator.inputs, *operator.outputs)]
+        met += body.results
         places = {index: i for i, index in enumerate(dict.fromkeys(index for index in met if index >= 0))}
         places[-1] = -1
-
-        def moved(operator: Operator) -> Operator:
+        operators = []
+        for operator in body.operators:
+            options = dict(operator.options)
+            for key, inner in operator.bodies.items():
+                options[key] = len(bodies)
+                bodies.append(inner)
             inputs, outputs = (
                 tuple(places[index] for index in indices) for indices in (operator.inputs, operator.outputs)
             )
-            return replace(operator, inputs=inputs, outputs=outputs)
-
-        return Program(
-            [self.entries[index] for index in places if index >= 0],
-            [moved(operator) for operator in kept],
-            [(name, places[index]) for name, index in self.inputs],
-            [(name, places[index]) for name, index in self.outputs],
+            operators.append(replace(operator, inputs=inputs, outputs=outputs, options=options))
+        return Subgraph(
+            body.name,
+            tuple(self.entries[index] for index in places if index >= 0),
+            tuple(operators),
+            tuple(places[index] for index in body.arguments),
+            tuple(places[index] for index in body.results),
         )
 
     def _entry(self, entry: Entry) -> int:
@@ -251,6 +343,21 @@ class Program:
             name = f"{stem}_{count}"
         self._names.add(name)
         return name
+
+
+def _form(tensor: Tensor) -> tuple[tuple[int, ...], str, Uniform | None]:
+    """What a tensor and its entry have in common."""
+    return tensor.shape, tensor.element, tensor.kind
+
+
+def _kept(operators: Sequence[Operator], results: Sequence[int]) -> tuple[Operator, ...]:
+    """The operators that results rest on."""
+    needed, kept = set(results), []
+    for operator in reversed(operators):
+        if not needed.isdisjoint(operator.outputs):
+            kept.append(operator)
+            needed.update(operator.inputs)
+    return tuple(reversed(kept))
 
 
 def _sight(operator: str, operands: Sequence[Tensor | None], like: Tensor, options: Options) -> Sight:

@@ -152,6 +152,7 @@ RUNTIMES: Final[Mapping[str, Mapping[int, str]]] = {
     "DEPTH_TO_SPACE": {1: "2.1.0", 2: "2.5.0"},
     "DEQUANTIZE": {1: "1.13.1", 2: "1.14.0", 3: "1.15.0"},
     "DIV": {1: "1.6.0", 2: "2.3.0"},
+    "DYNAMIC_UPDATE_SLICE": {1: "2.9.0"},
     "ELU": {1: "1.14.0"},
     "EQUAL": {1: "1.14.0", 2: "1.14.0", 5: "2.21.0"},
     "EXP": {1: "1.7.0", 2: "2.12.0"},
@@ -163,6 +164,7 @@ RUNTIMES: Final[Mapping[str, Mapping[int, str]]] = {
     "GREATER": {1: "1.14.0", 2: "1.14.0"},
     "GREATER_EQUAL": {1: "1.14.0", 2: "1.14.0", 3: "2.13.0"},
     "HARD_SWISH": {1: "1.15.0"},
+    "IF": {1: "1.15.0"},
     "L2_NORMALIZATION": {1: "1.5.0", 2: "1.14.0"},
     "LEAKY_RELU": {1: "1.13.1", 2: "2.3.0"},
     "LESS": {1: "1.14.0", 2: "1.14.0", 3: "2.13.0"},
@@ -206,5 +208,7 @@ RUNTIMES: Final[Mapping[str, Mapping[int, str]]] = {
     "TILE": {1: "1.10.1", 3: "2.8.0"},
     "TRANSPOSE": {1: "1.6.0", 2: "1.14.0", 3: "1.15.0", 4: "2.3.0", 5: "2.4.0", 6: "2.12.0", 8: "2.22.0"},
     "TRANSPOSE_CONV": {3: "2.3.0"},
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": {1: "1.13.1"},
+    "WHILE": {1: "1.15.0"},
 }
 """The first runtime that has each operator in each version that is written here."""
