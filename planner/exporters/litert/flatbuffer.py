@@ -119,6 +119,8 @@ class _Writer:
             "Name": self._text(entry.name),
             "HasRank": True,
         }
+        if entry.is_variable:
+            fields["IsVariable"] = True
         if entry.kind is not None:
             parameters = {
                 "Scale": self._array(entry.kind.scales, np.float32),
@@ -134,6 +136,8 @@ class _Writer:
             "Inputs": self._array(item.inputs, np.int32),
             "Outputs": self._array(item.outputs, np.int32),
         }
+        if item.intermediates:
+            fields["Intermediates"] = self._array(item.intermediates, np.int32)
         if item.table:
             fields["BuiltinOptionsType"] = getattr(self._schema.BuiltinOptions, item.table)
             fields["BuiltinOptions"] = self._table(item.table, item.options)

@@ -66,6 +66,7 @@ class Entry:
     Attributes:
       data: the numbers of a constant; None: computed, or given.
       dimension: the stored axis that scales go along.
+      is_variable: whether it keeps its numbers from call to call.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Entry:
     kind: Uniform | None
     data: Array | None = None
     dimension: int = 0
+    is_variable: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +84,7 @@ class Operator:
 
     Attributes:
       bodies: what it runs, by the field of its options that names it.
+      intermediates: tensors that hold the types of what it computes inside.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Operator:
     table: str
     options: Options
     bodies: "Mapping[str, Body]" = field(default_factory=dict)
+    intermediates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,13 +146,14 @@ class Program:
         """Append an output of the model."""
         self.outputs.append((name, tensor.index))
 
-    def emit(
+    def emit(  # noqa: PLR0917
         self,
         operator: str,
         operands: Sequence[Tensor | None],
         like: Tensor,
         stem: str,
         options: tuple[str, Options] = ("", {}),
+        intermediates: Sequence[Tensor] = (),
     ) -> Tensor:
         """Append an operator; its result has shape, element, order and type of `like`.
 
@@ -161,7 +166,10 @@ class Program:
         sight = _sight(operator, operands, like, options[1])
         inputs = tuple(-1 if item is None else item.index for item in operands)
         version = version_of(operator, sight)
-        self.operators.append(Operator(operator, version, inputs, (result.index,), *options))
+        inner = tuple(item.index for item in intermediates)
+        self.operators.append(
+            Operator(operator, version, inputs, (result.index,), *options, intermediates=inner)
+        )
         return result
 
     def constant(
@@ -252,10 +260,17 @@ class Program:
         finally:
             self.operators, self._turned, self._shaped, self._unshaped = outer
 
+    def variable(self, like: Tensor, stem: str) -> Tensor:
+        """A tensor that an operator keeps from call to call, zero before the first."""
+        return replace(like, index=self._entry(Entry(self._fresh(stem), *_form(like), is_variable=True)))
+
+    def twin_of(self, like: Tensor, stem: str) -> Tensor:
+        """A tensor that nothing computes."""
+        return replace(like, index=self._entry(Entry(self._fresh(stem), *_form(like))))
+
     def twin(self, tensor: Tensor) -> Tensor:
         """Another tensor of the same type, for an argument of a body."""
-        entry = self.entries[tensor.index]
-        return replace(tensor, index=self._entry(Entry(self._fresh(entry.name), *_form(tensor))))
+        return self.twin_of(tensor, self.entries[tensor.index].name)
 
     def named(self, index: int) -> Tensor:
         """A tensor by its index, its axes as they are stored."""
@@ -267,7 +282,7 @@ class Program:
     ) -> Body:
         """A body, without the operators whose results nobody reads."""
         ends = tuple(tensor.index for tensor in results)
-        return Body(name, _kept(operators, ends), tuple(tensor.index for tensor in arguments), ends)
+        return Body(name, self._kept(operators, ends), tuple(tensor.index for tensor in arguments), ends)
 
     def captured(self, body: Body) -> tuple[int, ...]:
         """Tensors that a body reads from around it, in order; constants stand in every subgraph."""
@@ -275,7 +290,11 @@ class Program:
         read = [index for operator in body.operators for index in operator.inputs]
         met = dict.fromkeys(index for index in (*read, *body.results) if index >= 0)
         outside = met.keys() - made - set(body.arguments)
-        return tuple(index for index in met if index in outside and self.entries[index].data is None)
+        return tuple(
+            index
+            for index in met
+            if index in outside and self.entries[index].data is None and not self.entries[index].is_variable
+        )
 
     def emit_bodies(
         self,
@@ -301,16 +320,18 @@ class Program:
     def subgraphs(self, name: str) -> tuple[Subgraph, ...]:
         """All subgraphs, that of the model first; what no output rests on is left out."""
         ends = tuple(index for _, index in self.outputs)
-        bodies = [Body(name, _kept(self.operators, ends), tuple(index for _, index in self.inputs), ends)]
-        found = []
-        for body in bodies:  # grows while it is gone through
-            found.append(self._subgraph(body, bodies))
-        return tuple(found)
+        bodies = [
+            Body(name, self._kept(self.operators, ends), tuple(index for _, index in self.inputs), ends)
+        ]
+        return tuple(
+            self._subgraph(body, bodies) for body in bodies
+        )  # the list grows while it is gone through
 
     def _subgraph(self, body: Body, bodies: list[Body]) -> Subgraph:
         """A body with the tensors it meets, in order; its own bodies go to the end of the list."""
         met = [*body.arguments]
-        met += [index for operator in body.operators for index in (*operator.inputs, *operator.outputs)]
+        for operator in body.operators:
+            met += (*operator.inputs, *operator.outputs, *operator.intermediates)
         met += body.results
         places = {index: i for i, index in enumerate(dict.fromkeys(index for index in met if index >= 0))}
         places[-1] = -1
@@ -320,10 +341,13 @@ class Program:
             for key, inner in operator.bodies.items():
                 options[key] = len(bodies)
                 bodies.append(inner)
-            inputs, outputs = (
-                tuple(places[index] for index in indices) for indices in (operator.inputs, operator.outputs)
+            inputs, outputs, inner = (
+                tuple(places[index] for index in indices)
+                for indices in (operator.inputs, operator.outputs, operator.intermediates)
             )
-            operators.append(replace(operator, inputs=inputs, outputs=outputs, options=options))
+            operators.append(
+                replace(operator, inputs=inputs, outputs=outputs, options=options, intermediates=inner)
+            )
         return Subgraph(
             body.name,
             tuple(self.entries[index] for index in places if index >= 0),
@@ -331,6 +355,16 @@ class Program:
             tuple(places[index] for index in body.arguments),
             tuple(places[index] for index in body.results),
         )
+
+    def _kept(self, operators: Sequence[Operator], results: Sequence[int]) -> tuple[Operator, ...]:
+        """The operators that results rest on; one that keeps a tensor from call to call gives it, too."""
+        needed, kept = set(results), []
+        for operator in reversed(operators):
+            states = [index for index in operator.inputs if index >= 0 and self.entries[index].is_variable]
+            if not needed.isdisjoint((*operator.outputs, *states)):
+                kept.append(operator)
+                needed.update(operator.inputs)
+        return tuple(reversed(kept))
 
     def _entry(self, entry: Entry) -> int:
         self.entries.append(entry)
@@ -348,16 +382,6 @@ class Program:
 def _form(tensor: Tensor) -> tuple[tuple[int, ...], str, Uniform | None]:
     """What a tensor and its entry have in common."""
     return tensor.shape, tensor.element, tensor.kind
-
-
-def _kept(operators: Sequence[Operator], results: Sequence[int]) -> tuple[Operator, ...]:
-    """The operators that results rest on."""
-    needed, kept = set(results), []
-    for operator in reversed(operators):
-        if not needed.isdisjoint(operator.outputs):
-            kept.append(operator)
-            needed.update(operator.inputs)
-    return tuple(reversed(kept))
 
 
 def _sight(operator: str, operands: Sequence[Tensor | None], like: Tensor, options: Options) -> Sight:

@@ -194,6 +194,7 @@ RUNTIMES: Final[Mapping[str, Mapping[int, str]]] = {
     "RESHAPE": {1: "1.5.0"},
     "RESIZE_BILINEAR": {1: "1.7.0", 2: "1.14.0", 3: "2.2.0", 4: "2.5.0"},
     "RESIZE_NEAREST_NEIGHBOR": {1: "1.13.1", 2: "1.14.0", 3: "2.3.0", 4: "2.4.0"},
+    "REVERSE_V2": {1: "1.14.0"},
     "ROUND": {1: "1.14.0"},
     "SELECT_V2": {1: "2.2.0"},
     "SIN": {1: "1.9.0"},

@@ -134,7 +134,9 @@ def _write_integers(builder: ProgramBuilder, block: Block) -> None:
     rest = None if activation else clamp
     for name, tensor in zip(results, found, strict=False):
         if name:
-            builder.settle(name, typed.get(name), tensor, rest)
+            kind = typed.get(name)
+            is_like = isinstance(kind, Uniform) and y is not None and kind.storage == y.storage
+            builder.settle(name, kind, tensor, rest if is_like else None)
 
 
 def _added_bias(builder: ProgramBuilder, block: Block) -> tuple[str, PortTyped] | None:
