@@ -107,3 +107,23 @@ def test_what_the_operator_has_not_is_refused():
         with pytest.raises(UnsupportedExport) as caught:
             write_litert(graph, planner.plan(graph, "litert-int8"))
         assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_file_is_read_again(direction, is_stored, tmp_path):
+    """Planned as it is read, it computes what it did."""
+    graph, given = planner.load_model(lstm(direction)), samples(4)
+    if is_stored:
+        graph = planner.annotate(graph, stats=planner.calibrate(graph, given))
+    data = write_litert(graph, planner.plan(graph, "litert-int8"))
+    read = planner.load_model(data)
+    assert [op.type for op in read.ops].count("LSTM") == told(data).counts["UNIDIRECTIONAL_SEQUENCE_LSTM"]
+    plan = planner.plan(read, "litert-int8")
+    again = write_litert(read, plan)
+    if is_stored and direction == "forward":
+        assert told(again).counts == told(data).counts
+    before, after = litert.run(tmp_path, [(data, given), (again, given)])
+    for one, other in zip(before, after, strict=True):
+        for value in RESULTS:
+            np.testing.assert_array_equal(other[value], one[value], err_msg=value)
