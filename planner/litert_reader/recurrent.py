@@ -1,7 +1,7 @@
 """Recurrent: UNIDIRECTIONAL_SEQUENCE_LSTM as an ONNX LSTM, and the REVERSE_V2 around one that runs back.
 
 The operator's states are variable tensors, which live from call to call; an ONNX LSTM begins every call at
-zero, as the runtime does after `reset_all_variables`. Four gates with one type become one constant of that type.
+zero, as the runtime does after `reset_all_variables`. Gates of one type become one constant of that type.
 Source: TensorFlow Lite, kernel of UNIDIRECTIONAL_SEQUENCE_LSTM; ONNX LSTM.
 """
 
