@@ -1,8 +1,9 @@
-"""Changed and cut .tflite files: each gives a model or a ModelError; counts as they go, time in the reader.
+"""Changed and cut .tflite files: each gives a model or a ModelError; counts as they go, and time.
 
-Usage: `python -m benchmarks.litert_mutations [--count 1000000] [--seed 0]`. The files are those of each row of
-litert-int8 and of float operators, with up to four bytes or words changed; then the official and float files of
-the model folder, cut at every `--step` bytes. Any other error ends the run with the file in hexadecimal.
+Usage: `python -m benchmarks.litert_mutations [--count 1000000] [--seed 0] [--step 1]`. Up to four bytes or
+words are changed in the files of each row of litert-int8 and of float operators; then the official and float
+files of the model folder are cut at every `--step` bytes. Any other error ends the run, with the file in
+hexadecimal.
 """
 
 import argparse
