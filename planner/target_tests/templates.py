@@ -94,7 +94,10 @@ def _recurrent(gates: int, states: int = 1, *, peepholes: bool = False, bare: bo
 
 
 TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
-    "ArgMax": (Template((_data(*X),), ((1, 1, 4, 4),), {"axis": 1}),),
+    "ArgMax": (
+        Template((_data(*X),), ((1, 1, 4, 4),), {"axis": 1}),
+        Template((_data(*X),), ((1, 4, 4),), {"axis": 1, "keepdims": 0}),
+    ),
     "ArgMin": (Template((_data(*X),), ((1, 1, 4, 4),), {"axis": 1}),),
     "AveragePool": (
         _pool(),

@@ -156,6 +156,9 @@ def argmax(call: Call) -> Sequence[Tensor] | None:
     if op.attributes.get("select_last_index"):
         return None
     axis = op.attributes.get("axis", 0) % len(x.shape)
+    # The axis last, as others have it: an NPU goes through no other.
+    rest = [i for i in x.order if i != axis]
+    x = call.builder.program.ordered(x, (*rest, axis))
     at = x.at(axis)
     order = tuple(i - (i > axis) for i in x.order if i != axis)
     like = replace(call.like((*x.shape[:at], *x.shape[at + 1 :]), order, "i64"), kind=None)

@@ -93,7 +93,17 @@ class _Layer:
         state = replace(like, shape=(batch, size), order=plain(2))
         cell = replace(state, kind=self._cell(), element="f32" if call.y is None else "i16")
         states = [program.variable(state, f"{call.stem}_hidden"), program.variable(cell, f"{call.stem}_cell")]
-        operands = [self._turned(self.x), *weights[0], *weights[1], *holes, *biases, None, None, *states]
+        operands = [
+            self._turned(self.x),
+            *weights[0],
+            *weights[1],
+            *holes,
+            *biases,
+            None,
+            None,
+            *states,
+            *(None,) * 4,
+        ]
         inner = self._intermediates()
         options = {"FusedActivationFunction": _TANH, "TimeMajor": True}
         every = program.emit(_OPERATOR, operands, like, call.stem, (_TABLE, options), intermediates=inner)
