@@ -158,12 +158,12 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
     "ReduceSum": _reduce(),
     "Reshape": (Template((_data(*X), _ints(1, 16, 4)), ((1, 16, 4),)),),
     "Resize": tuple(
-        Template(
-            (_data(*X), Operand(), _reals(1, 1, 2, 2)),
-            ((1, 4, 8, 8),),
-            {"mode": mode, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        Template((_data(*X), Operand(), _reals(1, 1, 2, 2)), ((1, 4, 8, 8),), {"mode": mode, **more})
+        for mode, more in (
+            ("nearest", {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+            ("linear", {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+            ("linear", {}),
         )
-        for mode in ("nearest", "linear")
     ),
     "Slice": (Template((_data(*X), _ints(1), _ints(3), _ints(1)), ((1, 2, 4, 4),)),),
     "Softmax": (*_same(axis=1), Template((_data(1, 16),), ((1, 16),), {"axis": -1})),

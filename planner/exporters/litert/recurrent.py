@@ -182,6 +182,6 @@ class _Layer:
         call = self.call
         if call.y is None:
             return []
-        words = [Tensor(-1, (), "i16", (), _INNER)] * 4
-        hidden = Tensor(-1, (), "i8" if call.y.storage.bits == 8 else "i16", (), call.y)
+        words = [Tensor(-1, (1,), "i16", (0,), _INNER)] * 4
+        hidden = Tensor(-1, (1,), "i8", (0,), call.y)
         return [call.builder.program.twin_of(like, f"{call.stem}_gate") for like in (*words, hidden)]
