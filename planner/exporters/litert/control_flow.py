@@ -16,7 +16,7 @@ from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import BORDER_ARITHMETIC, Block
 from planner.exporters.common.control_flow import Border, Choice, Cycle, Item
 from planner.exporters.common.layouts import plain
-from planner.exporters.litert.operations import Body, Operator, Program, Tensor
+from planner.exporters.litert.operations import Body, Operator, Options, Program, Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
 from planner.ir.types.qtypes import Uniform
 
@@ -191,7 +191,7 @@ def _looped(
             going = program.emit("LESS", [asked[0], end], like, "going", ("LessOptions", {}))
         if not loop.is_steady:
             both = None if going is None else [going, asked[1]]
-            options = ("LogicalAndOptions", {})
+            options: tuple[str, Options] = ("LogicalAndOptions", {})
             going = program.emit("LOGICAL_AND", both, _FLAG, "going", options) if both else asked[1]
     assert going is not None  # noqa: S101 - `Cycle.check` saw an end
     arguments = (*(tensor.index for tensor in asked), *outside)

@@ -338,9 +338,9 @@ class Program:
         operators = []
         for operator in body.operators:
             options = dict(operator.options)
-            for key, inner in operator.bodies.items():
+            for key, run in operator.bodies.items():
                 options[key] = len(bodies)
-                bodies.append(inner)
+                bodies.append(run)
             inputs, outputs, inner = (
                 tuple(places[index] for index in indices)
                 for indices in (operator.inputs, operator.outputs, operator.intermediates)
