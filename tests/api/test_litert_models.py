@@ -42,7 +42,7 @@ def test_what_is_no_file_is_refused(make_service, data, change, words):
     check(answer, "model-invalid", words)
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(10_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [4, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_changed_files_are_models_or_refused(make_service, data, count, record_property):
     """In the sandbox too: whatever stands in a file, the answer has a type, and the service goes on."""
     client, chance = make_service(), random.Random(1)  # noqa: S311 - to be repeated, not to be secret
