@@ -57,6 +57,7 @@ def refuse_level(name: str) -> None:
 
 WITH_BODIES: Final = frozenset(
     {
+        "litert",
         "onnx-integer",
         "onnx-qcdq",
         "onnx-qdq",

@@ -95,7 +95,7 @@ class Builder(Draft[State]):
         tensor = self.file.tensors[place]
         name = self.enter(place, tensor.element if array.dtype != np.float32 else "f32")
         self.read.constants[name] = Constant(array)
-        if tensor.kind is not None:
+        if tensor.kind is not None and tensor.data is not None:
             self.read.stated[name] = (tight(tensor),)
         return name
 

@@ -20,12 +20,13 @@ from planner.litert_reader.linear import LINEAR, Reader
 from planner.litert_reader.movers import MOVERS
 from planner.litert_reader.pooling import POOLING
 from planner.litert_reader.quantizers import with_quantizers
+from planner.litert_reader.recurrent import RECURRENT
 from planner.onnx.drafts.draft import OPSET
 from planner.onnx.drafts.simplify import tidy
 from planner.onnx.normalise import normalise
 from planner.onnx.shapes import infer
 
-READERS: Final[Mapping[str, Reader]] = {**ELEMENTWISE, **LINEAR, **MOVERS, **POOLING}
+READERS: Final[Mapping[str, Reader]] = {**ELEMENTWISE, **LINEAR, **MOVERS, **POOLING, **RECURRENT}
 _FAULTS: Final = (
     struct.error,
     AttributeError,

@@ -31,6 +31,7 @@ from planner.onnx.write import write_graph
 from planner.pipeline import annotate, calibrate, evaluate
 from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan
+from planner.propagation.selection.weight_axes import channel_axis
 from planner.target.records import PortPattern, PortType, Row, Target
 from planner.target.rules import expand_ports
 from planner.target_tests.small_models import in_half, pruned, small_models, wants_half
@@ -323,6 +324,11 @@ def _reached(
         asked = replace(graph, wanted={**graph.wanted, region.name: _storages(row)})
         with suppress(PlannerError):
             graph, plan = asked, plan_model(asked, target)
+    if plan.kernels[region.name].row != row.key and (slices := _sliced(model, region, row, patterns)):
+        # A row of weights per channel behind one of weights per tensor serves where they are pinned so.
+        sliced = _pinned(graph, slices)
+        with suppress(PlannerError):
+            graph, plan = sliced, plan_model(sliced, target)
     kernel = plan.kernels[region.name]
     if kernel.row is None:
         return str(kernel.reason)
@@ -337,6 +343,24 @@ def _reached(
         for name, pin in pins.items()
     }
     return _Reached(draft.covers, graph, plan, inputs)
+
+
+def _sliced(model: Graph, region: Region, row: Row, patterns: Sequence[PortPattern]) -> dict[str, Uniform]:
+    """Types of symmetric weights with a scale for each slice along the row's axis."""
+    found = {}
+    for name, pattern in zip(region.inputs, patterns, strict=True):
+        store, constant = pattern.type.storage, model.constants.get(name)
+        if pattern.type.granularity != "axis" or not isinstance(store, Storage) or not pattern.type.symmetric:
+            continue
+        if constant is None or constant.array is None or constant.array.ndim < 2:
+            continue
+        role = row.axis.get(pattern.name, "out_channel")
+        axis = role if isinstance(role, int) else channel_axis(region, model)
+        others = tuple(i for i in range(constant.array.ndim) if i != axis % constant.array.ndim)
+        most = np.abs(constant.array).max(others) / np.float32(store.qmax)
+        scales = tuple(map(float, np.where(most > 0, most, 1).astype(np.float32)))
+        found[name] = Uniform(store, scales, (0,) * len(scales), axis=axis % constant.array.ndim)
+    return found
 
 
 def _storages(row: Row) -> Wanted:

@@ -94,13 +94,17 @@ def _recurrent(gates: int, states: int = 1, *, peepholes: bool = False, bare: bo
 
 
 TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
-    "ArgMax": (Template((_data(*X),), ((1, 1, 4, 4),), {"axis": 1}),),
+    "ArgMax": (
+        Template((_data(*X),), ((1, 1, 4, 4),), {"axis": 1}),
+        Template((_data(*X),), ((1, 4, 4),), {"axis": 1, "keepdims": 0}),
+    ),
     "ArgMin": (Template((_data(*X),), ((1, 1, 4, 4),), {"axis": 1}),),
     "AveragePool": (
         _pool(),
         _pool(count_include_pad=1),
         _pool(pads=(1, 1, 1, 1)),
         _pool(pads=(1, 1, 1, 1), count_include_pad=1),
+        Template((_data(*X),), (X,), {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
     ),
     "BatchNormalization": _same(_data(*X), *(_reals(0.5, 0.75, 1.0, 1.25) for _ in range(4))),
     "Clip": _same(_data(*X), _scalar(0.0), _scalar(0.5)) + _same(_data(*X), _scalar(0.0), _scalar(6.0)),
@@ -154,12 +158,12 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
     "ReduceSum": _reduce(),
     "Reshape": (Template((_data(*X), _ints(1, 16, 4)), ((1, 16, 4),)),),
     "Resize": tuple(
-        Template(
-            (_data(*X), Operand(), _reals(1, 1, 2, 2)),
-            ((1, 4, 8, 8),),
-            {"mode": mode, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        Template((_data(*X), Operand(), _reals(1, 1, 2, 2)), ((1, 4, 8, 8),), {"mode": mode, **more})
+        for mode, more in (
+            ("nearest", {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+            ("linear", {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+            ("linear", {}),
         )
-        for mode in ("nearest", "linear")
     ),
     "Slice": (Template((_data(*X), _ints(1), _ints(3), _ints(1)), ((1, 2, 4, 4),)),),
     "Softmax": (*_same(axis=1), Template((_data(1, 16),), ((1, 16),), {"axis": -1})),

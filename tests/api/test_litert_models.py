@@ -1,10 +1,13 @@
 """LiteRT files over HTTP: read by the child, planned, exported; what is no such file gets a typed answer."""
 
+import random
+
 import pytest
 
 from tests.api.documents import put
 from tests.api.test_problems import check
 from tests.litert_reader.files import of_rows
+from tests.litert_reader.test_bad_files import changed
 
 FILE = "fully_connected-1"
 
@@ -37,3 +40,21 @@ def test_what_is_no_file_is_refused(make_service, data, change, words):
     client = make_service()
     answer = client.post("/v1/models", json={"blob": put(client, change(data))})
     check(answer, "model-invalid", words)
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_changed_files_are_models_or_refused(make_service, data, count, record_property):
+    """In the sandbox too: whatever stands in a file, the answer has a type, and the service goes on."""
+    client, chance = make_service(), random.Random(1)  # noqa: S311 - to be repeated, not to be secret
+    read = 0
+    for i in range(count):
+        file = data[: chance.randrange(len(data))] if i % 3 == 0 else changed(chance, [data])
+        answer = client.post("/v1/models", json={"blob": put(client, file)})
+        if answer.status_code in {200, 201}:
+            read += 1
+            continue
+        assert answer.status_code == 422, answer.text
+        check(answer, "model-invalid", "")
+    record_property("changed", f"{count} files, {read} read, {count - read} refused")
+    assert 0 < read < count
+    assert client.post("/v1/models", json={"blob": put(client, data)}).status_code in {200, 201}

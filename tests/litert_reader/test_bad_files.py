@@ -4,12 +4,14 @@ import random
 import struct
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
 import planner
 from planner.errors import ModelError
 from planner.litert_reader.read import read_litert
 from planner.litert_reader.scan import scan_litert
+from tests.litert_reader.by_hand import Hand
 from tests.litert_reader.files import FLOAT, OFFICIAL, of_floats, of_rows, path_of
 
 MILLION = pytest.param(1_000_000, marks=pytest.mark.soak)
@@ -100,3 +102,25 @@ def test_a_missing_extra_says_what_to_install(monkeypatch):
     with pytest.raises(ModelError, match="litert files are read with the packages") as caught:
         planner.load_model(small()[0])
     assert caught.value.hint == "pip install 'quant-planner[litert]'"
+
+
+def test_a_quantized_tensor_without_elements():
+    hand = Hand()
+    hand.tensor((0, 4), "INT8", scales=[0.5], zeros=[1])
+    hand.tensor((2,), "INT32", np.array([1, 1], np.int32).tobytes())
+    hand.tensor((0, 4), "INT8", scales=[0.5], zeros=[1])
+    hand.operator("TILE", 3, (0, 1), (2,))
+    graph = read_litert(hand.file([], [2]))
+    assert graph.values[graph.outputs[0]].shape == (0, 4)
+
+
+def test_a_rank_that_a_transpose_in_front_does_not_give():
+    hand = Hand()
+    hand.tensor((1, 4, 9, 11), "FLOAT32")
+    hand.tensor((4,), "INT32", np.array([0, 2, 3, 1], np.int32).tobytes())
+    hand.tensor((1, 9, 11, 4, 1), "FLOAT32")
+    hand.tensor((1, 9, 11, 4, 1), "FLOAT32")
+    hand.operator("TRANSPOSE", 1, (0, 1), (2,), "TransposeOptions")
+    hand.operator("SOFTMAX", 1, (2,), (3,), "SoftmaxOptions", {"Beta": 1.0})
+    with suppress(ModelError):
+        read_litert(hand.file([0], [3]))

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.litert.operations import Entry, Operator, Program
+from planner.exporters.litert.operations import Entry, Operator, Program, Subgraph
 from planner.exporters.litert.versions import runtime_of
 from planner.litert_reader.schema import package
 from planner.litert_reader.vocabulary import ELEMENTS, IDENTIFIER
@@ -39,14 +39,15 @@ def file_bytes(program: Program, *, name: str, description: str) -> bytes:
     Raises:
       UnsupportedExport: the extra is not installed, or the file would be too large.
     """
-    found = program.trimmed()
-    total = sum(entry.data.nbytes for entry in found.entries if entry.data is not None)
+    found = program.subgraphs(name)
+    total = sum(entry.data.nbytes for part in found for entry in part.entries if entry.data is not None)
     if total >= MOST_BYTES // 2:
         raise UnsupportedExport(
             f"{total} bytes of constants; a .tflite file holds less than {MOST_BYTES // 2} here",
             hint="use an ONNX format, which keeps large weights beside the file",
         )
-    return _Writer(found).model(name, description)
+    names = [tuple(key for key, _ in pairs) for pairs in (program.inputs, program.outputs)]
+    return _Writer(found, *names).model(description)
 
 
 def extra(name: str) -> ModuleType:
@@ -61,28 +62,28 @@ def extra(name: str) -> ModuleType:
 class _Writer:
     """Tables of one file, children before their parents, as flatbuffers are built."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, subgraphs: Sequence[Subgraph], inputs: Sequence[str], outputs: Sequence[str]) -> None:
         self._schema = extra("tflite")
         self._builder = extra("flatbuffers").Builder(1 << 20)
-        self._program = program
+        self._subgraphs, self._inputs, self._outputs = subgraphs, inputs, outputs
         # The first buffer is empty by the schema's rule: it is that of every tensor without numbers.
         self._buffers: dict[bytes, int] = {b"": 0}
 
-    def model(self, name: str, description: str) -> bytes:
-        program = self._program
-        for entry in program.entries:
+    def model(self, description: str) -> bytes:
+        for entry in (entry for part in self._subgraphs for entry in part.entries):
             if entry.data is not None:
                 self._buffer(entry.data.tobytes())
-        runtime = self._buffer(_least_runtime(program.operators).encode().ljust(ALIGNMENT, b"\0"))
-        codes = tuple(dict.fromkeys((item.name, item.version) for item in program.operators))
+        operators = [item for part in self._subgraphs for item in part.operators]
+        runtime = self._buffer(_least_runtime(operators).encode().ljust(ALIGNMENT, b"\0"))
+        codes = tuple(dict.fromkeys((item.name, item.version) for item in operators))
         fields_of = [{"Data": self._bytes(data)} if data else {} for data in self._buffers]
         buffers = self._tables("Buffer", fields_of)
-        subgraph = self._subgraph(name, codes)
+        subgraphs = [self._subgraph(part, codes) for part in self._subgraphs]
         metadata = self._table("Metadata", {"Name": self._text(RUNTIME_METADATA), "Buffer": runtime})
         fields = {
             "Version": SCHEMA_VERSION,
             "OperatorCodes": self._tables("OperatorCode", [self._code(*code) for code in codes]),
-            "Subgraphs": self._offsets([subgraph]),
+            "Subgraphs": self._offsets(subgraphs),
             "Description": self._text(description),
             "Buffers": buffers,
             "Metadata": self._offsets([metadata]),
@@ -98,16 +99,15 @@ class _Writer:
         code = getattr(self._schema.BuiltinOperator, name)
         return {"DeprecatedBuiltinCode": min(code, _OLD_CODES), "BuiltinCode": code, "Version": version}
 
-    def _subgraph(self, name: str, codes: Sequence[tuple[str, int]]) -> int:
-        program = self._program
-        tensors = self._tables("Tensor", [self._tensor(entry) for entry in program.entries])
-        operators = self._tables("Operator", [self._operator(item, codes) for item in program.operators])
+    def _subgraph(self, part: Subgraph, codes: Sequence[tuple[str, int]]) -> int:
+        tensors = self._tables("Tensor", [self._tensor(entry) for entry in part.entries])
+        operators = self._tables("Operator", [self._operator(item, codes) for item in part.operators])
         fields = {
             "Tensors": tensors,
             "Operators": operators,
-            "Inputs": self._array([index for _, index in program.inputs], np.int32),
-            "Outputs": self._array([index for _, index in program.outputs], np.int32),
-            "Name": self._text(name),
+            "Inputs": self._array(part.inputs, np.int32),
+            "Outputs": self._array(part.outputs, np.int32),
+            "Name": self._text(part.name),
         }
         return self._table("SubGraph", fields)
 
@@ -119,6 +119,8 @@ class _Writer:
             "Name": self._text(entry.name),
             "HasRank": True,
         }
+        if entry.is_variable:
+            fields["IsVariable"] = True
         if entry.kind is not None:
             parameters = {
                 "Scale": self._array(entry.kind.scales, np.float32),
@@ -134,14 +136,19 @@ class _Writer:
             "Inputs": self._array(item.inputs, np.int32),
             "Outputs": self._array(item.outputs, np.int32),
         }
+        if item.intermediates:
+            fields["Intermediates"] = self._array(item.intermediates, np.int32)
         if item.table:
             fields["BuiltinOptionsType"] = getattr(self._schema.BuiltinOptions, item.table)
             fields["BuiltinOptions"] = self._table(item.table, item.options)
         return fields
 
     def _signature(self) -> int:
-        program = self._program
-        sides = {"Inputs": program.inputs, "Outputs": program.outputs}
+        main = self._subgraphs[0]
+        sides = {
+            "Inputs": zip(self._inputs, main.inputs, strict=True),
+            "Outputs": zip(self._outputs, main.outputs, strict=True),
+        }
         fields: dict[str, Any] = {
             side: self._tables("TensorMap", [self._place(*pair) for pair in pairs])
             for side, pairs in sides.items()

@@ -98,14 +98,16 @@ def fully_connected(call: Call) -> Sequence[Tensor] | None:
         return None
     x = call.tensor(0)
     x = call.builder.program.ordered(x, plain(len(x.shape)))
-    if len(x.shape) < 2:
-        return None
+    is_row = len(x.shape) == 1
+    if is_row:
+        x = call.builder.program.reshaped(x, (1, *x.shape))
     columns = weight.shape[axis]
     bias = _bias(call, columns)
     w = _stored(call, weight if axis == 0 else weight.T, 0)
     options = {"FusedActivationFunction": call.activation, "KeepNumDims": len(x.shape) > 2}
     like = call.like((*x.shape[:-1], columns), x.order)
-    return [call.emit("FULLY_CONNECTED", (x, w, bias), like, "FullyConnectedOptions", options)]
+    result = call.emit("FULLY_CONNECTED", (x, w, bias), like, "FullyConnectedOptions", options)
+    return [call.builder.program.reshaped(result, (columns,)) if is_row else result]
 
 
 def batch_matmul(call: Call) -> Sequence[Tensor] | None:

@@ -5,7 +5,8 @@ nothing until somebody needs the elements in another order; that is made once, a
 it came from. Nothing here knows plans or the file's bytes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -65,6 +66,7 @@ class Entry:
     Attributes:
       data: the numbers of a constant; None: computed, or given.
       dimension: the stored axis that scales go along.
+      is_variable: whether it keeps its numbers from call to call.
     """
 
     name: str
@@ -73,11 +75,17 @@ class Entry:
     kind: Uniform | None
     data: Array | None = None
     dimension: int = 0
+    is_variable: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
-    """An operator as the file lists it: tensors by index, options by their schema's table."""
+    """An operator as the file lists it: tensors by index, options by their schema's table.
+
+    Attributes:
+      bodies: what it runs, by the field of its options that names it.
+      intermediates: tensors that hold the types of what it computes inside.
+    """
 
     name: str
     version: int
@@ -85,11 +93,34 @@ class Operator:
     outputs: tuple[int, ...]
     table: str
     options: Options
+    bodies: "Mapping[str, Body]" = field(default_factory=dict)
+    intermediates: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """What becomes a subgraph: operators, the tensors that are handed in, and those that are handed out."""
+
+    name: str
+    operators: tuple[Operator, ...]
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subgraph:
+    """A body with its own list of tensors, by which its operators name them."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class Program:
-    """Tensors and operators of one subgraph, appended one by one.
+    """Tensors of all subgraphs, and the operators of the one being written, appended one by one.
 
     Attributes:
       inputs, outputs: (name in the model, index of the tensor).
@@ -115,13 +146,14 @@ class Program:
         """Append an output of the model."""
         self.outputs.append((name, tensor.index))
 
-    def emit(
+    def emit(  # noqa: PLR0917
         self,
         operator: str,
         operands: Sequence[Tensor | None],
         like: Tensor,
         stem: str,
         options: tuple[str, Options] = ("", {}),
+        intermediates: Sequence[Tensor] = (),
     ) -> Tensor:
         """Append an operator; its result has shape, element, order and type of `like`.
 
@@ -134,7 +166,10 @@ class Program:
         sight = _sight(operator, operands, like, options[1])
         inputs = tuple(-1 if item is None else item.index for item in operands)
         version = version_of(operator, sight)
-        self.operators.append(Operator(operator, version, inputs, (result.index,), *options))
+        inner = tuple(item.index for item in intermediates)
+        self.operators.append(
+            Operator(operator, version, inputs, (result.index,), *options, intermediates=inner)
+        )
         return result
 
     def constant(
@@ -213,32 +248,123 @@ class Program:
         order = (*range(extra), *(axis + extra for axis in tensor.order))
         return self.reshaped(tensor, (*(1,) * extra, *tensor.shape), order)
 
-    def trimmed(self) -> "Program":
-        """The same without what no output rests on; tensors are listed as they are met."""
-        needed, kept = {index for _, index in self.outputs}, []
-        for operator in reversed(self.operators):
-            if not needed.isdisjoint(operator.outputs):
-                kept.append(operator)
-                needed.update(operator.inputs)
-        kept.reverse()
-        met = [index for _, index in self.inputs]
-        met += [index for operator in kept for index in (*operator.inputs, *operator.outputs)]
-        met += [index for _, index in self.outputs]
+    @contextmanager
+    def inside(self) -> Iterator[list[Operator]]:
+        """Write what follows into a list of its own, for a body; it may read tensors from around it."""
+        outer = self.operators, self._turned, self._shaped, self._unshaped
+        own: list[Operator] = []
+        self.operators = own
+        self._turned, self._shaped, self._unshaped = dict(outer[1]), dict(outer[2]), dict(outer[3])
+        try:
+            yield own
+        finally:
+            self.operators, self._turned, self._shaped, self._unshaped = outer
+
+    def variable(self, like: Tensor, stem: str) -> Tensor:
+        """A tensor that an operator keeps from call to call, zero before the first."""
+        return replace(like, index=self._entry(Entry(self._fresh(stem), *_form(like), is_variable=True)))
+
+    def twin_of(self, like: Tensor, stem: str) -> Tensor:
+        """A tensor that nothing computes."""
+        return replace(like, index=self._entry(Entry(self._fresh(stem), *_form(like))))
+
+    def twin(self, tensor: Tensor) -> Tensor:
+        """Another tensor of the same type, for an argument of a body."""
+        return self.twin_of(tensor, self.entries[tensor.index].name)
+
+    def named(self, index: int) -> Tensor:
+        """A tensor by its index, its axes as they are stored."""
+        entry = self.entries[index]
+        return Tensor(index, entry.shape, entry.element, plain(len(entry.shape)), entry.kind)
+
+    def closed(
+        self, name: str, operators: Sequence[Operator], arguments: Sequence[Tensor], results: Sequence[Tensor]
+    ) -> Body:
+        """A body, without the operators whose results nobody reads."""
+        ends = tuple(tensor.index for tensor in results)
+        return Body(name, self._kept(operators, ends), tuple(tensor.index for tensor in arguments), ends)
+
+    def captured(self, body: Body) -> tuple[int, ...]:
+        """Tensors that a body reads from around it, in order; constants stand in every subgraph."""
+        made = {index for operator in body.operators for index in operator.outputs}
+        read = [index for operator in body.operators for index in operator.inputs]
+        met = dict.fromkeys(index for index in (*read, *body.results) if index >= 0)
+        outside = met.keys() - made - set(body.arguments)
+        return tuple(
+            index
+            for index in met
+            if index in outside and self.entries[index].data is None and not self.entries[index].is_variable
+        )
+
+    def emit_bodies(
+        self,
+        operator: str,
+        operands: Sequence[int],
+        likes: Sequence[tuple[str, Tensor]],
+        table: str,
+        bodies: Mapping[str, Body],
+    ) -> tuple[Tensor, ...]:
+        """Append an operator that runs bodies.
+
+        Args:
+          likes: the stem of a name, and shape, element, order and type, of each result.
+          bodies: by the field of the options that names them.
+        """
+        found = tuple(
+            replace(like, index=self._entry(Entry(self._fresh(stem), *_form(like)))) for stem, like in likes
+        )
+        outputs = tuple(tensor.index for tensor in found)
+        self.operators.append(Operator(operator, 1, tuple(operands), outputs, table, {}, bodies))
+        return found
+
+    def subgraphs(self, name: str) -> tuple[Subgraph, ...]:
+        """All subgraphs, that of the model first; what no output rests on is left out."""
+        ends = tuple(index for _, index in self.outputs)
+        bodies = [
+            Body(name, self._kept(self.operators, ends), tuple(index for _, index in self.inputs), ends)
+        ]
+        return tuple(
+            self._subgraph(body, bodies) for body in bodies
+        )  # the list grows while it is gone through
+
+    def _subgraph(self, body: Body, bodies: list[Body]) -> Subgraph:
+        """A body with the tensors it meets, in order; its own bodies go to the end of the list."""
+        met = [*body.arguments]
+        for operator in body.operators:
+            met += (*operator.inputs, *operator.outputs, *operator.intermediates)
+        met += body.results
         places = {index: i for i, index in enumerate(dict.fromkeys(index for index in met if index >= 0))}
         places[-1] = -1
-
-        def moved(operator: Operator) -> Operator:
-            inputs, outputs = (
-                tuple(places[index] for index in indices) for indices in (operator.inputs, operator.outputs)
+        operators = []
+        for operator in body.operators:
+            options = dict(operator.options)
+            for key, run in operator.bodies.items():
+                options[key] = len(bodies)
+                bodies.append(run)
+            inputs, outputs, inner = (
+                tuple(places[index] for index in indices)
+                for indices in (operator.inputs, operator.outputs, operator.intermediates)
             )
-            return replace(operator, inputs=inputs, outputs=outputs)
-
-        return Program(
-            [self.entries[index] for index in places if index >= 0],
-            [moved(operator) for operator in kept],
-            [(name, places[index]) for name, index in self.inputs],
-            [(name, places[index]) for name, index in self.outputs],
+            operators.append(
+                replace(operator, inputs=inputs, outputs=outputs, options=options, intermediates=inner)
+            )
+        return Subgraph(
+            body.name,
+            tuple(self.entries[index] for index in places if index >= 0),
+            tuple(operators),
+            tuple(places[index] for index in body.arguments),
+            tuple(places[index] for index in body.results),
         )
+
+    def _kept(self, operators: Sequence[Operator], results: Sequence[int]) -> tuple[Operator, ...]:
+        """The operators that results rest on; one that keeps a tensor from call to call gives it, too."""
+        needed, kept = set(results), []
+        for operator in reversed(operators):
+            states = [index for index in operator.inputs if index >= 0 and self.entries[index].is_variable]
+            if not needed.isdisjoint((*operator.outputs, *states)):
+                kept.append(operator)
+                needed.update(operator.inputs)
+        return tuple(reversed(kept))
 
     def _entry(self, entry: Entry) -> int:
         self.entries.append(entry)
@@ -253,6 +379,11 @@ class Program:
         return name
 
 
+def _form(tensor: Tensor) -> tuple[tuple[int, ...], str, Uniform | None]:
+    """What a tensor and its entry have in common."""
+    return tensor.shape, tensor.element, tensor.kind
+
+
 def _sight(operator: str, operands: Sequence[Tensor | None], like: Tensor, options: Options) -> Sight:
     there = [item for item in operands if item is not None]
     # The first operand of TRANSPOSE_CONV is a size, and SELECT_V2 has one version for all.
@@ -265,4 +396,5 @@ def _sight(operator: str, operands: Sequence[Tensor | None], like: Tensor, optio
         len({item.shape for item in there}) > 1,
         scales,
         options,
+        any(kind is not None and not kind.is_per_tensor for kind in kinds),
     )

@@ -1,16 +1,20 @@
 """Pooling and reductions: AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM, REDUCE_MAX, REDUCE_MIN.
 
-AVERAGE_POOL_2D divides by what is there, so padding that is neither SAME nor VALID has no operator: a PAD in
-front would be counted. Source: TensorFlow Lite's reference kernels.
+AVERAGE_POOL_2D divides by what is there. Padding that counts is a PAD in front of it; padding of another kind
+than SAME's has operators in float alone, where a MUL takes the zeros out of the count.
+Source: TensorFlow Lite's reference kernels.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Final
+
+import numpy as np
 
 from planner.exporters.common.layouts import axes_of, channels_last, plain
 from planner.exporters.litert.calls import Call
-from planner.exporters.litert.geometry import VALID, Windows, lowest, padded_with, windows_over
+from planner.exporters.litert.geometry import VALID, Windows, lowest, padded, padded_with, windows_over
 from planner.exporters.litert.operations import Tensor
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
@@ -22,18 +26,29 @@ _GLOBAL: Final = {"GlobalAveragePool": "MEAN", "GlobalMaxPool": "REDUCE_MAX"}
 
 
 def average_pool(call: Call) -> Sequence[Tensor] | None:
-    """AveragePool over one or two spatial axes, where padding does not count and is SAME or VALID."""
+    """AveragePool over one or two axes; of integers in windows of SAME or VALID, or of pads that count."""
     x, windows = _opened(call)
-    padding = windows.padding(x.sizes[2:])
-    counts_padding = bool(call.op.attributes.get("count_include_pad", 0)) and any(windows.pads)
-    if windows.dilations != (1, 1) or counts_padding:
+    if windows.dilations != (1, 1):
         return None
-    if padding is None:
+    spatial, padding = x.sizes[2:], windows.padding(x.sizes[2:])
+    inside = windows.counts(spatial, (0, 0, 0, 0))
+    counted = windows.counts(spatial, windows.pads) if call.op.attributes.get("count_include_pad") else inside
+    if padding is not None and np.array_equal(counted, inside):
+        return [_back(call, _pooled(call, "AVERAGE_POOL_2D", x, windows, padding))]
+    more = prod(windows.kernel) / counted
+    if call.y is not None and not np.all(more == 1):
         raise call.builder.refuse(
             f"AveragePool pads by {list(windows.pads)}; AVERAGE_POOL_2D accepts no padding, or that of SAME: "
-            f"{list(_same(windows, x.sizes[2:]))} here"
+            f"{list(_same(windows, spatial))} here, or one that counts"
         )
-    return [_pooled(call, "AVERAGE_POOL_2D", x, windows, padding)]
+    top, left, bottom, right = windows.missing(spatial)
+    x = padded(call.builder.program, x, {1: (top, bottom), 2: (left, right)}, call.stem)
+    result = _pooled(call, "AVERAGE_POOL_2D", x, windows, VALID)
+    if not np.all(more == 1):
+        factor = more.astype(np.float32)[None, None]
+        factors = call.builder.program.constant(factor, "f32", f"{call.stem}_more", order=channels_last(4))
+        result = call.emit("MUL", (result, factors), result, "MulOptions", {})
+    return [_back(call, result)]
 
 
 def max_pool(call: Call) -> Sequence[Tensor] | None:
@@ -49,7 +64,7 @@ def max_pool(call: Call) -> Sequence[Tensor] | None:
         amounts = {1: (top, bottom), 2: (left, right)}
         x = padded_with(call.builder.program, x, amounts, lowest(call.y), call.stem)
         padding = VALID
-    return [_pooled(call, "MAX_POOL_2D", x, windows, padding)]
+    return [_back(call, _pooled(call, "MAX_POOL_2D", x, windows, padding))]
 
 
 def global_pool(call: Call) -> Sequence[Tensor] | None:
@@ -113,7 +128,11 @@ def _opened(call: Call) -> tuple[Tensor, Windows]:
 def _pooled(call: Call, operator: str, x: Tensor, windows: Windows, padding: int) -> Tensor:
     like = call.like((x.shape[0], *windows.count, x.shape[3]), x.order)
     options = {**windows.pool_options(padding), "FusedActivationFunction": call.activation}
-    result = call.emit(operator, [x], like, "Pool2DOptions", options)
+    return call.emit(operator, [x], like, "Pool2DOptions", options)
+
+
+def _back(call: Call, result: Tensor) -> Tensor:
+    """A pool's result with the one spatial axis that its model has."""
     rank = len(call.builder.sizes(call.op.inputs[0]))
     if rank == 4:
         return result
@@ -137,6 +156,9 @@ def argmax(call: Call) -> Sequence[Tensor] | None:
     if op.attributes.get("select_last_index"):
         return None
     axis = op.attributes.get("axis", 0) % len(x.shape)
+    # The axis last, as others have it: an NPU goes through no other.
+    rest = [i for i in x.order if i != axis]
+    x = call.builder.program.ordered(x, (*rest, axis))
     at = x.at(axis)
     order = tuple(i - (i > axis) for i in x.order if i != axis)
     like = replace(call.like((*x.shape[:at], *x.shape[at + 1 :]), order, "i64"), kind=None)

@@ -3,6 +3,8 @@
 Interfaces are float unless the plan pins them. Source: design 01, section 3; design 12; plans/rescales.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -12,7 +14,7 @@ from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import Order, plain
 from planner.exporters.common.values import Values
-from planner.exporters.litert.operations import Options, Program, Tensor
+from planner.exporters.litert.operations import Operator, Options, Program, Tensor
 from planner.exporters.onnx.port_support import short_text
 from planner.ir.graph import BOUNDARY, Graph, port_address
 from planner.ir.types.qtypes import Uniform
@@ -44,6 +46,17 @@ class ProgramBuilder:
         for i, name in enumerate(graph.inputs):
             self.address = port_address(BOUNDARY, "out", i)
             self._feed(name)
+
+    @contextmanager
+    def inside(self) -> Iterator[list[Operator]]:
+        """Write what follows into a body; values in a form that is made there are not seen around it."""
+        stored, reals = self.values.stored, self.values.reals
+        self.values.stored, self.values.reals = dict(stored), dict(reals)
+        try:
+            with self.program.inside() as operators:
+                yield operators
+        finally:
+            self.values.stored, self.values.reals = stored, reals
 
     def sizes(self, value: str) -> tuple[int, ...]:
         """A value's sizes, as it has been written; else a dimension that the model leaves open is 1.

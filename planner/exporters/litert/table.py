@@ -35,6 +35,7 @@ from planner.exporters.litert.movement import (
     transpose,
 )
 from planner.exporters.litert.pooling import argmax, average_pool, global_pool, max_pool, reduction
+from planner.exporters.litert.recurrent import lstm
 from planner.litert_reader.vocabulary import COMPARISONS, UNARIES
 
 _MORE: Final[Mapping[str, Writer]] = {
@@ -55,6 +56,7 @@ _MORE: Final[Mapping[str, Writer]] = {
     "GlobalAveragePool": global_pool,
     "GlobalMaxPool": global_pool,
     "Identity": same,
+    "LSTM": lstm,
     "MatMul": fully_connected,
     "Max": extreme,
     "MaxPool": max_pool,

@@ -22,6 +22,7 @@ class Sight:
       rank: the largest rank among operands.
       broadcasts: whether two operands differ in shape.
       scales: of the operands, then of the result, where they are quantized.
+      has_slices: whether an operand has a scale per slice.
       options: the operator's.
     """
 
@@ -30,6 +31,7 @@ class Sight:
     broadcasts: bool
     scales: tuple[float, ...]
     options: Mapping[str, Any]
+    has_slices: bool = False
 
 
 def version_of(operator: str, sight: Sight) -> int:
@@ -56,7 +58,8 @@ def _by_form(operator: str, sight: Sight) -> int:
     if operator in ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR"):
         return 3 if options.get("HalfPixelCenters") or options.get("AlignCorners") else 1
     if operator == "FULLY_CONNECTED":
-        return 5 if options.get("KeepNumDims") else 1
+        # Before 12 weights have one scale: a runtime that would read no other refuses the file.
+        return 12 if sight.has_slices else 5 if options.get("KeepNumDims") else 1
     if operator == "DEPTHWISE_CONV_2D":
         return 2 if {options.get("DilationWFactor", 1), options.get("DilationHFactor", 1)} != {1} else 1
     if operator == "MUL" and sight.element == "i8" and len(sight.scales) == 3:
@@ -149,17 +152,19 @@ RUNTIMES: Final[Mapping[str, Mapping[int, str]]] = {
     "DEPTH_TO_SPACE": {1: "2.1.0", 2: "2.5.0"},
     "DEQUANTIZE": {1: "1.13.1", 2: "1.14.0", 3: "1.15.0"},
     "DIV": {1: "1.6.0", 2: "2.3.0"},
+    "DYNAMIC_UPDATE_SLICE": {1: "2.9.0"},
     "ELU": {1: "1.14.0"},
     "EQUAL": {1: "1.14.0", 2: "1.14.0", 5: "2.21.0"},
     "EXP": {1: "1.7.0", 2: "2.12.0"},
     "FLOOR": {1: "1.9.0"},
-    "FULLY_CONNECTED": {1: "1.5.0", 4: "1.14.0", 5: "2.0.0", 7: "2.3.0"},
+    "FULLY_CONNECTED": {1: "1.5.0", 4: "1.14.0", 5: "2.0.0", 7: "2.3.0", 12: "2.17.0"},
     "GATHER": {1: "1.6.0", 2: "1.14.0", 3: "1.15.0", 4: "2.4.0"},
     "GATHER_ND": {1: "1.14.0", 3: "2.5.0", 5: "2.16.0"},
     "GELU": {1: "2.9.0", 2: "2.9.0"},
     "GREATER": {1: "1.14.0", 2: "1.14.0"},
     "GREATER_EQUAL": {1: "1.14.0", 2: "1.14.0", 3: "2.13.0"},
     "HARD_SWISH": {1: "1.15.0"},
+    "IF": {1: "1.15.0"},
     "L2_NORMALIZATION": {1: "1.5.0", 2: "1.14.0"},
     "LEAKY_RELU": {1: "1.13.1", 2: "2.3.0"},
     "LESS": {1: "1.14.0", 2: "1.14.0", 3: "2.13.0"},
@@ -189,6 +194,7 @@ RUNTIMES: Final[Mapping[str, Mapping[int, str]]] = {
     "RESHAPE": {1: "1.5.0"},
     "RESIZE_BILINEAR": {1: "1.7.0", 2: "1.14.0", 3: "2.2.0", 4: "2.5.0"},
     "RESIZE_NEAREST_NEIGHBOR": {1: "1.13.1", 2: "1.14.0", 3: "2.3.0", 4: "2.4.0"},
+    "REVERSE_V2": {1: "1.14.0"},
     "ROUND": {1: "1.14.0"},
     "SELECT_V2": {1: "2.2.0"},
     "SIN": {1: "1.9.0"},
@@ -203,5 +209,7 @@ RUNTIMES: Final[Mapping[str, Mapping[int, str]]] = {
     "TILE": {1: "1.10.1", 3: "2.8.0"},
     "TRANSPOSE": {1: "1.6.0", 2: "1.14.0", 3: "1.15.0", 4: "2.3.0", 5: "2.4.0", 6: "2.12.0", 8: "2.22.0"},
     "TRANSPOSE_CONV": {3: "2.3.0"},
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": {1: "1.13.1"},
+    "WHILE": {1: "1.15.0"},
 }
 """The first runtime that has each operator in each version that is written here."""

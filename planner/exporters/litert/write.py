@@ -8,10 +8,12 @@ own order is asked for. Source: TensorFlow Lite's schema and reference kernels; 
 from typing import Final
 
 from planner.errors import RuleError, UnsupportedExport
-from planner.exporters.common.blocks import Block, blocks, clamp_of
+from planner.exporters.common.blocks import Block, clamp_of
+from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, sizes_blamed
 from planner.exporters.litert.calls import NONE, Call
 from planner.exporters.litert.clamps import fused_activation
+from planner.exporters.litert.control_flow import write_items
 from planner.exporters.litert.flatbuffer import file_bytes
 from planner.exporters.litert.operations import Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
@@ -44,8 +46,7 @@ def write_litert(graph: Graph, plan: Plan) -> bytes:
             accepted = CONSTANTS if value in graph.constants else ACTIVATIONS
             raise refusal(address, row, value, kind, f"{problem}; litert accepts {accepted}")
     builder = ProgramBuilder(graph, plan)
-    for block in blocks(plan):
-        _write_block(builder, block)
+    write_items(builder, nested(plan), _write_block)
     for i, name in enumerate(graph.outputs):
         builder.address = port_address("@model", "in", i)
         builder.result(name)
@@ -133,7 +134,9 @@ def _write_integers(builder: ProgramBuilder, block: Block) -> None:
     rest = None if activation else clamp
     for name, tensor in zip(results, found, strict=False):
         if name:
-            builder.settle(name, typed.get(name), tensor, rest)
+            kind = typed.get(name)
+            is_like = isinstance(kind, Uniform) and y is not None and kind.storage == y.storage
+            builder.settle(name, kind, tensor, rest if is_like else None)
 
 
 def _added_bias(builder: ProgramBuilder, block: Block) -> tuple[str, PortTyped] | None:

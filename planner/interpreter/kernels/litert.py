@@ -31,17 +31,22 @@ _ONE: Final = 1 << 10
 
 
 def average_pool(call: Call) -> Array | None:
-    """The sum of stored integers, zero points included, over their count; ties away from zero."""
-    x = _operand(call)
-    attributes = call.op.attributes
-    if x is None or (attributes.get("count_include_pad") and any(attributes.get("pads", ()))):
+    """The sum of stored integers, zero points included, over their count; ties away from zero.
+
+    Padding that counts is stored zeros in front of the operator.
+    """
+    x, attributes = _operand(call), call.op.attributes
+    if x is None:
         return None
-    geometry = pool_geometry(call.op.attributes, x.stored.shape[2:])
-    if any(step != 1 for step in geometry.dilations):
+    geometry, includes = pool_geometry(attributes, x.stored.shape[2:]), attributes.get("count_include_pad")
+    includes = bool(includes) and any(geometry.pads)
+    if any(step != 1 for step in geometry.dilations) or (includes and geometry.ceil_mode):
         return None
-    sizes = pooled_sizes(x.stored.shape[2:], geometry)
+    sizes, zero = pooled_sizes(x.stored.shape[2:], geometry), x.kind.zero_point
     counts = window_sums(np.ones((1, 1, *x.stored.shape[2:]), np.int64), geometry, sizes)
-    total = window_sums(x.stored.astype(np.int64), geometry, sizes)
+    if includes:
+        counts = np.full_like(counts, math.prod(geometry.kernel))
+    total = window_sums(x.shifted().astype(np.int64), geometry, sizes) + zero * counts
     away = np.sign(total) * ((np.abs(total) + counts // 2) // counts)
     return saturated(away - call.y.zero_point, call.y)
 

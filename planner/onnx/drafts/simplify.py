@@ -241,9 +241,10 @@ def _kept_reduction(work: _Work, op: Op, axes: Sequence[int]) -> bool:
 def _along(work: _Work, op: Op) -> bool:
     """Run along the same axis before a transpose."""
     source = work.turned(op.inputs[0])
-    if source is None or not work.is_plain(op.outputs[0]):
+    axis = op.attributes.get("axis", -1)
+    if source is None or not work.is_plain(op.outputs[0]) or not -len(source[1]) <= axis < len(source[1]):
         return False
-    axis = source[1][op.attributes.get("axis", -1)]
+    axis = source[1][axis]
     work.before(op, [source[0]], source[1], {**op.attributes, "axis": axis})
     return True
 

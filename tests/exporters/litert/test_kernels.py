@@ -9,7 +9,7 @@ from planner.exporters.litert.flatbuffer import file_bytes
 from planner.exporters.litert.operations import Program, Tensor
 from planner.interpreter.fixed_point import ratios, scaled_sum
 from planner.ir.arithmetic.rescaling import apply_scale_32, multiplier_or_zero
-from planner.ir.types.qtypes import storage, uniform
+from planner.ir.types.qtypes import Uniform, storage, uniform
 from tests.exporters.litert.running import told
 from tests.oracles import litert
 
@@ -82,3 +82,34 @@ def test_mean_has_the_count_in_its_multiplier(bits, x, y, size, tmp_path):
     off = np.abs(got - stored(scaled_sum([(sums, ratio)], "tosa_double")))
     assert off.max() <= 1
     assert size == 7 or not off.any()
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_fully_connected_has_a_multiplier_per_channel(bits, tmp_path):
+    """Weights with a scale per output channel, rounded once as `tosa_single` rounds: 40,960 integers."""
+    rng, x = np.random.default_rng(bits), drawn(bits, (4096, 24), 1)
+    given, made = (0.05, 3 if bits == 8 else 0), (0.3 if bits == 8 else 60.0, 0)
+    kinds = [uniform(storage(f"i{bits}"), scale, zero) for scale, zero in (given, made)]
+    scales = tuple(map(float, rng.uniform(0.001, 0.02, 10).astype(np.float32)))
+    weights, bias = rng.integers(-127, 128, (10, 24)).astype(np.int8), rng.integers(-3000, 3000, 10)
+    stores = storage("i8", -127, 127), storage("i32")
+    slices = [Uniform(store, scales, (0,) * 10, axis=0) for store in stores]
+    program = Program()
+    operands = [
+        program.argument("x", x.shape, f"i{bits}", kinds[0]),
+        program.constant(weights, "i8", "w", kind=slices[0]),
+        program.constant(bias, "i32" if bits == 8 else "i64", "b", kind=slices[1]),
+    ]
+    like = Tensor(-1, (4096, 10), f"i{bits}", (0, 1), kinds[1])
+    program.result("y", program.emit("FULLY_CONNECTED", operands, like, "y", ("FullyConnectedOptions", {})))
+    data = file_bytes(program, name="one", description="")
+    assert (told(data).operators, told(data).runtime) == ((("FULLY_CONNECTED", 12),), "2.17.0")
+    got = litert.run(tmp_path, [(data, [{"x": x}])])[0][0]["y"]
+    sums = (x.astype(np.int64) - kinds[0].zero_point) @ weights.T.astype(np.int64) + bias
+    columns = [
+        scaled_sum([(sums[:, i], ratios((scale,), kinds[0].scale, kinds[1].scale))], "tosa_single")
+        for i, scale in enumerate(scales)
+    ]
+    ends = np.iinfo(x.dtype)
+    np.testing.assert_array_equal(got, np.clip(np.stack(columns, 1), ends.min, ends.max))
+    assert np.count_nonzero((got > ends.min) & (got < ends.max)) > 10000

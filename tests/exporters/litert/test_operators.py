@@ -46,6 +46,16 @@ OWN = {
         {"n": np.array([1, 4, 18, 33])},
     ),
     "argmax": ("a = ArgMax <axis=1, keepdims=0> (x) y = Cast <to=1> (a)", IMAGE, {}),
+    "an average in the windows of SAME": (
+        "y = AveragePool <kernel_shape=[3, 3], strides=[2, 2], pads=[0, 1, 1, 1]> (x)",
+        (1, 4, 8, 9),
+        {},
+    ),
+    "an average whose padding counts": (
+        "y = AveragePool <kernel_shape=[3, 2], strides=[2, 1], pads=[1, 1, 1, 0], count_include_pad=1> (x)",
+        IMAGE,
+        {},
+    ),
     # Of two scales the runtime compares rounded integers: see docs/litert.md.
     "compared on one grid": (
         "t = Slice (x, s, e, a, s) c = Less (x, t) y = Where (c, x, t)",
@@ -136,3 +146,37 @@ def test_what_has_no_operator_is_refused(name):
     with pytest.raises(UnsupportedExport, match=REFUSED[name]) as caught:
         write_litert(graph, planner.plan(graph, runtime_target()))
     assert "litert accepts" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "shape", "operators"),
+    [
+        ("pads=[1, 1, 1, 1], strides=[2, 2]", (1, 4, 8, 8), {"PAD": 1, "AVERAGE_POOL_2D": 1, "MUL": 1}),
+        ("pads=[2, 1, 0, 1]", (2, 3, 7, 9), {"PAD": 1, "AVERAGE_POOL_2D": 1, "MUL": 1}),
+        ("strides=[3, 3], ceil_mode=1", (1, 4, 7, 8), {"PAD": 1, "AVERAGE_POOL_2D": 1, "MUL": 1}),
+        (
+            "pads=[1, 0, 0, 1], strides=[2, 3], ceil_mode=1, count_include_pad=1",
+            (1, 4, 6, 7),
+            {"PAD": 1, "AVERAGE_POOL_2D": 1, "MUL": 1},
+        ),
+        (
+            """auto_pad="SAME_LOWER", strides=[2, 2]""",
+            (1, 4, 8, 8),
+            {"PAD": 1, "AVERAGE_POOL_2D": 1, "MUL": 1},
+        ),
+    ],
+)
+def test_an_average_of_other_windows_is_planned_in_float(attributes, shape, operators, tmp_path):
+    """No row has it, so the plan is lawful; the file pads with zeros and takes them out of the count."""
+    graph = planner.load_model(made(f"y = AveragePool <kernel_shape=[3, 3], {attributes}> (x)", shape, {}))
+    samples = [{"i": np.random.default_rng(0).uniform(-1.5, 2, shape).astype(np.float32)}]
+    annotated = planner.annotate(graph, stats=planner.calibrate(graph, samples, method="minmax"))
+    plan = planner.plan(annotated, runtime_target(islands="integer"))
+    kernel = next(kernel for kernel in plan.kernels_in_order if kernel.kernel == "AveragePool")
+    assert (kernel.row, "AveragePool." in kernel.reason) == (None, True)
+    data = write_litert(annotated, plan)
+    assert operators.items() <= told(data).counts.items()
+    got = litert.run(tmp_path, [(data, samples)])[0][0]
+    interpreter = Interpreter(annotated, plan)
+    for value, array in interpreter.run(samples[0]).outputs.items():
+        np.testing.assert_allclose(got[value], array, rtol=1e-6, atol=1e-6)

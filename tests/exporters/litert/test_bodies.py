@@ -1,0 +1,60 @@
+"""Loops and branches as subgraphs: LiteRT's kernels against the interpreter, and what none says."""
+
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import UnsupportedExport
+from planner.interpreter.evaluate import Interpreter
+from tests.exporters.bodies import MODELS, REFUSED, loaded, prepared
+from tests.exporters.litert.running import told
+from tests.oracles import litert
+
+OPTIMIZED = ("branch", "deep", "passes")
+"""Models with a sum of stored integers, whose reference kernel forgets a zero point."""
+BODIES = {
+    "branch": {"IF": 1},
+    "branch_in_a_loop": {"WHILE": 1},
+    "captured": {"WHILE": 1},
+    "collected": {"WHILE": 1},
+    "columns": {"WHILE": 1},
+    "deep": {"IF": 1},
+    "passes": {"IF": 1},
+    "scan": {"WHILE": 1},
+    "shapes": {},
+    "times": {"WHILE": 1},
+    "until": {"WHILE": 1},
+    "while": {"WHILE": 1},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_computes_what_the_interpreter_does(name, tmp_path):
+    graph, samples = prepared(*MODELS[name])
+    plan = planner.plan(graph, "litert-int8")
+    assert any(kernel.row for kernel in plan.kernels_in_order)
+    data = planner.export(graph, plan, "litert")
+    assert planner.export(graph, plan, "litert") == data
+    counts = told(data).counts
+    assert {key: counts[key] for key in ("IF", "WHILE") if counts[key]} == BODIES[name]
+    kernels = "optimized" if name in OPTIMIZED else "reference"
+    found = litert.run(tmp_path, [(data, samples)], kernels=kernels)[0]
+    assert not isinstance(found, str), found
+    interpreter, seen = Interpreter(graph, plan), set()
+    for sample, got in zip(samples, found, strict=True):
+        wanted = interpreter.run(sample).outputs
+        assert got.keys() == wanted.keys()
+        for value, array in wanted.items():
+            np.testing.assert_array_equal(got[value], array, err_msg=value)
+        seen.add(b"".join(got[key].tobytes() for key in sorted(got)))
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_fixed_size_is_refused(name):
+    text, *words = REFUSED[name]
+    graph = loaded(text)
+    with pytest.raises(UnsupportedExport) as caught:
+        planner.export(graph, planner.plan(graph, "litert-int8"), "litert")
+    assert words[0] in str(caught.value)
+    assert f"litert {words[1]}" in str(caught.value)

@@ -1,0 +1,129 @@
+"""LSTMs as UNIDIRECTIONAL_SEQUENCE_LSTM: LiteRT's kernels against the interpreter, call after call."""
+
+import numpy as np
+import onnx
+import pytest
+
+import planner
+from planner.errors import UnsupportedExport
+from planner.exporters.litert.write import write_litert
+from planner.interpreter.evaluate import Interpreter
+from tests.exporters.litert.running import integers, told
+from tests.oracles import litert
+
+STEPS, BATCH, ELEMENTS, HIDDEN = 6, 2, 5, 4
+RESULTS = ("y", "h", "c")
+
+
+def lstm(direction="forward", *, holes=False, results=RESULTS, more="", operands=""):
+    """The bytes of a model with one LSTM, all of its weights drawn."""
+    ways, rng = 2 if direction == "bidirectional" else 1, np.random.default_rng(3)
+    shapes = dict.fromkeys(("h", "c"), f"float[{ways},{BATCH},{HIDDEN}]")
+    shapes["y"] = f"float[{STEPS},{ways},{BATCH},{HIDDEN}]"
+    outputs = ", ".join(f"{shapes[name]} {name}" for name in results)
+    named = ", ".join(name if name in results else "" for name in RESULTS)
+    given = operands or (", , , , p" if holes else "")
+    text = (
+        f'<ir_version: 10, opset_import: ["" : 21]> g (float[{STEPS},{BATCH},{ELEMENTS}] x) => ({outputs}) '
+        f'{{ {named} = LSTM <hidden_size={HIDDEN}, direction="{direction}"{more}> (x, w, r, b{given}) }}'
+    )
+    model = onnx.parser.parse_model(text)
+    sizes = {"w": (4 * HIDDEN, ELEMENTS), "r": (4 * HIDDEN, HIDDEN), "b": (8 * HIDDEN,), "p": (3 * HIDDEN,)}
+    for name, shape in sizes.items():
+        if name != "p" or holes:
+            array = rng.normal(0, 0.6, (ways, *shape)).astype(np.float32)
+            model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    if operands:
+        state = np.full((ways, BATCH, HIDDEN), 0.5, np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(state, "h0"))
+    return model.SerializeToString()
+
+
+def samples(count=5):
+    rng = np.random.default_rng(4)
+    return [{"x": rng.normal(0, 1, (STEPS, BATCH, ELEMENTS)).astype(np.float32)} for _ in range(count)]
+
+
+@pytest.mark.parametrize("kernels", ["reference", "optimized"])
+@pytest.mark.parametrize(
+    ("model", "counts"),
+    [
+        (lstm(), {"UNIDIRECTIONAL_SEQUENCE_LSTM": 1}),
+        (lstm(holes=True), {"UNIDIRECTIONAL_SEQUENCE_LSTM": 1}),
+        (lstm("reverse"), {"UNIDIRECTIONAL_SEQUENCE_LSTM": 1, "REVERSE_V2": 2}),
+        (lstm("bidirectional"), {"UNIDIRECTIONAL_SEQUENCE_LSTM": 2, "REVERSE_V2": 2}),
+        (lstm(results=("c",)), {"UNIDIRECTIONAL_SEQUENCE_LSTM": 1}),
+        (lstm(results=("h",)), {"UNIDIRECTIONAL_SEQUENCE_LSTM": 1, "SLICE": 1}),
+    ],
+)
+def test_in_float(model, counts, kernels, tmp_path):
+    graph = planner.load_model(model)
+    plan = planner.plan(graph, "litert-int8")
+    data = write_litert(graph, plan)
+    assert counts.items() <= told(data).counts.items()
+    given, interpreter = samples(), Interpreter(graph, plan)
+    found = litert.run(tmp_path, [(data, given)], kernels=kernels)[0]
+    for sample, got in zip(given, found, strict=True):
+        for value, array in interpreter.run(sample).outputs.items():
+            np.testing.assert_allclose(got[value], array, rtol=0, atol=1e-6, err_msg=value)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_in_integers(holes, tmp_path):
+    """The runtime's gates have 16 bits, the plan's are float: hidden states differ by one step."""
+    graph, given = planner.load_model(lstm(holes=holes)), samples(16)
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, given))
+    plan = planner.plan(graph, "litert-int8")
+    assert [kernel.row is None for kernel in plan.kernels_in_order] == [False]
+    data = write_litert(graph, plan)
+    assert told(data).counts["UNIDIRECTIONAL_SEQUENCE_LSTM"] == 1
+    interpreter = Interpreter(graph, plan)
+    for kernels in ("reference", "optimized"):
+        folder = tmp_path / kernels
+        folder.mkdir()
+        found = litert.run(folder, [(data, given)], kernels=kernels)[0]
+        assert not isinstance(found, str), found
+        most, differing, total = dict.fromkeys(RESULTS, 0), 0, 0
+        for sample, got in zip(given, found, strict=True):
+            for value, array in interpreter.run(sample).outputs.items():
+                pair = [integers(plan, value, item).astype(np.int64) for item in (got[value], array)]
+                off = np.abs(pair[0] - pair[1])
+                most[value] = max(most[value], int(off.max()))
+                differing += int(np.count_nonzero(off)) if value == "y" else 0
+                total += off.size if value == "y" else 0
+        assert most["y"] <= 1
+        assert most["h"] <= 1
+        assert most["c"] <= 90
+        assert differing <= 43
+        assert total == 16 * STEPS * BATCH * HIDDEN
+
+
+def test_what_the_operator_has_not_is_refused():
+    for model, words in (
+        (lstm(operands=", , h0"), "the initial state 'h0' of LSTM is computed or not zero"),
+        (lstm(more=", clip=1.5"), "runs LSTM in float"),
+    ):
+        graph = planner.load_model(model)
+        with pytest.raises(UnsupportedExport) as caught:
+            write_litert(graph, planner.plan(graph, "litert-int8"))
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_file_is_read_again(direction, is_stored, tmp_path):
+    """Planned as it is read, it computes what it did."""
+    graph, given = planner.load_model(lstm(direction)), samples(4)
+    if is_stored:
+        graph = planner.annotate(graph, stats=planner.calibrate(graph, given))
+    data = write_litert(graph, planner.plan(graph, "litert-int8"))
+    read = planner.load_model(data)
+    assert [op.type for op in read.ops].count("LSTM") == told(data).counts["UNIDIRECTIONAL_SEQUENCE_LSTM"]
+    plan = planner.plan(read, "litert-int8")
+    again = write_litert(read, plan)
+    if is_stored and direction == "forward":
+        assert told(again).counts == told(data).counts
+    before, after = litert.run(tmp_path, [(data, given), (again, given)])
+    for one, other in zip(before, after, strict=True):
+        for value in RESULTS:
+            np.testing.assert_array_equal(other[value], one[value], err_msg=value)

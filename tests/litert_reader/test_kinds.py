@@ -1,0 +1,128 @@
+"""Files with 4-bit weights, dynamic-range files, custom operators: read, beside what the runtime computes."""
+
+import numpy as np
+import pytest
+from flatbuffers import flexbuffers
+
+import planner
+from planner.errors import UnsupportedExport
+from planner.interpreter.models import run_model
+from planner.ir.types.qtypes import Uniform
+from tests.litert_reader.by_hand import Hand, halves
+from tests.oracles import litert
+
+RNG = np.random.default_rng(11)
+
+
+def steps(array, scale, zero=0):
+    return np.clip(np.rint(array / np.float32(scale)) + zero, -128, 127).astype(np.int8)
+
+
+def ran(tmp_path, data, samples, kernels="reference"):
+    found = litert.run(tmp_path, [(data, samples)], kernels=kernels)[0]
+    assert not isinstance(found, str), found
+    return found
+
+
+def test_a_matrix_of_four_bits(tmp_path):
+    """FULLY_CONNECTED of version 10: bytes times halves of bytes, 7 in a row, so that one is half empty."""
+    hand, scales = Hand(), RNG.uniform(0.01, 0.05, 1).astype(np.float32)
+    weights = RNG.integers(-8, 8, (5, 7))
+    bias = RNG.integers(-200, 200, 5).astype(np.int32)
+    hand.tensor((4, 7), "INT8", scales=[0.02], zeros=[3])
+    hand.tensor((5, 7), "INT4", halves(weights), scales=scales)
+    hand.tensor((5,), "INT32", bias.tobytes(), scales=[0.02 * float(scales[0])])
+    hand.tensor((4, 5), "INT8", scales=[0.03], zeros=[-4])
+    hand.operator("FULLY_CONNECTED", 10, (0, 1, 2), (3,), "FullyConnectedOptions", {"KeepNumDims": False})
+    data = hand.file([0], [3])
+    graph = planner.load_model(data)
+    (name,) = [key for key in graph.constants if graph.values[key].shape == (7, 5)]
+    assert [str(fact.storage) for fact in graph.values[name].facts if isinstance(fact, Uniform)] == ["i4"]
+    np.testing.assert_allclose(graph.constants[name].array, weights.T * scales[0], rtol=1e-6)
+    x = RNG.integers(-128, 128, (4, 7)).astype(np.int8)
+    (got,) = ran(tmp_path, data, [{"t0": x}])
+    reals = {"t0": (x.astype(np.float32) - 3) * np.float32(0.02)}
+    off = steps(run_model(data, reals)["t3"], 0.03, -4).astype(int) - got["t3"]
+    assert np.abs(off).max() <= 1
+    assert np.unique(got["t3"]).size > 10
+    plan = planner.plan(graph, "litert-int8")
+    # No row of litert-int8 has 4 bits: the plan widens the weights or stays float, and says so.
+    planner.check(plan, graph)
+
+
+def test_a_filter_of_four_bits(tmp_path):
+    """CONV_2D of version 7, with a scale per output channel."""
+    hand, scales = Hand(), RNG.uniform(0.01, 0.05, 6).astype(np.float32)
+    weights = RNG.integers(-7, 8, (6, 3, 3, 4))
+    hand.tensor((1, 8, 8, 4), "INT8", scales=[0.02], zeros=[-1])
+    hand.tensor((6, 3, 3, 4), "INT4", halves(weights), scales=scales)
+    hand.tensor((6,), "INT32", np.zeros(6, np.int32).tobytes(), scales=scales * np.float32(0.02))
+    hand.tensor((1, 8, 8, 6), "INT8", scales=[0.05], zeros=[0])
+    hand.operator("CONV_2D", 7, (0, 1, 2), (3,), "Conv2DOptions", {"Padding": 0, "StrideW": 1, "StrideH": 1})
+    data = hand.file([0], [3])
+    graph = planner.load_model(data)
+    kinds = [fact for value in graph.values.values() for fact in value.facts if isinstance(fact, Uniform)]
+    assert {4} == {kind.storage.bits for kind in kinds if kind.axis == 0 and len(kind.scales) == 6}
+    x = RNG.integers(-128, 128, (1, 8, 8, 4)).astype(np.int8)
+    (got,) = ran(tmp_path, data, [{"t0": x}])
+    reals = {"t0": (x.astype(np.float32) + 1) * np.float32(0.02)}
+    off = steps(run_model(data, reals)["t3"], 0.05).astype(int) - got["t3"]
+    assert np.abs(off).max() <= 1
+    assert np.unique(got["t3"]).size > 10
+
+
+@pytest.mark.parametrize("kernels", ["reference", "optimized"])
+def test_a_dynamic_range_file(kernels, tmp_path):
+    """Float in and out, weights in bytes: the runtime quantizes each row of activations while it runs."""
+    hand, scale = Hand(), np.float32(0.013)
+    weights, bias = RNG.integers(-127, 128, (6, 32)).astype(np.int8), RNG.normal(size=6).astype(np.float32)
+    hand.tensor((5, 32), "FLOAT32")
+    hand.tensor((6, 32), "INT8", weights.tobytes(), scales=[scale])
+    hand.tensor((6,), "FLOAT32", bias.tobytes())
+    hand.tensor((5, 6), "FLOAT32")
+    hand.operator("FULLY_CONNECTED", 3, (0, 1, 2), (3,), "FullyConnectedOptions", {"KeepNumDims": False})
+    data = hand.file([0], [3])
+    graph = planner.load_model(data)
+    pins = [fact for value in graph.values.values() for fact in value.facts if isinstance(fact, Uniform)]
+    assert {str(pin.storage) for pin in pins} == {"i8<-127:127>"}
+    assert not graph.values["t0"].facts
+    x = RNG.normal(size=(5, 32)).astype(np.float32)
+    (got,) = ran(tmp_path, data, [{"t0": x}], kernels)
+    mine = run_model(data, {"t0": x})["t3"]
+    np.testing.assert_allclose(mine, x @ (weights * scale).T + bias, rtol=1e-5, atol=1e-5)
+    # Half a step of a row's own scale, times what it is multiplied by.
+    bound = np.abs(x).max(1)[:, None] / 127 / 2 * np.abs(weights * scale).sum(1)[None]
+    assert (np.abs(got["t3"] - mine) <= bound * 1.01).all()
+    assert np.abs(got["t3"] - mine).max() > 0
+    stats = planner.calibrate(graph, [{"t0": x}])
+    plan = planner.plan(planner.annotate(graph, stats=stats), "litert-int8")
+    assert [kernel.row is None for kernel in plan.kernels_in_order] == [False]
+
+
+def test_a_custom_operator(tmp_path):
+    """AudioSpectrogram comes with the runtime, as a custom operator: it stays opaque and float."""
+    options = flexbuffers.Builder()
+    with options.Map():
+        options.Int("window_size", 16)
+        options.Int("stride", 8)
+        options.Bool("magnitude_squared", value=True)
+    hand = Hand()
+    hand.tensor((64, 1), "FLOAT32")
+    hand.tensor((64, 1), "FLOAT32")
+    hand.tensor((1, 7, 9), "FLOAT32")
+    hand.tensor((1, 7, 9), "FLOAT32")
+    hand.operator("TANH", 1, (0,), (1,))
+    hand.operator("AudioSpectrogram", 1, (1,), (2,), custom=bytes(options.Finish()))
+    hand.operator("LOGISTIC", 1, (2,), (3,))
+    data = hand.file([0], [1, 3])
+    x = RNG.normal(size=(64, 1)).astype(np.float32)
+    (got,) = ran(tmp_path, data, [{"t0": x}])
+    assert got["t3"].shape == (1, 7, 9)
+    graph = planner.load_model(data)
+    assert [op.type for op in graph.ops] == ["Tanh", "tflite.custom::AudioSpectrogram", "Sigmoid"]
+    assert any("AudioSpectrogram" in note and "stays opaque and float" in note for note in graph.notes)
+    plan = planner.plan(graph, "litert-int8")
+    kernel = next(kernel for kernel in plan.kernels_in_order if "AudioSpectrogram" in kernel.kernel)
+    assert kernel.row is None
+    with pytest.raises(UnsupportedExport, match=r"tflite\.custom::AudioSpectrogram"):
+        planner.export(graph, plan, "litert")
