@@ -170,6 +170,12 @@ def mlir(
     to: Annotated[
         Literal["mlir", "json"], typer.Option("--to", help="Print a module, or an annotated model as JSON.")
     ] = "mlir",
+    spelling: Annotated[
+        Literal["qplan", "rfc"],
+        typer.Option(
+            "--spelling", help="Of what LLVM's quant dialect has not: qplan.region, or quant.region."
+        ),
+    ] = "qplan",
     json: JsonOption = False,
 ) -> int:
     """Parse, verify, transform and print MLIR modules."""
@@ -181,6 +187,7 @@ def mlir(
         separate=split_input_file,
         truncating=truncating,
         to_json=to == "json",
+        spelling=spelling,
     )
     if json:
         say_json({"parts": [asdict(part) for part in parts]})

@@ -19,7 +19,7 @@ from planner.plans.planschema import PLAN_REST
 from planner.plans.read_json import PortTypes, assemble, row_keys, target_from_document
 from planner.plans.records import KernelPlan, Port
 from planner.plans.write_json import VERSION
-from planner.plans.write_mlir import port_facts, renamed
+from planner.plans.write_mlir import RESOURCE, port_facts, renamed
 
 
 def plan_from_mlir(text: str | bytes) -> Plan:
@@ -33,6 +33,13 @@ def plan_from_mlir(text: str | bytes) -> Plan:
     carried = module.attributes.get("qplan.plan")
     if not isinstance(carried, str):
         raise PlanFormatError("this module holds no plan: it has no attribute qplan.plan; plan it as a model")
+    if not carried.startswith("{"):  # modules of before hold the JSON itself
+        if RESOURCE not in module.resources:
+            raise PlanFormatError(
+                f"this module's resource {RESOURCE!r}, which holds the rest of its plan, is gone: some tool "
+                "dropped it; plan.json has all of the plan"
+            )
+        carried = module.resources[RESOURCE]
     rest = read_checked(carried, PLAN_REST, VERSION)
     target = target_from_document(rest["target"])
     keys = row_keys(target)

@@ -1,4 +1,4 @@
-"""Reading an MLIR module of `quant.region` ops into a graph; xDSL parses and verifies.
+"""Reading an MLIR module of `qplan.region` ops into a graph; xDSL parses and verifies.
 
 Ops of other dialects become source ops; casts, statistics and element types become constraints
 (`plain_functions`); calls, loops and branches are `read_structure`'s. Source: design 09, "MLIR"; the writing
@@ -31,6 +31,7 @@ from planner.mlir.places import place
 from planner.mlir.text.plain_functions import read_plain
 from planner.mlir.text.read_structure import RUNNING, is_scaffold, op_name, read_running
 from planner.mlir.text.reading import ReadState
+from planner.mlir.text.resources import without_resources
 from planner.mlir.text.specs import port_facts, value_facts
 
 _KNOWN: Final = frozenset(
@@ -55,11 +56,16 @@ _PRIVATE: Final = builtin.StringAttr("private")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Contents of a module: the graph, more `qplan.` attributes of regions by name, and of the module."""
+    """Contents of a module: the graph, more `qplan.` attributes of regions by name, and of the module.
+
+    Attributes:
+      resources: texts behind the module, by name.
+    """
 
     graph: Graph
     extras: Mapping[str, Mapping[str, Any]]
     attributes: Mapping[str, Any]
+    resources: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_mlir(text: str | bytes) -> Graph:
@@ -101,6 +107,7 @@ def read_module(text: str | bytes) -> Module:
         source = text if isinstance(text, str) else text.decode()
     except UnicodeDecodeError as error:
         raise ModelError(f"not UTF-8 text at byte {error.start}") from None
+    source, resources = without_resources(source)
     module, parser = parse_text(source)
     functions = [op for op in module.body.ops if isinstance(op, func.FuncOp)]
     main = [op for op in functions if op.sym_visibility != _PRIVATE]
@@ -121,7 +128,7 @@ def read_module(text: str | bytes) -> Module:
         extras |= reader.extras
     graph = replace(graphs.pop(main[0].sym_name.data), functions=graphs)
     attributes = {key: attribute_value(item) for key, item in module.attributes.items()}
-    return Module(validate(graph), extras, attributes)
+    return Module(validate(graph), extras, attributes, resources)
 
 
 @dataclass
