@@ -63,32 +63,37 @@ class TextParser(Parser):
     """A parser that knows all names of our dialect.
 
     Attributes:
-      starts: the offset of each op, by its `id`.
+      starts: the offset of each op, by its `id`; `ends` likewise, of what follows it.
+      tokens: SSA values as written, `%x` or `%x#1`.
       tensors: tensor types by their text.
       spelled: names of SSA values as written, numbers left out; xDSL keeps less (`x` of `%x_1`).
     """
 
     starts: dict[int, int]
+    ends: dict[int, int]
+    tokens: dict[SSAValue, str]
     spelled: dict[SSAValue, str]
     tensors: dict[str, Any]
 
     def __init__(self, context: Context, source: str) -> None:
         super().__init__(context, "")
         self._parser_state = ParserState(_Lexer(Input(source, "<unknown>")))
-        self.starts, self.spelled, self.tensors = {}, {}, {}
+        self.starts, self.ends, self.tokens, self.spelled, self.tensors = {}, {}, {}, {}, {}
 
     def parse_operation(self) -> Operation:
         """Parse one op and note its position."""
         start = self._current_token.span.start
         op = super().parse_operation()
-        self.starts[id(op)] = start
+        self.starts[id(op)], self.ends[id(op)] = start, self._current_token.span.start
         return op
 
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Any) -> None:
         super()._register_ssa_definition(name, values, span)
+        several = len(values) > 1
+        named = {value: f"{name}#{i}" if several else name for i, value in enumerate(values)}
+        self.tokens |= {value: f"%{text}" for value, text in named.items()}
         if not name.isdecimal():
-            several = len(values) > 1
-            self.spelled |= {value: f"{name}#{i}" if several else name for i, value in enumerate(values)}
+            self.spelled |= named
 
     def parse_file(self) -> builtin.ModuleOp:
         """Parse a whole text; aliases alone, or nothing, are an empty module."""
