@@ -223,7 +223,7 @@ def mlir(
 
 def _with_casts(file: str, text: str, plan: str, *, split_input_file: bool) -> str:
     """The module of a plan with its casts; warns of the ports that they do not show."""
-    from planner.plans.cast_module import cast_module
+    from planner.plans.read_mlir import cast_module
 
     if split_input_file:
         raise InputError("--casts is for one module", hint="leave --split-input-file away")

@@ -14,6 +14,8 @@ from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.mlir.module import Module, read_module
+from planner.mlir.text.cast_module import CastModule, TypedPort, Types
+from planner.mlir.text.cast_module import cast_module as write_casts
 from planner.plans.plan import Plan
 from planner.plans.planschema import PLAN_REST
 from planner.plans.read_json import PortTypes, assemble, row_keys, target_from_document
@@ -59,6 +61,24 @@ def plan_from_mlir(text: str | bytes) -> Plan:
     plan = assemble(rest, graph, target, tuple([kernels[name] for name in order]), PortTypes())
     _check_rescales(plan, rescales, sources)
     return plan
+
+
+def cast_module(text: str, plan: Plan) -> CastModule:
+    """The module that a plan was made of, with its types as casts around the ops; raises as `write_casts`."""
+    kernels = plan.kernels_in_order
+    return write_casts(
+        text,
+        Types(
+            plan.graph,
+            {name: value.type for name, value in plan.values.items()},
+            {kernel.name: _typed(kernel.inputs) for kernel in kernels},
+            {kernel.name: _typed(kernel.outputs) for kernel in kernels},
+        ),
+    )
+
+
+def _typed(ports: Iterable[Port]) -> tuple[TypedPort, ...]:
+    return tuple([TypedPort(port.address, port.value, port.type) for port in ports])
 
 
 def _kernel(

@@ -5,7 +5,7 @@ signatures, attributes, locations and constants. Source: MLIR quantization RFC, 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 
 from planner.errors import ModelError, PlanFormatError
 from planner.ir.graph import Graph
-from planner.ir.types.qtypes import QType, Uniform
+from planner.ir.types.qtypes import FloatType, QType, Uniform
 from planner.mlir.dialect import RegionOp
 from planner.mlir.integrity import misfit
 from planner.mlir.parse import TextParser
@@ -22,8 +22,6 @@ from planner.mlir.text.read_module import read_module
 from planner.mlir.text.spelling import is_ours
 from planner.mlir.types import UniformType, element_of, uniform_of, with_element
 from planner.mlir.verbatim_types import as_qtype
-from planner.plans.plan import Plan
-from planner.plans.records import Port, PortTyped
 from planner.stablehlo_reader.program import read_hlo_model
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|//[^\n]*|%[\w$.-]+(?:#\d+)?')
@@ -44,7 +42,32 @@ class CastModule:
     left: tuple[str, ...]
 
 
-def cast_module(text: str, plan: Plan) -> CastModule:
+@dataclass(frozen=True, slots=True)
+class TypedPort:
+    """A port of a kernel, and the type it has; None for float."""
+
+    address: str
+    value: str
+    type: Uniform | FloatType | None
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """The types of a plan.
+
+    Attributes:
+      graph: that was planned.
+      values: types of values where they are defined.
+      inputs, outputs: ports by kernel.
+    """
+
+    graph: Graph
+    values: Mapping[str, Uniform | FloatType | None]
+    inputs: Mapping[str, Sequence[TypedPort]]
+    outputs: Mapping[str, Sequence[TypedPort]]
+
+
+def cast_module(text: str, plan: Types) -> CastModule:
     """Put casts around the ops of the module that a plan was made of.
 
     A value with a type goes through `quant.qcast` and `quant.dcast` where it is defined; an op that reads it
@@ -80,7 +103,7 @@ def cast_module(text: str, plan: Plan) -> CastModule:
             f"the plan is of another model: it has a value {strange!r}, this module has none"
         )
     edit = _Edit(text, module.parser, values, module.names, plan)
-    left = tuple(edit.kernels(plan.graph))
+    left = tuple(edit.kernels())
     edit.returns()
     return CastModule(edit.written(), left)
 
@@ -93,7 +116,7 @@ class _Edit:
     parser: TextParser
     values: Mapping[str, SSAValue]
     names: Mapping[SSAValue, str]
-    plan: Plan
+    plan: Types
     reads: dict[int, dict[str, str]] = field(default_factory=dict)
     casts: dict[str, list[str]] = field(default_factory=dict)
     made: dict[tuple[str, Uniform], str] = field(default_factory=dict)
@@ -108,23 +131,23 @@ class _Edit:
             if isinstance(kind, UniformType):
                 self.stated.setdefault(as_qtype(kind.data), kind)
 
-    def kernels(self, graph: Graph) -> Iterator[str]:
+    def kernels(self) -> Iterator[str]:
         """Connect the inputs of all kernels; give the ports that cannot be."""
-        regions = {region.name: region for region in graph.regions}
-        for kernel in self.plan.kernels_in_order:
-            for port in kernel.inputs:
-                readers = [op for op in regions[kernel.name].ops if port.value in op.inputs]
+        regions = {region.name: region for region in self.plan.graph.regions}
+        for kernel, ports in self.plan.inputs.items():
+            for port in ports:
+                readers = [op for op in regions[kernel].ops if port.value in op.inputs]
                 owners = [self.values[op.outputs[0]].owner for op in readers if op.outputs[0] in self.values]
                 done = port.value in self.values and len(owners) == len(readers) > 0
                 for owner in owners:
                     done = done and isinstance(owner, Operation) and self.connect(owner, port)
                 if port.type is not None and not done:
                     yield port.address
-            for port in kernel.outputs:
+            for port in self.plan.outputs[kernel]:
                 if port.type is not None and (port.value not in self.values or not self.fits(port)):
                     yield port.address
 
-    def connect(self, op: Operation, port: Port) -> bool:
+    def connect(self, op: Operation, port: TypedPort) -> bool:
         """Let an op read a port's value in the port's type; False where there is no such cast."""
         kinds = {value.type for value in op.operands if self.names.get(value) == port.value}
         if (
@@ -150,17 +173,17 @@ class _Edit:
                 if isinstance(use.operation, func.ReturnOp):
                     self.read(use.operation, name, defined)
 
-    def fits(self, port: Port) -> bool:
+    def fits(self, port: TypedPort) -> bool:
         """Whether casts say the type of a port, and that of its value."""
         return all(
             kind is None or self.is_castable(port.value, kind)
             for kind in (
                 port.type,
-                self.plan.values[port.value].type if port.value in self.plan.values else None,
+                self.plan.values.get(port.value),
             )
         )
 
-    def is_castable(self, name: str, kind: PortTyped) -> bool:
+    def is_castable(self, name: str, kind: Uniform | FloatType | None) -> bool:
         if not isinstance(kind, Uniform) or is_ours(kind) or name not in self.values:
             return False
         tensor = self.values[name].type
@@ -171,7 +194,7 @@ class _Edit:
 
     def type_of(self, name: str) -> Uniform | None:
         """The type of a value where it is defined, if a cast says it."""
-        kind = self.plan.values[name].type if name in self.plan.values else None
+        kind = self.plan.values.get(name)
         return kind if isinstance(kind, Uniform) and self.is_castable(name, kind) else None
 
     def read(self, op: Operation, name: str, kind: Uniform) -> None:
