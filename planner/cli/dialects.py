@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.console import complain, progress, say, say_json, say_table, warn, write_text
 from planner.cli.files import STDIN, as_samples, keep_from, only_one_stdin, read_bytes, read_text, write_file
-from planner.cli.options import CutOption, JsonOption, RequiredData, cut_names
+from planner.cli.options import CutOption, JsonOption, RequiredData, cut_names, of_file, read_plan
 from planner.errors import InputError
 
 if TYPE_CHECKING:
@@ -170,26 +170,74 @@ def mlir(
     to: Annotated[
         Literal["mlir", "json"], typer.Option("--to", help="Print a module, or an annotated model as JSON.")
     ] = "mlir",
+    spelling: Annotated[
+        Literal["qplan", "rfc"],
+        typer.Option(
+            "--spelling", help="Of what LLVM's quant dialect has not: qplan.region, or quant.region."
+        ),
+    ] = "qplan",
+    casts: Annotated[
+        str | None,
+        typer.Option(
+            "--casts", metavar="PLAN", help="Put the casts of a plan of this module around its ops."
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write; standard output if none."),
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Parse, verify, transform and print MLIR modules."""
     from planner.mlir.passes.tool import SEPARATOR, run_parts
 
+    only_one_stdin(file, casts)
+    keep_from(out, file, casts)
+    text = read_text(file, "module")
+    if casts is not None:
+        text = _with_casts(file, text, casts, split_input_file=split_input_file)
+        if not passes and to == "mlir" and not json:
+            _write_module(out, text)
+            return 0
     parts = run_parts(
-        read_text(file, "module"),
+        text,
         passes or [],
         separate=split_input_file,
         truncating=truncating,
         to_json=to == "json",
+        spelling=spelling,
     )
     if json:
         say_json({"parts": [asdict(part) for part in parts]})
     else:
         written = [part.text or f"// error: {part.error}\n" for part in parts]
-        write_text(f"{SEPARATOR}\n".join(written))
+        if out is None or not any(part.error for part in parts):
+            _write_module(out, f"{SEPARATOR}\n".join(written))
         for part in parts:
             for warning in part.warnings:
                 warn(warning)
             if part.error:
                 complain(part.error)
     return 1 if any(part.error for part in parts) else 0
+
+
+def _with_casts(file: str, text: str, plan: str, *, split_input_file: bool) -> str:
+    """The module of a plan with its casts; warns of the ports that they do not show."""
+    from planner.plans.read_mlir import cast_module
+
+    if split_input_file:
+        raise InputError("--casts is for one module", hint="leave --split-input-file away")
+    planned = read_plan(plan)
+    with of_file(file):
+        found = cast_module(text, planned)
+    if found.left:
+        warn(f"no cast shows {len(found.left)} ports of the plan: {', '.join(found.left[:5])}")
+    return found.text
+
+
+def _write_module(out: str | None, text: str) -> None:
+    if out is None:
+        write_text(text)
+    else:
+        write_file(out, text.encode())
+        say(f"wrote {out}")

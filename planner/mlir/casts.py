@@ -140,7 +140,7 @@ def _signless(kind: Attribute) -> IntegerType | None:
 class StatisticsOp(IRDLOperation):
     """Observed ranges of a value, which passes through: of the layer, and of each slice of an axis."""
 
-    name = "quant.stats"
+    name = "qplan.stats"
     arg = operand_def()
     result = result_def()
     layer_stats = opt_attr_def(Attribute, attr_name="layerStats")
@@ -153,7 +153,7 @@ class StatisticsOp(IRDLOperation):
         kind = self.arg.type
         if not isinstance(element_of(kind), AnyFloat) or kind != self.result.type:
             raise VerifyException(
-                f"quant.stats passes a tensor of floats through; {kind} becomes {self.result.type}"
+                f"qplan.stats passes a tensor of floats through; {kind} becomes {self.result.type}"
             )
         layer = _floats("layerStats", self.layer_stats)
         if layer != (2,):
@@ -176,7 +176,7 @@ class StatisticsOp(IRDLOperation):
 
 def _floats(name: str, attribute: Any) -> Sequence[int]:
     if not isinstance(attribute, DenseIntOrFPElementsAttr):
-        raise VerifyException(f"quant.stats needs {name}, a dense attribute of floats")
+        raise VerifyException(f"qplan.stats needs {name}, a dense attribute of floats")
     if not isinstance(attribute.get_element_type(), AnyFloat):
         raise VerifyException(f"{name} must have a floating point element type")
     return tuple(attribute.get_shape())

@@ -1,6 +1,6 @@
 """Our `quant` dialect on xDSL: the ops of annotated modules, and the dialect with all its types and ops.
 
-`quant.region` is the RFC's logical kernel. Source: MLIR quant dialect; the RFC's region op; design 09.
+`qplan.region` is the RFC's logical kernel. Source: MLIR quant dialect; the RFC's region op; design 09.
 """
 
 from collections.abc import Collection, Sequence
@@ -47,7 +47,7 @@ PLAN: Final = "qplan.plan"
 class ReturnOp(IRDLOperation):
     """Ends the body of a region and names its results."""
 
-    name = "quant.return"
+    name = "qplan.return"
     values = var_operand_def()
     traits = traits_def(IsTerminator())
 
@@ -56,7 +56,7 @@ class ReturnOp(IRDLOperation):
 class RegionOp(IRDLOperation):
     """A logical kernel. One spec a port; the spec of an absent optional port is `none`."""
 
-    name = "quant.region"
+    name = "qplan.region"
     values = var_operand_def()
     results_ = var_result_def()
     body = region_def()
@@ -69,7 +69,7 @@ class RegionOp(IRDLOperation):
     def verify_(self) -> None:
         """Check that specs, operands, results and body agree in number and type."""
         if not isinstance(self.kernel or self.logical_kernel, StringAttr | BytesAttr):
-            raise VerifyException("quant.region needs a 'kernel' attribute, a string")
+            raise VerifyException("qplan.region needs a 'kernel' attribute, a string")
         for what, specs, values in (
             ("input_specs", self.input_specs, self.values),
             ("output_specs", self.output_specs, self.results_),
@@ -82,14 +82,14 @@ class RegionOp(IRDLOperation):
         if block is None:
             return
         if block.next_block is not None:
-            raise VerifyException("the body of quant.region is one block")
+            raise VerifyException("the body of qplan.region is one block")
         if [arg.type for arg in block.args] != [value.type for value in self.values]:
             raise VerifyException("the arguments of the body must have the types of the operands")
         last = block.last_op
         if not isinstance(last, ReturnOp):
-            raise VerifyException("the body of quant.region ends with quant.return")
+            raise VerifyException("the body of qplan.region ends with qplan.return")
         if [value.type for value in last.values] != [value.type for value in self.results_]:
-            raise VerifyException("quant.return must give the types of the results")
+            raise VerifyException("qplan.return must give the types of the results")
 
 
 def _is_planned(op: Operation) -> bool:
@@ -147,17 +147,13 @@ def _misfit_type(spec: QuantType, kind: Attribute, elements: Collection[str], *,
 class ConstantOp(IRDLOperation):
     """Data known before running: its numbers as `value`, or only its `range`."""
 
-    name = "quant.constant"
+    name = "qplan.constant"
     result = result_def()
 
 
-OPS: Final = (
-    ConstantOp,
-    DequantizeCastOp,
-    QuantizeCastOp,
-    RegionOp,
-    ReturnOp,
-    StatisticsOp,
-    StorageCastOp,
-)
+OPS: Final = (DequantizeCastOp, QuantizeCastOp, StorageCastOp)
+OUR_OPS: Final = (ConstantOp, RegionOp, ReturnOp, StatisticsOp)
 Quant: Final = Dialect("quant", list(OPS), list(TYPES))
+"""Upstream's ops, and all types: those that upstream has not are read as `!quant` and as `!qplan`."""
+Qplan: Final = Dialect("qplan", list(OUR_OPS), [])
+"""Ops that upstream has not; the RFC calls them `quant.*`, and so they are read too."""

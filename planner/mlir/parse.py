@@ -20,17 +20,20 @@ from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from planner.errors import ModelError
 from planner.ir.types.qtypes import AnyType, Calibrated, Uniform
-from planner.mlir.dialect import OPS, Quant, RegionOp
+from planner.mlir.dialect import OPS, OUR_OPS, Qplan, Quant, RegionOp
 from planner.mlir.foreign import DIALECTS
 from planner.mlir.integrity import misfit
 from planner.mlir.literals import hexadecimal
 from planner.mlir.places import one_line, place
+from planner.mlir.text.resources import without_resources
+from planner.mlir.text.spelling import OURS, UPSTREAM_BITS
 from planner.mlir.types import TYPES, QuantType, uniform_of
 from planner.mlir.verbatim_types import WrittenAny, WrittenUniform
 
-_OURS: Final = frozenset({"builtin", "func", "quant"})
+_OURS: Final = frozenset({"builtin", "func", "qplan", "quant"})
 _TYPE_NAMES: Final = frozenset(kind.name for kind in TYPES)
-_OP_NAMES: Final = frozenset(op.name for op in OPS)
+_OP_NAMES: Final = frozenset(op.name for op in (*OPS, *OUR_OPS))
+_RFC_NAMES: Final = frozenset(f"quant.{name}" for name in OURS)
 _PRIVATE: Final = builtin.StringAttr("private")
 _HOLDERS: Final = (
     QuantType,
@@ -43,9 +46,9 @@ _HOLDERS: Final = (
 )
 _SPECS: Final = frozenset({"input_specs", "output_specs"})
 _TENSOR: Final = re.compile(r"tensor<[^<>!#]*+(?:!quant\.uniform<[^<>!#]*+(?:<[^<>!#]*+>)?[^<>!#]*+>)?>")
-_MLIR_BITS: Final = 32
+_KNOWN: Final = (*DIALECTS, Quant, Qplan)
 _GENERIC: Final = (
-    f"an op of another dialect than {', '.join(sorted(dialect.name for dialect in (*DIALECTS, Quant)))}, "
+    f"an op of another dialect than {', '.join(sorted(dialect.name for dialect in _KNOWN))}, "
     'or unknown there: write it in generic form, "dialect.op"(...) : (...) -> ...'
 )
 
@@ -60,32 +63,37 @@ class TextParser(Parser):
     """A parser that knows all names of our dialect.
 
     Attributes:
-      starts: the offset of each op, by its `id`.
+      starts: the offset of each op, by its `id`; `ends` likewise, of what follows it.
+      tokens: SSA values as written, `%x` or `%x#1`.
       tensors: tensor types by their text.
       spelled: names of SSA values as written, numbers left out; xDSL keeps less (`x` of `%x_1`).
     """
 
     starts: dict[int, int]
+    ends: dict[int, int]
+    tokens: dict[SSAValue, str]
     spelled: dict[SSAValue, str]
     tensors: dict[str, Any]
 
     def __init__(self, context: Context, source: str) -> None:
         super().__init__(context, "")
         self._parser_state = ParserState(_Lexer(Input(source, "<unknown>")))
-        self.starts, self.spelled, self.tensors = {}, {}, {}
+        self.starts, self.ends, self.tokens, self.spelled, self.tensors = {}, {}, {}, {}, {}
 
     def parse_operation(self) -> Operation:
         """Parse one op and note its position."""
         start = self._current_token.span.start
         op = super().parse_operation()
-        self.starts[id(op)] = start
+        self.starts[id(op)], self.ends[id(op)] = start, self._current_token.span.start
         return op
 
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Any) -> None:
         super()._register_ssa_definition(name, values, span)
+        several = len(values) > 1
+        named = {value: f"{name}#{i}" if several else name for i, value in enumerate(values)}
+        self.tokens |= {value: f"%{text}" for value, text in named.items()}
         if not name.isdecimal():
-            several = len(values) > 1
-            self.spelled |= {value: f"{name}#{i}" if several else name for i, value in enumerate(values)}
+            self.spelled |= named
 
     def parse_file(self) -> builtin.ModuleOp:
         """Parse a whole text; aliases alone, or nothing, are an empty module."""
@@ -124,27 +132,32 @@ class TextParser(Parser):
                 raise ParseError(start, problem)
 
     def _parse_dialect_type_or_attribute_body(self, attr_name: str, is_type: bool, *rest: Any) -> Any:  # noqa: FBT001
+        spelled = attr_name
+        if is_type and attr_name.startswith("qplan."):
+            attr_name = attr_name.replace("qplan.", "quant.", 1)
         if is_type and attr_name.startswith("quant.") and attr_name not in _TYPE_NAMES:
             known = ", ".join(f"!{name}" for name in sorted(_TYPE_NAMES))
-            at = self.lexer.input.content.rfind(f"!{attr_name}", 0, self.pos)
-            self.raise_error(f"unknown quantized type '!{attr_name}'; known: {known}", max(at, 0))
+            at = self.lexer.input.content.rfind(f"!{spelled}", 0, self.pos)
+            self.raise_error(f"unknown quantized type '!{spelled}'; known: {known}", max(at, 0))
         return super()._parse_dialect_type_or_attribute_body(attr_name, is_type, *rest)
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
-        if name.startswith("quant.") and name not in _OP_NAMES:
+        ours = name.replace("quant.", "qplan.", 1) if name in _RFC_NAMES else name
+        if ours.startswith(("quant.", "qplan.")) and ours not in _OP_NAMES:
             known = ", ".join(sorted(_OP_NAMES))
-            self.raise_error(f"unknown op '{name}' of the quant dialect; known: {known}")
-        return super()._get_op_by_name(name)
+            self.raise_error(f"unknown op '{name}' of the {name.partition('.')[0]} dialect; known: {known}")
+        return super()._get_op_by_name(ours)
 
 
 def parse_text(source: str) -> tuple[builtin.ModuleOp, TextParser]:
-    """Parse and verify a module.
+    """Parse and verify a module; `without_resources` gives what stands behind it.
 
     Raises:
       ModelError: `line:column: ` and the fault there.
     """
+    source, _ = without_resources(source)
     context = Context(allow_unregistered=True)
-    for dialect in (*DIALECTS, Quant):
+    for dialect in _KNOWN:
         context.load_dialect(dialect)
     parser = None
     try:
@@ -223,7 +236,7 @@ def _undefined(op: Operation, behind: set[int]) -> str:
 
 
 def _from_outside(region: Operation) -> str:
-    """Name the op inside a `quant.region` that reads a value from outside of it."""
+    """Name the op inside a `qplan.region` that reads a value from outside of it."""
     if not isinstance(region, RegionOp):
         return ""
     inside = set(region.body.blocks)
@@ -232,7 +245,7 @@ def _from_outside(region: Operation) -> str:
         for operand in op.operands:
             home = operand.owner if isinstance(operand.owner, Block) else operand.owner.parent
             if home not in inside:
-                return f"{_name(op)} reads a value from outside; quant.region is isolated from above"
+                return f"{_name(op)} reads a value from outside; qplan.region is isolated from above"
     return ""
 
 
@@ -289,9 +302,12 @@ def _parts(kind: Attribute) -> Iterable[Attribute]:
 def foreign_to_mlir(kind: Attribute) -> str:
     """Say why MLIR knows no such type although we do; "" where it does."""
     data = kind.data if isinstance(kind, QuantType) else None
-    if isinstance(data, Uniform | AnyType | WrittenUniform | WrittenAny) and data.storage.bits > _MLIR_BITS:
+    if (
+        isinstance(data, Uniform | AnyType | WrittenUniform | WrittenAny)
+        and data.storage.bits > UPSTREAM_BITS
+    ):
         return (
-            f"storage of {data.storage.bits} bits: outside specs a storage has 1 to {_MLIR_BITS}; "
+            f"storage of {data.storage.bits} bits: outside specs a storage has 1 to {UPSTREAM_BITS}; "
             "keep wider integers as plain tensors"
         )
     if isinstance(data, Uniform) and data.ranges:

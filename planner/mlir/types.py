@@ -21,6 +21,7 @@ from xdsl.utils.lexer import Span
 from planner.errors import QTypeError
 from planner.ir.types.qtypes import QType, Uniform
 from planner.ir.types.typetext import parse_type
+from planner.mlir.text.spelling import UPSTREAM_BITS, is_ours
 from planner.mlir.verbatim_types import (
     Written,
     WrittenUniform,
@@ -173,6 +174,17 @@ class ElementType(Data[str], TypeAttribute):
         printer.print_string("<")
         printer.print_string_literal(self.data)
         printer.print_string(">")
+
+
+def spelled(kind: QuantType | ElementType) -> str:
+    """Write a type: `!quant.uniform<...>` where upstream has it, else `!qplan.none`."""
+    if isinstance(kind, ElementType):
+        ours = True
+    elif isinstance(kind.data, Written):
+        ours = kind.data.storage.bits > UPSTREAM_BITS
+    else:
+        ours = is_ours(kind.data)
+    return str(kind).replace("!quant.", "!qplan.", 1) if ours else str(kind)
 
 
 def uniform_of(kind: Attribute) -> WrittenUniform | None:

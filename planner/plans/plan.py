@@ -13,6 +13,7 @@ from typing import Any
 from planner.errors import expect
 from planner.ir.graph import Graph, model_digest, structure_digest, with_facts
 from planner.ir.types.qtypes import Uniform
+from planner.mlir.text.spelling import Spelling
 from planner.notebook import html_of, html_table
 from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan, PortTyped, step_rows
@@ -108,9 +109,14 @@ class Plan(PlanFields):
         """The plan as `qplan.plan/1` (design 09); `planner.plan_from_json` reads it back."""
         return plan_to_json(self)
 
-    def to_mlir(self) -> str:
-        """The plan as an MLIR module of `quant.region` ops (design 09), lossless too."""
-        return plan_to_mlir(self)
+    def to_mlir(self, *, spelling: Spelling = "qplan") -> str:
+        """The plan as an MLIR module of `qplan.region` ops (design 09), lossless too.
+
+        Args:
+          spelling: of what upstream's `quant` dialect has not: `"qplan"`, which LLVM's tools take with
+            `--allow-unregistered-dialect`, or `"rfc"`: `quant.region`, `!quant.none`.
+        """
+        return plan_to_mlir(self, spelling=spelling)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -14,12 +14,14 @@ from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.mlir.module import Module, read_module
+from planner.mlir.text.cast_module import CastModule, TypedPort, Types
+from planner.mlir.text.cast_module import cast_module as write_casts
 from planner.plans.plan import Plan
 from planner.plans.planschema import PLAN_REST
 from planner.plans.read_json import PortTypes, assemble, row_keys, target_from_document
 from planner.plans.records import KernelPlan, Port
 from planner.plans.write_json import VERSION
-from planner.plans.write_mlir import port_facts, renamed
+from planner.plans.write_mlir import RESOURCE, port_facts, renamed
 
 
 def plan_from_mlir(text: str | bytes) -> Plan:
@@ -33,6 +35,13 @@ def plan_from_mlir(text: str | bytes) -> Plan:
     carried = module.attributes.get("qplan.plan")
     if not isinstance(carried, str):
         raise PlanFormatError("this module holds no plan: it has no attribute qplan.plan; plan it as a model")
+    if not carried.startswith("{"):  # modules of before hold the JSON itself
+        if RESOURCE not in module.resources:
+            raise PlanFormatError(
+                f"this module's resource {RESOURCE!r}, which holds the rest of its plan, is gone: some tool "
+                "dropped it; plan.json has all of the plan"
+            )
+        carried = module.resources[RESOURCE]
     rest = read_checked(carried, PLAN_REST, VERSION)
     target = target_from_document(rest["target"])
     keys = row_keys(target)
@@ -52,6 +61,24 @@ def plan_from_mlir(text: str | bytes) -> Plan:
     plan = assemble(rest, graph, target, tuple([kernels[name] for name in order]), PortTypes())
     _check_rescales(plan, rescales, sources)
     return plan
+
+
+def cast_module(text: str, plan: Plan) -> CastModule:
+    """The module that a plan was made of, with its types as casts around the ops; raises as `write_casts`."""
+    kernels = plan.kernels_in_order
+    return write_casts(
+        text,
+        Types(
+            plan.graph,
+            {name: value.type for name, value in plan.values.items()},
+            {kernel.name: _typed(kernel.inputs) for kernel in kernels},
+            {kernel.name: _typed(kernel.outputs) for kernel in kernels},
+        ),
+    )
+
+
+def _typed(ports: Iterable[Port]) -> tuple[TypedPort, ...]:
+    return tuple([TypedPort(port.address, port.value, port.type) for port in ports])
 
 
 def _kernel(

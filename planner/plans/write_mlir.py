@@ -1,35 +1,51 @@
 """Writing a plan as MLIR: the quantized module; `read_mlir` gives an equal plan back.
 
-Specs are the port types; each rescale is a `quant.region` of kernel `qplan.rescale` on the edge it sits
-on; what a module does not show (costs, steps, the target's rows) rides as JSON in the module attribute
-`qplan.plan`. Read as a plain model, the module is the planned graph. Source: design 09, "MLIR".
+Specs are the port types; each rescale is a `qplan.region` of kernel `qplan.rescale` on the edge it sits
+on; what a module does not show (costs, steps, the target's rows) stands behind it as the resource `qplan`,
+JSON laid out as in `plan.json`; the module attribute `qplan.plan` names its format. Read as a plain model,
+the module is the planned graph. Source: design 09, "MLIR".
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
-from planner.annotated.jsontext import write_compact
+from planner.annotated.jsontext import write_lines
 from planner.ir.edges import RESCALE
 from planner.ir.graph import BOUNDARY, Facts, Graph, Op, Region, Value
+from planner.mlir.text.spelling import Spelling
 from planner.mlir.text.write_module import write_mlir
 from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan, PortTyped, Rescale
-from planner.plans.write_json import TypeTexts, plan_rest, row_texts
+from planner.plans.write_json import VERSION, TypeTexts, plan_rest, row_texts
+
+RESOURCE: Final = "qplan"
+"""The resource that holds what a module does not show of its plan."""
 
 
-def plan_to_mlir(plan: PlanFields) -> str:
-    """Write a plan as a quantized module."""
+def plan_to_mlir(plan: PlanFields, *, spelling: Spelling = "qplan") -> str:
+    """Write a plan as a quantized module.
+
+    Args:
+      spelling: of what upstream's dialect has not, `qplan.region`, or as in the RFC `quant.region`.
+    """
     planned = _planned_graph(plan)
     rows = row_texts(plan.target)
     extras = {
         region.name: _extras(region, plan.kernels.get(region.name), rows) for region in plan.graph.regions
     }
-    attributes: dict[str, Any] = {"qplan.plan": write_compact(plan_rest(plan, TypeTexts()))}
+    attributes: dict[str, Any] = {"qplan.plan": VERSION}
     order = tuple([kernel.name for kernel in plan.kernels_in_order])
     if order != tuple([region.name for region in plan.graph.regions if region.name in plan.kernels]):
         attributes["qplan.order"] = order
-    return write_mlir(planned, extras=extras, attributes=attributes, specs="ports")
+    return write_mlir(
+        planned,
+        extras=extras,
+        attributes=attributes,
+        specs="ports",
+        resources={RESOURCE: write_lines(plan_rest(plan, TypeTexts()))},
+        spelling=spelling,
+    )
 
 
 def port_facts(types: Iterable[PortTyped]) -> tuple[Facts, ...]:

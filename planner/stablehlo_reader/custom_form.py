@@ -16,7 +16,9 @@ from planner.errors import ModelError
 _MARK: Final = re.compile(r"(?<![\"\w.#!@])(?:stablehlo|chlo)\.[a-z0-9_]++(?!\s*=)")
 _GENERIC_MARK: Final = re.compile(r'"(?:stablehlo|chlo)\.[a-z0-9_]++"\s*\(')
 # Types per block, and our own types and ops of the quant dialect, which jaxlib does not know.
-_UNKNOWN: Final = re.compile(r"!quant\.(?!uniform<)|\bquant\.(?!uniform|[qds]cast)[a-z]|:[a-z]\w*:\{")
+_UNKNOWN: Final = re.compile(
+    r"!q(?:uant|plan)\.(?!uniform<)|!qplan|\bquant\.(?!uniform|[qds]cast)[a-z]|:[a-z]\w*:\{"
+)
 _STRING: Final = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|//[^\n]*')
 _PLACE: Final = re.compile(r'error: "-":(\d+:\d+): (.*)')
 _LOADS_QUANT: Final = "builtin.module(vhlo-legalize-to-stablehlo)"

@@ -84,3 +84,26 @@ def test_a_plan_comes_back_the_same(qplan, planned, tmp_path):
     assert qplan("mlir", again).out == printed.out
     both = [qplan("mlir", path, "--to", "json").out for path in (planned / "plan.mlir", again)]
     assert both[0] == both[1]
+
+
+def test_the_casts_of_a_plan_go_into_its_module(qplan, tmp_path):
+    module = tmp_path / "m.mlir"
+    q = "!quant.calibrated<f32<-1.0:1.0>>"
+    module.write_text(
+        f"func.func @main(%x: tensor<4x{q}>) -> tensor<4xf32> {{ // mine\n"
+        f'  %y = "onnx.Relu"(%x) {{a = 1 : i32}} : (tensor<4x{q}>) -> tensor<4xf32>\n'
+        "  return %y : tensor<4xf32>\n}\n"
+    )
+    folder, out = tmp_path / "out", tmp_path / "cast.mlir"
+    assert qplan("plan", module, "--target", "litert-int8", "-o", folder).code == 0
+    answer = qplan("mlir", module, "--casts", folder, "-o", out)
+    assert (answer.code, answer.err) == (0, "")
+    text = out.read_text()
+    assert qplan("mlir", module, "--casts", folder).out == text
+    assert '"onnx.Relu"' in text
+    assert "// mine\n" in text
+    both = ("--split-input-file", "--casts", folder)
+    assert "--casts is for one module" in qplan("mlir", module, *both).err
+    before = out.read_text()
+    assert qplan("mlir", "-", "-o", out, stdin=BAD.encode()).code == 1
+    assert out.read_text() == before

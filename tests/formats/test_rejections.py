@@ -161,7 +161,7 @@ def test_plan_files(plan, change, message):
             "1.0>>, i8]",
             "4:3: input_specs[1] is incompatible with tensor<8x4xf32>: i8 is neither a quantized type, a float, nor the element type f32",
         ),
-        ('kernel = "fully_connected", ', "", "4:3: quant.region needs a 'kernel' attribute, a string"),
+        ('kernel = "fully_connected", ', "", "4:3: qplan.region needs a 'kernel' attribute, a string"),
         ('qplan.values = ["y"]', "qplan.values = []", "4:3: 0 names for 1 values"),
         ("-5.0e-1 : f64", "9.0 : f64", "3:3: constant 'w': range 9.0:0.5 has min > max"),
         ("return %y", "return %z", "13:1: values used but not defined: [%z]"),
@@ -169,7 +169,7 @@ def test_plan_files(plan, change, message):
         (
             '"quant.return"(%0) : (tensor<1x4xf32>) -> ()',
             '"quant.return"() : () -> ()',
-            "4:3: quant.return must give the types of the results",
+            "4:3: qplan.return must give the types of the results",
         ),
         ("tensor<8x4xf32>\n", "vector<8x4xf32>\n", None),
         ("func.func", "func.fun", None),

@@ -13,7 +13,7 @@ from tests.oracles.mlir import modules
 HERE = Path(__file__).parent
 ACCEPTED = (HERE / "accepted.mlir").read_text(encoding="utf-8")
 REFUSED = (HERE / "refused.mlir").read_text(encoding="utf-8")
-OURS = ("quant.region", "quant.stats")
+OURS = ("quant.region", "quant.stats", "qplan.region", "qplan.stats")
 
 
 def test_accepted_modules_come_back_canonically(golden):

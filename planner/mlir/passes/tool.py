@@ -6,7 +6,7 @@ from nothing. Errors name line and column of the whole file. Source: mlir-opt's 
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Final
 
@@ -22,7 +22,10 @@ from planner.mlir.parse import parse_text, verify
 from planner.mlir.passes.table import PASSES
 from planner.mlir.places import StuckAt, place
 from planner.mlir.text.read_module import read_mlir
+from planner.mlir.text.resources import resource_text, without_resources
+from planner.mlir.text.spelling import Spelling, as_rfc
 from planner.mlir.text.write_module import write_mlir
+from planner.mlir.types import ElementType, QuantType, spelled
 from planner.stablehlo_reader.custom_form import readable
 
 SEPARATOR: Final = "// -----"
@@ -66,6 +69,7 @@ def run_parts(
     separate: bool = False,
     truncating: bool = False,
     to_json: bool = False,
+    spelling: Spelling = "qplan",
 ) -> tuple[Part, ...]:
     """Parse, verify, transform and print every module of a text.
 
@@ -75,6 +79,7 @@ def run_parts(
       separate: whether `// -----` lines separate modules.
       truncating: lower quantizing casts the upstream way, see `lowering`.
       to_json: give annotated models as JSON rather than modules.
+      spelling: of ops and types that upstream's `quant` dialect has not.
 
     Raises:
       UnknownName: a pass that is none.
@@ -86,7 +91,10 @@ def run_parts(
     if _JSON.match(source):
         source = write_mlir(read_annotated(source))
     parts = split(source) if separate else [(1, source)]
-    return tuple([_run(line, text, passes, truncating=truncating, to_json=to_json) for line, text in parts])
+    found = [_run(line, text, passes, truncating=truncating, to_json=to_json) for line, text in parts]
+    if spelling == "rfc" and not to_json:
+        found = [replace(part, text=as_rfc(part.text)) for part in found]
+    return tuple(found)
 
 
 def _run(line: int, text: str, passes: Sequence[str], *, truncating: bool, to_json: bool) -> Part:
@@ -110,6 +118,7 @@ def transform(
     Raises:
       ModelError: `line:column: ` and the fault there, or the limit of a pass.
     """
+    text, resources = without_resources(text)
     text = readable(text)
     module, parser = parse_text(text)
     warnings: dict[str, str] = {}
@@ -124,11 +133,23 @@ def transform(
             at = place(text, parser.starts.get(id(error.op), 0))
             raise ModelError(f"{at}: {name}: {error.message}") from None
         verify(module, text, parser.starts)
-    return print_module(module), tuple(warnings.values())
+    behind = [resource_text(name, document) for name, document in resources.items()]
+    return "".join([print_module(module), *behind]), tuple(warnings.values())
 
 
-class _Printer(Printer):
-    """A printer that makes the text of each tensor type once, on one line.
+class _TypePrinter(Printer):
+    """A printer that spells types as `type_text` does."""
+
+    def print_attribute(self, attribute: Attribute) -> None:
+        """Print an attribute; a quantized type as its dialect is called."""
+        if isinstance(attribute, QuantType | ElementType):
+            self.print_string(spelled(attribute))
+        else:
+            super().print_attribute(attribute)
+
+
+class _Printer(_TypePrinter):
+    """The same, which makes the text of each tensor type once, on one line.
 
     Line breaks of an encoding that nobody here knows would be indented, and make it another type.
     """
@@ -144,7 +165,7 @@ class _Printer(Printer):
             return
         if id(attribute) not in self.spelled:
             stream = StringIO()
-            Printer(stream).print_attribute(attribute)
+            _TypePrinter(stream).print_attribute(attribute)
             # With the type itself, so that its id stays its own.
             self.spelled[id(attribute)] = attribute, _LINES.sub(" ", stream.getvalue())
         self.print_string(self.spelled[id(attribute)][1])

@@ -1,7 +1,7 @@
 """Tensor types and attribute values as MLIR text, written without xDSL.
 
 Element types: `i8` signless for signed, `ui8` for unsigned, `i1` for bool; what MLIR has no name for is
-`!quant.dtype<"str">`. Attribute values MLIR cannot say exactly (NaN, bytes, arrays of text, subgraphs) are
+`!qplan.dtype<"str">`. Attribute values MLIR cannot say exactly (NaN, bytes, arrays of text, subgraphs) are
 `{qplan.json = "..."}` in the form of `annotated.attributes`. The reading side is `attributes`.
 """
 
@@ -27,6 +27,7 @@ from planner.ir.types.qtypes import (
     Uniform,
     float_text,
 )
+from planner.mlir.text.spelling import type_text
 
 JSON_KEY: Final = "qplan.json"
 FOREIGN: Final = "mlir"
@@ -44,14 +45,14 @@ _SPECIAL: Final = re.compile(r'["\\\x00-\x1f\x7f]')
 
 
 def element_text(dtype: str) -> str:
-    """Write an element type: `f32`, `i64`, `ui8`, `i1`, `!quant.dtype<"str">`."""
+    """Write an element type: `f32`, `i64`, `ui8`, `i1`, `!qplan.dtype<"str">`."""
     if dtype in FLOATS:
         return dtype
     if dtype == "bool":
         return "i1"
     match = _INTEGER.fullmatch(dtype)
     if match is None:
-        return f"!quant.dtype<{string(dtype)}>"
+        return f"!qplan.dtype<{string(dtype)}>"
     if match[1] == "u":
         return f"ui{match[2]}"
     return dtype if match[2] != "1" else "si1"
@@ -101,7 +102,7 @@ def attribute_text(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(attribute_text, value))}]"
     if isinstance(value, QTYPES):
-        return str(value)
+        return type_text(value)
     if isinstance(value, Mapping) and all(_KEY.fullmatch(key) for key in value):
         return f"{{{entries({key: attribute_text(item) for key, item in value.items()})}}}"
     if isinstance(value, np.ndarray) and value.dtype in DENSE:
@@ -122,4 +123,4 @@ def dense_text(array: np.ndarray) -> str:
 
 def facts_text(facts: Iterable[QType]) -> str:
     """Write facts as an array of types."""
-    return f"[{', '.join(map(str, facts))}]"
+    return f"[{', '.join(map(type_text, facts))}]"

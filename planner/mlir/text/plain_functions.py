@@ -1,9 +1,9 @@
 """Constraints that a plain function states without regions: casts, statistics, element types, constants.
 
 A qcast pins its value to the type, and the dcast behind it is the value again; a second, different qcast
-of one value makes an Identity with a pin of its own. `quant.stats` is a calibrated range. Storage casts of
-arguments, constants and results put stored integers at the border of the model; arithmetic on them is
-refused. Source: MLIR quantization RFC, "Model constraints".
+of one value makes an Identity with a pin of its own. `qplan.stats` (the RFC's `quant.stats`) is a calibrated
+range. Storage casts of arguments, constants and results put stored integers at the border of the model;
+arithmetic on them is refused. Source: MLIR quantization RFC, "Model constraints".
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Reading an MLIR module of `quant.region` ops into a graph; xDSL parses and verifies.
+"""Reading an MLIR module of `qplan.region` ops into a graph; xDSL parses and verifies.
 
 Ops of other dialects become source ops; casts, statistics and element types become constraints
 (`plain_functions`); calls, loops and branches are `read_structure`'s. Source: design 09, "MLIR"; the writing
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from xdsl.dialects import builtin, func
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from planner.annotated.attributes import array_from_json
 from planner.annotated.document import wanted_from_json
@@ -26,11 +26,12 @@ from planner.ir.types.ranges import check_range
 from planner.ir.types.wanted import Wanted
 from planner.mlir.attributes import attribute_value, spec_facts
 from planner.mlir.dialect import PLAN, ConstantOp, RegionOp
-from planner.mlir.parse import parse_text
+from planner.mlir.parse import TextParser, parse_text
 from planner.mlir.places import place
 from planner.mlir.text.plain_functions import read_plain
-from planner.mlir.text.read_structure import RUNNING, is_scaffold, op_name, read_running
+from planner.mlir.text.read_structure import CALL, RUNNING, callee, is_scaffold, op_name, read_running
 from planner.mlir.text.reading import ReadState
+from planner.mlir.text.resources import without_resources
 from planner.mlir.text.specs import port_facts, value_facts
 
 _KNOWN: Final = frozenset(
@@ -55,11 +56,20 @@ _PRIVATE: Final = builtin.StringAttr("private")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Contents of a module: the graph, more `qplan.` attributes of regions by name, and of the module."""
+    """Contents of a module: the graph, more `qplan.` attributes of regions by name, and of the module.
+
+    Attributes:
+      resources: texts behind the module, by name.
+      names: of the values of the public function, by their SSA values.
+      parser: knows where in the text each op stands.
+    """
 
     graph: Graph
     extras: Mapping[str, Mapping[str, Any]]
     attributes: Mapping[str, Any]
+    resources: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[SSAValue, str] = field(default_factory=dict)
+    parser: TextParser | None = None
 
 
 def read_mlir(text: str | bytes) -> Graph:
@@ -101,6 +111,7 @@ def read_module(text: str | bytes) -> Module:
         source = text if isinstance(text, str) else text.decode()
     except UnicodeDecodeError as error:
         raise ModelError(f"not UTF-8 text at byte {error.start}") from None
+    source, resources = without_resources(source)
     module, parser = parse_text(source)
     functions = [op for op in module.body.ops if isinstance(op, func.FuncOp)]
     main = [op for op in functions if op.sym_visibility != _PRIVATE]
@@ -109,19 +120,43 @@ def read_module(text: str | bytes) -> Module:
             f"1:1: a model is one public func.func @main, and private ones that it calls; this module holds "
             f"{len(main)} public functions and {len(list(module.body.ops)) - len(functions)} other ops"
         )
+    inline = _plain_callees(functions)
+    if inline:
+        functions = main
     graphs: dict[str, Graph] = {}
     extras: dict[str, dict[str, Any]] = {}
+    names: Mapping[SSAValue, str] = {}
     for function in functions:
-        reader = _Reader(source, parser.starts, parser.spelled)
+        reader = _Reader(source, parser.starts, parser.spelled, inline=inline)
         try:
             graphs[function.sym_name.data] = reader.function(function)
         except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
             at = place(source, parser.starts.get(id(reader.current), 0))
             raise ModelError(f"{at}: an attribute of this op has the wrong form: {error!r}") from None
         extras |= reader.extras
+        if function is main[0]:
+            names = {value: name for value, name in reader.names.items() if _home(value) is function}
     graph = replace(graphs.pop(main[0].sym_name.data), functions=graphs)
     attributes = {key: attribute_value(item) for key, item in module.attributes.items()}
-    return Module(validate(graph), extras, attributes)
+    return Module(validate(graph), extras, attributes, resources, names, parser)
+
+
+def _plain_callees(functions: Sequence[func.FuncOp]) -> Mapping[str, func.FuncOp]:
+    """Functions whose ops go in place of their calls: of a module without kernels of its own."""
+    inside = [op for function in functions for op in function.walk()]
+    if any(isinstance(op, RegionOp) or op_name(op).startswith("scf.") for op in inside):
+        return {}
+    calls = [op for op in inside if op_name(op) == CALL]
+    if not calls or any("kernel" in op.attributes or "qplan.name" in op.attributes for op in calls):
+        return {}
+    return {function.sym_name.data: function for function in functions if function.body.blocks}
+
+
+def _home(value: SSAValue) -> Operation | None:
+    """The function whose block defines a value."""
+    owner = value.owner
+    block = owner if isinstance(owner, Block) else owner.parent
+    return None if block is None else block.parent_op()
 
 
 @dataclass
@@ -132,6 +167,8 @@ class _Reader(ReadState):
     shown: list[tuple[tuple[Facts, ...], tuple[Facts, ...]]] = field(default_factory=list)
     extras: dict[str, dict[str, Any]] = field(default_factory=dict)
     current: Operation | None = None
+    inline: Mapping[str, func.FuncOp] = field(default_factory=dict)
+    calling: tuple[str, ...] = ()
 
     def function(self, function: func.FuncOp) -> Graph:
         self.current = function
@@ -183,12 +220,34 @@ class _Reader(ReadState):
             self.constant(op)
         elif isinstance(op, RegionOp):
             self.region(op)
-        elif (name := op_name(op)) in RUNNING:
+        elif (name := op_name(op)) == CALL and self.inline:
+            self.in_place(op)
+        elif name in RUNNING:
             self.running(op)
         elif name.startswith("scf."):
             self.fail(op, f"{name}: of scf, for and if are read, around one func.call each")
         elif not is_scaffold(op) and not read_plain(self, op, name):
             self.ops.append(self.op(op, self.names))
+
+    def in_place(self, call: Operation) -> None:
+        """Read the ops of a called function where the call stands."""
+        name = callee(self, call)
+        body = self.inline[name].body.blocks.first if name in self.inline else None
+        if body is None or body.next_block is not None or name in self.calling:
+            why = "which calls itself" if name in self.calling else "whose body is no block here"
+            self.fail(call, f"a call of @{name}, {why}")
+        self.calling = (*self.calling, name)
+        self.names |= {arg: self.names[value] for arg, value in zip(body.args, call.operands, strict=True)}
+        for op in body.ops:
+            self.current = op
+            for value in op.results:  # named by the call before
+                self.names.pop(value, None)
+            if isinstance(op, func.ReturnOp):
+                returned = [self.names[value] for value in op.operands]
+                self.names |= dict(zip(call.results, returned, strict=True))
+            else:
+                self.step(op)
+        self.calling = self.calling[:-1]
 
     def facts(self, told: Mapping[str, Facts], specs: str) -> list[Region]:
         """Put facts on values, and on ports where a region has its own."""

@@ -53,7 +53,7 @@ def read_running(state: ReadState, op: Operation) -> Read:
     """
     name = op_name(op)
     if name == CALL:
-        return Read(Call(_callee(state, op)), tuple(op.operands))
+        return Read(Call(callee(state, op)), tuple(op.operands))
     if name == BRANCH:
         return _branch(state, op)
     return _loop(state, op)
@@ -75,7 +75,7 @@ def _loop(state: ReadState, op: Operation) -> Read:
     carried = tuple((i, places[value]) for i, value in enumerate(call.operands) if value in places)
     varying = op.attributes.get("qplan.varying")
     told: Sequence[int] = state.plain(op, varying) if varying is not None else ()
-    return Read(Loop(_callee(state, call), trips, carried, tuple(told)), operands)
+    return Read(Loop(callee(state, call), trips, carried, tuple(told)), operands)
 
 
 def _branch(state: ReadState, op: Operation) -> Read:
@@ -85,7 +85,7 @@ def _branch(state: ReadState, op: Operation) -> Read:
     condition = op.operands[0].owner
     if not isinstance(condition, Operation) or op_name(condition) != "tensor.extract":
         state.fail(op, "the condition of an scf.if is extracted from a tensor here")
-    bodies = tuple(_callee(state, call) for call in calls)
+    bodies = tuple(callee(state, call) for call in calls)
     return Read(Branches(bodies), (condition.operands[0], *calls[0].operands))
 
 
@@ -100,11 +100,12 @@ def _only_call(state: ReadState, op: Operation, block: Block | None) -> Operatio
     return inside[0]
 
 
-def _callee(state: ReadState, call: Operation) -> str:
-    callee = {**call.attributes, **call.properties}.get("callee")
-    if not isinstance(callee, builtin.SymbolRefAttr) or callee.nested_references.data:
+def callee(state: ReadState, call: Operation) -> str:
+    """The name of the function that a call is of."""
+    found = {**call.attributes, **call.properties}.get("callee")
+    if not isinstance(found, builtin.SymbolRefAttr) or found.nested_references.data:
         state.fail(call, "a call names its function: callee = @name")
-    return callee.root_reference.data
+    return found.root_reference.data
 
 
 def _number(state: ReadState, op: Operation, value: SSAValue) -> int:

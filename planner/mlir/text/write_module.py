@@ -1,4 +1,4 @@
-"""Writing a graph as an MLIR module of `quant.region` ops, as text and without xDSL.
+"""Writing a graph as an MLIR module of `qplan.region` ops, as text and without xDSL.
 
 Generic op forms; every name, shape and attribute that MLIR's own syntax cannot hold rides in `qplan.`
 attributes, so `read_module` gives an equal graph back. A region whose ops are unknown has an empty body.
@@ -29,10 +29,14 @@ from planner.mlir.text.elements import (
     strings,
     tensor_text,
 )
+from planner.mlir.text.resources import resource_text
 from planner.mlir.text.specs import port_facts, shown_facts, value_facts
+from planner.mlir.text.spelling import Spelling, as_rfc, type_text
 from planner.mlir.text.write_structure import Running, running_lines
 
 _SSA: Final = re.compile(r"[A-Za-z_$.][A-Za-z0-9_$.]*")
+_LONGEST: Final = 16
+"""Characters of an SSA name; a value with a longer name gets a number, its name is in `qplan.values`."""
 Specs: TypeAlias = Literal["values", "ports"]
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -43,6 +47,8 @@ def write_mlir(
     extras: Mapping[str, Mapping[str, Any]] = _NOTHING,
     attributes: Mapping[str, Any] = _NOTHING,
     specs: Specs = "values",
+    resources: Mapping[str, str] = _NOTHING,
+    spelling: Spelling = "qplan",
 ) -> str:
     """Write a graph as a module.
 
@@ -51,25 +57,28 @@ def write_mlir(
       extras: more attributes of regions, by region name; their names start with `qplan.`.
       attributes: attributes of the module, likewise; a module without any is its function alone.
       specs: whether the specs of regions show the facts of values, or of ports and nothing else.
+      resources: texts to go behind the module, by name.
+      spelling: of ops and types that upstream has not: `qplan.region`, or as in the RFC, `quant.region`.
     """
     # A plan is not judged by: as before, whether it is in memory or from a file.
     graph = without_written(graph) if specs == "values" else graph
     parts = {"main": graph, **graph.functions}
     text = "".join([_Writer(part, extras, specs, name).function() for name, part in parts.items()])
-    if not attributes:
-        return text
-    table = entries({key: attribute_text(value) for key, value in attributes.items()})
-    return f"builtin.module attributes {{{table}}} {{\n{text}}}\n"
+    if attributes:
+        table = entries({key: attribute_text(value) for key, value in attributes.items()})
+        text = f"builtin.module attributes {{{table}}} {{\n{text}}}\n"
+    text = as_rfc(text) if spelling == "rfc" else text
+    return "".join([text, *(resource_text(name, document) for name, document in resources.items())])
 
 
 class _Names:
-    """SSA names: readable where the value's name allows it, unique always."""
+    """SSA names: short and readable where the value's name allows it, unique always."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
 
     def new(self, wanted: str) -> str:
-        base = re.sub(r"[^A-Za-z0-9_$.]", "_", wanted)
+        base = re.sub(r"[^A-Za-z0-9_$.]", "_", wanted) if len(wanted) <= _LONGEST else f"v{len(self.taken)}"
         base = base if _SSA.fullmatch(base) else f"v{base}"
         name, count = base, 0
         while name in self.taken:
@@ -185,7 +194,7 @@ class _Writer:
     def constant(self, name: str, constant: Constant) -> str:
         items = {"qplan.name": string(name)}
         items |= constant_entries(constant, self.graph.values[name])
-        return f'  {self.define(name)} = "quant.constant"() {{{entries(items)}}} : () -> {self.type(name)}'
+        return f'  {self.define(name)} = "qplan.constant"() {{{entries(items)}}} : () -> {self.type(name)}'
 
     def region(
         self, region: Region, shown: tuple[tuple[Facts, ...], tuple[Facts, ...]], outside: tuple[str, ...]
@@ -208,7 +217,7 @@ class _Writer:
             self.running(region.structure, operands, results, items)
             return
         equals = f"{defined} = " if defined else ""
-        self.lines.append(f'  {equals}"quant.region"({used}) ({{{body}}}) {{{entries(items)}}}')
+        self.lines.append(f'  {equals}"qplan.region"({used}) ({{{body}}}) {{{entries(items)}}}')
         self.lines.append(f"    : {signature}")
 
     def running(
@@ -256,7 +265,7 @@ class _Writer:
         value = self.graph.values.get(name)
         element = "unit" if value is None else element_text(value.dtype)
         if len(facts) == 1 and not (isinstance(facts[0], FloatType) and facts[0].name == element):
-            return str(facts[0])
+            return type_text(facts[0])
         return facts_text(facts) if facts else element
 
     def signature(self, operands: Sequence[str], results: Sequence[str]) -> str:
@@ -279,7 +288,7 @@ class _Writer:
         kinds = ", ".join(self.type(name) for name in results)
         lines, self.lines = self.lines, outer
         start = f"\n  ^bb0({', '.join(arguments)}):"
-        return "\n".join([start, *lines, f'    "quant.return"({returned}) : ({kinds}) -> ()', "  "])
+        return "\n".join([start, *lines, f'    "qplan.return"({returned}) : ({kinds}) -> ()', "  "])
 
     def op(self, op: Op, ssa: dict[str, str], indent: str) -> None:
         operands = [name for name in op.inputs if name]

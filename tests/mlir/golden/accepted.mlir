@@ -34,20 +34,20 @@ builtin.module {
 // -----
 builtin.module {
   func.func @statistics(%x: tensor<8x2xf32>) -> tensor<8x2xf32> {
-    %0 = "quant.stats"(%x) {layerStats = dense<[-1.000000e+00, 2.000000e+00]> : tensor<2xf32>} : (tensor<8x2xf32>) -> tensor<8x2xf32>
-    %1 = "quant.stats"(%0) {layerStats = dense<[-1.000000e+00, 2.000000e+00]> : tensor<2xf32>, axisStats = dense<[[-1.000000e+00, 1.000000e+00], [-5.000000e-01, 2.000000e+00]]> : tensor<2x2xf32>, axis = 1 : i64} : (tensor<8x2xf32>) -> tensor<8x2xf32>
+    %0 = "qplan.stats"(%x) {layerStats = dense<[-1.000000e+00, 2.000000e+00]> : tensor<2xf32>} : (tensor<8x2xf32>) -> tensor<8x2xf32>
+    %1 = "qplan.stats"(%0) {layerStats = dense<[-1.000000e+00, 2.000000e+00]> : tensor<2xf32>, axisStats = dense<[[-1.000000e+00, 1.000000e+00], [-5.000000e-01, 2.000000e+00]]> : tensor<2x2xf32>, axis = 1 : i64} : (tensor<8x2xf32>) -> tensor<8x2xf32>
     func.return %1 : tensor<8x2xf32>
   }
 }
 // -----
 builtin.module {
   func.func @regions(%a: tensor<4xf32>, %b: tensor<4xi64>) -> tensor<4xf32> {
-    %0 = "quant.region"(%a, %a, %b) ({
+    %0 = "qplan.region"(%a, %a, %b) ({
     ^bb0(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<4xi64>):
       %1 = "foo"(%x, %y, %z) : (tensor<4xf32>, tensor<4xf32>, tensor<4xi64>) -> tensor<4xf32>
-      "quant.return"(%1) : (tensor<4xf32>) -> ()
-    }) {input_specs = [!quant.uniform<i8:f32, 0.5>, [!quant.any<i4>, !quant.calibrated<f32<1.0:1.0>>], none, i64], output_specs = [!quant.uniform<i48:f32, 0.5>], kernel = "k"} : (tensor<4xf32>, tensor<4xf32>, tensor<4xi64>) -> tensor<4xf32>
-    %1 = "quant.region"(%0) ({
+      "qplan.return"(%1) : (tensor<4xf32>) -> ()
+    }) {input_specs = [!quant.uniform<i8:f32, 0.5>, [!quant.any<i4>, !qplan.calibrated<f32<1.0:1.0>>], none, i64], output_specs = [!qplan.uniform<i48:f32, 0.5>], kernel = "k"} : (tensor<4xf32>, tensor<4xf32>, tensor<4xi64>) -> tensor<4xf32>
+    %1 = "qplan.region"(%0) ({
     }) {kernel = "l", input_specs = [bf16], output_specs = [f32]} : (tensor<4xf32>) -> tensor<4xf32>
     func.return %1 : tensor<4xf32>
   }
