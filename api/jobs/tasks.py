@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from api.intake.scan import scan_onnx
+from api.intake.scan_onnx import scan_onnx
 from api.intake.scan_zip import scan_npz
 from api.jobs.quality import quality_record
 from api.planning.plan_answers import quality_of
