@@ -37,7 +37,7 @@ lint: $(VENV)/.test
 bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)
 	$(BIN)/python -m benchmarks.main_job
 
-soak: $(VENV)/.test oracles .oracles/torch/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
+soak: $(VENV)/.test oracles .oracles/torch/.made .oracles/typescript/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
 	$(COMPILE)
 	$(BIN)/python -m pytest -m "slow or soak" --junitxml out/soak.xml $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/results/soak.md
@@ -61,6 +61,12 @@ $(VENV)/.service: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $@ $(VENV)/.core $(VENV)/.service
+
+# Node's, with npm; only soak asks for it.
+.oracles/typescript/.made: tests/oracles/typescript.json
+	@rm -rf $(@D) && mkdir -p $(@D) && cp $< $(@D)/package.json
+	cd $(@D) && npm install --silent --no-audit --no-fund --no-package-lock
+	@touch $@
 
 # An oracle is pip's requirements, with ==; tests skip where it is missing, and CI fails where one is skipped.
 .oracles/%/.made: tests/oracles/%.txt
