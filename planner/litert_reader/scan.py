@@ -6,14 +6,13 @@ walked together, in numpy. Source: FlatBuffers, "Internals"; TensorFlow Lite's s
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.errors import ModelError
-from planner.litert_reader.vocabulary import IDENTIFIER
+from planner.litert_reader.identifier import is_litert
 
 Field: TypeAlias = int | str | tuple[int | str]
 """Bytes of a number; the name of a table, or `text`; in a tuple: a vector of these."""
@@ -76,22 +75,6 @@ SCHEMA: Final[Mapping[str, Mapping[int, Field]]] = {
 """Fields of the tables that are read, by number. Of options only the table's own bounds are checked."""
 
 Places: TypeAlias = npt.NDArray[np.int64]
-
-
-def is_litert(data: bytes) -> bool:
-    """Whether bytes begin as a LiteRT file does."""
-    return data[4:8] == IDENTIFIER
-
-
-def starts_as_litert(source: str | Path | bytes) -> bool:
-    """Whether a file, or its bytes, begin as a LiteRT file does; False where it cannot be read."""
-    if isinstance(source, bytes):
-        return is_litert(source)
-    try:
-        with Path(source).open("rb") as file:
-            return is_litert(file.read(8))
-    except (OSError, TypeError):
-        return False
 
 
 def scan_litert(data: bytes) -> None:
