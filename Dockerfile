@@ -1,9 +1,11 @@
 # Two stages: docker/build.sh makes the environment in the first, the second holds only what runs.
+# PYTHON_IMAGE is an image by its digest: docker/pin.sh finds it, compose.yaml passes it.
 # A test runs docker/build.sh and the command below without an engine.
 #   docker build -t qplan .
 #   docker run --read-only --tmpfs /tmp -p 8000:8000 -v qplan:/data -e QPLAN_TOKENS=... qplan
 # compose.yaml has the setup of a company.
-FROM python:3.11-slim AS build
+ARG PYTHON_IMAGE=python:3.11-slim
+FROM $PYTHON_IMAGE AS build
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY docker docker
@@ -12,7 +14,7 @@ COPY api api
 COPY targets targets
 RUN docker/build.sh /opt/qplan
 
-FROM python:3.11-slim
+FROM $PYTHON_IMAGE
 COPY --from=build /opt/qplan /opt/qplan
 RUN useradd --create-home --uid 10001 qplan && install -d -o qplan /data
 USER qplan

@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve oracles test check lint bench soak clean
+.PHONY: hashes sbom help demo serve oracles test check lint bench soak clean
 
 help: ## say what the targets are
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -37,14 +37,28 @@ lint: $(VENV)/.test
 bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)
 	$(BIN)/python -m benchmarks.main_job
 
-soak: $(VENV)/.test oracles .oracles/torch/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
+soak: $(VENV)/.test oracles .oracles/torch/.made .oracles/typescript/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
 	$(COMPILE)
 	$(BIN)/python -m pytest -m "slow or soak" --junitxml out/soak.xml $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/results/soak.md
 
+hashes: docker/requirements.txt ## the image's packages with their hashes, which its build then requires
+
+sbom: out/sbom.json ## the same as a bill of materials (CycloneDX)
+
 clean: ## remove .venv, caches and what demo and builds wrote
 	rm -rf $(VENV) .oracles out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+docker/requirements.txt: pyproject.toml constraints.txt docker/hashes.py | $(VENV)/bin/python
+	mkdir -p out
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report out/report.json --constraint constraints.txt '.[service,cluster]'
+	$(BIN)/python docker/hashes.py < out/report.json > $@.new
+	mv $@.new $@
+
+out/sbom.json: docker/requirements.txt .oracles/sbom/.made
+	mkdir -p out
+	.oracles/sbom/bin/cyclonedx-py requirements $< --output-format JSON --output-file $@
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, %s is %s; try make PYTHON=python3.11" % (sys.executable, sys.version.split()[0]))'
@@ -61,6 +75,12 @@ $(VENV)/.service: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $@ $(VENV)/.core $(VENV)/.service
+
+# Node's, with npm; only soak asks for it.
+.oracles/typescript/.made: tests/oracles/typescript.json
+	@rm -rf $(@D) && mkdir -p $(@D) && cp $< $(@D)/package.json
+	cd $(@D) && npm install --silent --no-audit --no-fund --no-package-lock
+	@touch $@
 
 # An oracle is pip's requirements, with ==; tests skip where it is missing, and CI fails where one is skipped.
 .oracles/%/.made: tests/oracles/%.txt

@@ -37,6 +37,7 @@ from api.problems import Problem, Refused, http_problem, problem_of
 from api.routes import ROUTERS, metrics, pages
 from api.schemas.openapi import openapi_of
 from api.schemas.responses import ProblemDocument
+from api.server.compression import Compression
 from api.server.limits import Quotas
 from api.server.metrics import Metrics
 from api.server.middleware import PROBLEM, ServiceMiddleware, render, request_id
@@ -80,6 +81,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.draining = asyncio.Event()
     for kind in (Refused, PlannerError, RequestValidationError, HTTPException, DatabaseError, OSError):
         app.add_exception_handler(kind, handle)
+    app.add_middleware(Compression)
     app.add_middleware(
         ServiceMiddleware, settings=settings, metrics=app.state.metrics, draining=app.state.draining
     )

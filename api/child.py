@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from api.intake.confine import confine, peak_memory
-from api.intake.scan import scan_json, scan_onnx
+from api.intake.scan import scan_json
+from api.intake.scan_onnx import scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.size_limits import check_sizes
 from api.jobs.quality import comparisons_of

@@ -156,6 +156,13 @@ def _text(_variable: str, text: str) -> str:
     return text
 
 
+def _text_of_file(variable: str, text: str) -> str:
+    try:
+        return Path(text).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{variable} names {text!r}, which cannot be read") from error
+
+
 def _positive(variable: str, text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise InputError(f"{variable} is {text!r}, not a positive whole number")
@@ -215,6 +222,7 @@ def _functions(variable: str, text: str) -> tuple[tuple[str, str], ...]:
 VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "QPLAN_DATA": ("data", _path),
     "QPLAN_DATABASE_URL": ("database_url", _text),
+    "QPLAN_DATABASE_URL_FILE": ("database_url", _text_of_file),
     "QPLAN_BLOBS": ("blobs", _text),
     "QPLAN_EXECUTOR": ("executor", _text),
     "QPLAN_JOB_WORKERS": ("job_workers", _positive),

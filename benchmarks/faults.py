@@ -100,8 +100,8 @@ Company: TypeAlias = tuple[Postgres, Dask, Servers, Engine]
 
 
 @contextmanager
-def company(data: Path) -> Iterator[Company]:
-    """A database, a cluster, two servers, and our own connection to the database."""
+def company(data: Path, **settings: str) -> Iterator[Company]:
+    """A database, a cluster, two servers with these settings too, and our own connection to the database."""
     with ExitStack() as stack:
         database = stack.enter_context(postgres())
         cluster = stack.enter_context(dask(2))
@@ -111,6 +111,7 @@ def company(data: Path) -> Iterator[Company]:
             "QPLAN_LEASE_SECONDS": str(LEASE),
             "QPLAN_RATE": "0",
             "QPLAN_ACCESS_LOG": "off",
+            **settings,
         }
         engine = open_database(database.url)
         stack.callback(engine.dispose)

@@ -6,19 +6,29 @@ short as they may be. Processor time of one core. Usage, from the repository roo
 """
 
 import argparse
+import io
 import json
 import os
+import struct
+import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
-from api.intake.scan import scan_json, scan_onnx
-from api.intake.scan_text import scan_mlir
+import numpy as np
+
+from api.intake.scan import scan_json
+from api.intake.scan_onnx import scan_onnx
+from api.intake.scan_text import scan_mlir, scan_yaml
+from api.intake.scan_zip import scan_npz
 from api.problems import Refused
 from planner.errors import PlannerError
 from planner.litert_reader.scan import scan_litert
 
 MODEL, NODES, ATTRIBUTES, TENSORS, INFOS = 7, 1, 5, 5, 13
+MOST_OPERATORS: Final = 1_999_990
 MOST_VALUES: Final = 20_000_000
 
 
@@ -65,8 +75,51 @@ def files(size: int) -> Mapping[str, tuple[Callable[[bytes], None], bytes]]:
     )
     found["JSON: brackets"] = (lambda data: scan_json(data, MOST_VALUES), filled(b"[],"))
     found["MLIR: brackets"] = (scan_mlir, filled(b"(<>) "))
+    found["MLIR: long words"] = (scan_mlir, filled(b"a" * 4096 + b" "))
+    found["YAML: lines"] = (scan_yaml, b"a: 1\n" * 199_999)
+    found["YAML: lines of two depths"] = (scan_yaml, b"a:\n b: 1\n" * 111_110)
+    found["YAML: lines of many depths"] = (
+        scan_yaml,
+        b"".join(b" " * (i % 200) + b"a:\n" for i in range(9500)),
+    )
+    found["YAML: brackets"] = (scan_yaml, b"a: [{}]\n" * 124_999)
+    found["YAML: dashes"] = (scan_yaml, b"- - a\n" * 166_665)
+    found["YAML: quotes"] = (scan_yaml, b"a: ''\n" * 142_850)
+    found["samples: short arrays"] = (_scan_samples, arrays(size // 340))
+    found["LiteRT: operators"] = (scan_litert, litert(min(size // 8, MOST_OPERATORS)))
+    found["LiteRT: one operator"] = (scan_litert, litert(MOST_OPERATORS, shared=True))
     found["LiteRT: zeros"] = (scan_litert, b"\x08\x00\x00\x00TFL3" + bytes(size))
     return found
+
+
+def arrays(count: int) -> bytes:
+    """An `.npz` of so many arrays of one number."""
+    array, file = io.BytesIO(), io.BytesIO()
+    np.save(array, np.zeros(1, np.int8))
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(count):
+            archive.writestr(f"{number}.npy", array.getvalue())
+    return file.getvalue()
+
+
+def _scan_samples(data: bytes) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        file.write(data)
+        file.flush()
+        scan_npz(Path(file.name))
+
+
+def litert(count: int, *, shared: bool = False) -> bytes:
+    """A LiteRT file of one graph of so many operators without a field, or of one that is named so often."""
+    # Layouts at 8, 20 and 32: of a model with graphs, of a graph with operators, of an operator.
+    layouts = struct.pack("<6H", 10, 8, 0, 0, 4, 0) + struct.pack("<6H", 12, 8, 0, 0, 0, 4)
+    layouts += struct.pack("<2H", 4, 4)
+    model, graph = 36, 52
+    parts = [struct.pack("<iIII", model - 8, 4, 1, 4), struct.pack("<iII", graph - 20, 4, count)]
+    places = graph + 12 + 4 * np.arange(count)
+    tables = graph + 12 + 4 * count + 4 * np.arange(1 if shared else count)
+    parts += [(tables - places).astype("<u4").tobytes(), (tables - 32).astype("<i4").tobytes()]
+    return struct.pack("<I4s", model, b"TFL3") + layouts + b"".join(parts)
 
 
 def main() -> None:

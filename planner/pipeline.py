@@ -31,8 +31,8 @@ from planner.interpreter.reference import ReferenceKind
 from planner.ir.dims import with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
+from planner.litert_reader.identifier import starts_as_litert
 from planner.litert_reader.read import read_litert
-from planner.litert_reader.scan import starts_as_litert
 from planner.model_objects import as_bytes, sniffed
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from api.intake.scan import scan_onnx
+from api.intake.scan_onnx import scan_onnx
 from api.intake.scan_zip import scan_npz
 from api.jobs.quality import quality_record
 from api.planning.plan_answers import quality_of
@@ -36,7 +36,7 @@ from planner.exporters.runnable import is_runnable, runnable
 from planner.interpreter.compare import compare
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
-from planner.litert_reader.scan import is_litert
+from planner.litert_reader.identifier import is_litert
 from planner.pipeline import export
 from planner.plans.plan import Plan
 from planner.plans.read_json import plan_from_json

@@ -25,8 +25,8 @@ from planner.interpreter.reference import ReferenceKind, Run, named_in_reference
 from planner.interpreter.requantize import Array
 from planner.ir.graph import WRITTEN_LEFT_OUT, Graph
 from planner.ir.types.qtypes import Uniform
+from planner.litert_reader.identifier import is_litert
 from planner.litert_reader.read import read_litert_written
-from planner.litert_reader.scan import is_litert
 from planner.notebook import html_of, html_table
 from planner.onnx.quantized.dialect import QONNX
 from planner.onnx.quantized.lowering import lower

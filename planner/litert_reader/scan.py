@@ -1,22 +1,25 @@
 """Scan: the tables of a LiteRT file walked before anything reads them, by a table of its schema.
 
-Every offset has to stay inside the file, every vector and every table too; counts, lengths of names and what
-tensors claim to hold are bounded. Builds nothing. Source: FlatBuffers, "Internals"; TensorFlow Lite's schema.
+Every offset has to stay inside the file, every vector and every table too; counts and lengths of names are
+bounded, and so is what one file may refer to again and again. Builds nothing; the tables of one kind are
+walked together, in numpy. Source: FlatBuffers, "Internals"; TensorFlow Lite's schema.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
-from struct import Struct
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from planner.errors import ModelError
-from planner.litert_reader.vocabulary import IDENTIFIER
+from planner.litert_reader.identifier import is_litert
 
 Field: TypeAlias = int | str | tuple[int | str]
 """Bytes of a number; the name of a table, or `text`; in a tuple: a vector of these."""
 
 MOST_TABLES: Final = 2_000_000
 MOST_ITEMS: Final = 20_000_000
+AT_ONCE: Final = 1 << 20
 MOST_TEXT: Final = 65_536
 OPTIONS: Final = "options"
 _TEXT: Final = "text"
@@ -71,25 +74,7 @@ SCHEMA: Final[Mapping[str, Mapping[int, Field]]] = {
 }
 """Fields of the tables that are read, by number. Of options only the table's own bounds are checked."""
 
-_U16: Final = Struct("<H")
-_U32: Final = Struct("<I")
-_I32: Final = Struct("<i")
-
-
-def is_litert(data: bytes) -> bool:
-    """Whether bytes begin as a LiteRT file does."""
-    return data[4:8] == IDENTIFIER
-
-
-def starts_as_litert(source: str | Path | bytes) -> bool:
-    """Whether a file, or its bytes, begin as a LiteRT file does; False where it cannot be read."""
-    if isinstance(source, bytes):
-        return is_litert(source)
-    try:
-        with Path(source).open("rb") as file:
-            return is_litert(file.read(8))
-    except (OSError, TypeError):
-        return False
+Places: TypeAlias = npt.NDArray[np.int64]
 
 
 def scan_litert(data: bytes) -> None:
@@ -101,92 +86,156 @@ def scan_litert(data: bytes) -> None:
     if not is_litert(data):
         raise ModelError("no LiteRT file: bytes 4 to 8 are not TFL3")
     scanner = _Scanner(data)
-    scanner.enter("Model", scanner.offset(0))
+    scanner.enter("Model", scanner.offsets(np.zeros(1, np.int64)))
     while scanner.waiting:
-        scanner.table(*scanner.waiting.pop())
+        kind = next(iter(scanner.waiting))
+        scanner.tables(kind, np.concatenate(scanner.waiting.pop(kind)))
 
 
 class _Scanner:
-    """Tables that wait to be walked, and what has been counted."""
+    """Tables that wait to be walked, by kind, and what has been counted."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.size = data, len(data)
-        self.waiting: list[tuple[str, int]] = []
-        self.tables = self.items = 0
+        self.signs = np.frombuffer(data, np.uint8)
+        self.waiting: dict[str, list[Places]] = {}
+        self.tables_found = self.items = self.texts = self.layouts = 0
 
-    def enter(self, kind: str, at: int) -> None:
-        """Note a table to walk."""
-        self.tables += 1
-        if self.tables > MOST_TABLES:
-            raise ModelError(f"too big to read at byte {at}: at most {MOST_TABLES} tables")
-        self.waiting.append((kind, at))
+    def enter(self, kind: str, at: Places) -> None:
+        """Note tables to walk."""
+        self.tables_found += at.size
+        if self.tables_found > MOST_TABLES:
+            raise ModelError(f"too big to read at byte {int(at[0])}: at most {MOST_TABLES} tables")
+        if at.size:
+            self.waiting.setdefault(kind, []).append(at)
 
-    def offset(self, at: int) -> int:
-        """The place that an offset leads to."""
+    def number(self, at: Places, width: int) -> Places:
+        """Numbers without a sign; their bytes are in the file."""
+        return sum(
+            (self.signs.take(at + i).astype(np.int64) << 8 * i for i in range(width)), np.zeros_like(at)
+        )
+
+    def offsets(self, at: Places) -> Places:
+        """The places that offsets lead to."""
         self.inside(at, 4)
-        found = at + int(_U32.unpack_from(self.data, at)[0])
+        found = at + self.number(at, 4)
         self.inside(found, 4)
         return found
 
-    def inside(self, at: int, count: int) -> None:
+    def inside(self, at: Places, count: Places | int) -> None:
         """Refuse bytes that are not all in the file."""
-        if at < 0 or count > self.size - at:
+        wrong = (at < 0) | (count > self.size - at)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            length = count if isinstance(count, int) else int(count[first])
             raise ModelError(
-                f"no LiteRT file, or a truncated one: byte {max(at, 0)} should begin {count} bytes of the "
-                f"{self.size} there are"
+                f"no LiteRT file, or a truncated one: byte {max(int(at[first]), 0)} should begin {length} "
+                f"bytes of the {self.size} there are"
             )
 
-    def table(self, kind: str, at: int) -> None:
-        """Walk the fields of a table."""
+    def tables(self, kind: str, at: Places) -> None:
+        """Walk tables of one kind."""
+        at = _once(at)  # once each, however often they are referred to
         self.inside(at, 4)
-        layout = at - int(_I32.unpack_from(self.data, at)[0])
-        self.inside(layout, 4)
-        length, extent = (int(_U16.unpack_from(self.data, layout + i)[0]) for i in (0, 2))
-        self.inside(layout, max(4, length))
-        self.inside(at, max(4, extent))
-        if length < 4 or length % 2 or extent < 4:
-            raise ModelError(f"no LiteRT file: the layout at byte {layout} is none of a table")
-        known = SCHEMA[kind]
-        for number in range((length - 4) // 2):
-            place = int(_U16.unpack_from(self.data, layout + 4 + 2 * number)[0])
-            if not place:
+        back = self.number(at, 4)
+        back[back >= 1 << 31] -= 1 << 32
+        layouts = _once(at - back)
+        which = np.searchsorted(layouts, at - back)
+        self.inside(layouts, 4)
+        lengths, extents = self.number(layouts, 2), self.number(layouts + 2, 2)
+        self.inside(layouts, np.maximum(lengths, 4))
+        self.inside(at, np.maximum(extents, 4)[which])
+        _refuse(
+            (lengths < 4) | (lengths % 2 > 0) | (extents < 4),
+            lambda i: f"the layout at byte {int(layouts[i])} is none of a table",
+        )
+        self._check_layouts(kind, layouts, lengths, extents)
+        for number, form in SCHEMA[kind].items():
+            if isinstance(form, int):
                 continue
-            form = known.get(number, 1)
-            width = form if isinstance(form, int) else 4
-            if place < 4 or place + width > extent:
-                raise ModelError(f"no LiteRT file: field {number} of the table at byte {at} is not in it")
-            if not isinstance(form, int):
-                self.field(form, self.offset(at + place))
+            has = lengths >= 6 + 2 * number
+            places = np.zeros_like(layouts)
+            places[has] = self.number(layouts[has] + 4 + 2 * number, 2)
+            own = places[which]
+            self.field(form, self.offsets((at + own)[own > 0]))
 
-    def field(self, form: "str | tuple[int | str]", at: int) -> None:
-        """Walk what a field leads to."""
+    def _check_layouts(self, kind: str, layouts: Places, lengths: Places, extents: Places) -> None:
+        """Refuse layouts whose fields lie outside of their tables."""
+        counts = (lengths - 4) // 2
+        self.layouts += int(lengths.sum())
+        if self.layouts > 2 * self.size + MOST_TEXT:
+            raise ModelError("no LiteRT file: the layouts of its tables share their bytes")
+        known = SCHEMA[kind]
+        widths = np.ones(MOST_TEXT // 2, np.int64)
+        for number, form in known.items():
+            widths[number] = form if isinstance(form, int) else 4
+        firsts = np.concatenate(([0], np.cumsum(counts)))
+        for start in range(0, int(firsts[-1]), AT_ONCE):
+            places = np.arange(start, min(start + AT_ONCE, int(firsts[-1])))
+            owner = np.searchsorted(firsts, places, side="right") - 1
+            numbers = places - firsts[owner]
+            found = self.number(layouts[owner] + 4 + 2 * numbers, 2)
+            wrong = (found > 0) & ((found < 4) | (found + widths[numbers] > extents[owner]))
+            _refuse(
+                wrong,
+                lambda i, numbers=numbers, owner=owner: (  # type: ignore[misc]
+                    f"field {int(numbers[i])} of the table with the layout at byte "
+                    f"{int(layouts[owner[i]])} is not in it"
+                ),
+            )
+
+    def field(self, form: "str | tuple[int | str]", at: Places) -> None:
+        """Walk what fields lead to."""
         if form == _TEXT:
-            self.text(at)
+            self.text(_once(at))
         elif isinstance(form, str):
             self.enter(form, at)
         else:
             self.vector(form[0], at)
 
-    def text(self, at: int) -> None:
-        """Check a string."""
-        count = int(_U32.unpack_from(self.data, at)[0])
-        self.inside(at + 4, count)
-        if count > MOST_TEXT:
-            raise ModelError(f"a name at byte {at} has {count} bytes; {MOST_TEXT} are the limit")
-        try:
-            self.data[at + 4 : at + 4 + count].decode()
-        except UnicodeDecodeError as error:
-            raise ModelError(f"a name at byte {at + 4 + error.start} is no UTF-8") from None
+    def text(self, at: Places) -> None:
+        """Check strings."""
+        counts = self.number(at, 4)
+        self.inside(at + 4, counts)
+        if (counts > MOST_TEXT).any():
+            first = int(np.argmax(counts > MOST_TEXT))
+            raise ModelError(
+                f"a name at byte {int(at[first])} has {int(counts[first])} bytes; {MOST_TEXT} are the limit"
+            )
+        self.texts += int(counts.sum())
+        if self.texts > 2 * self.size + MOST_TEXT:
+            raise ModelError("no LiteRT file: its names share their bytes")
+        for start, count in zip((at + 4).tolist(), counts.tolist(), strict=True):
+            try:
+                self.data[start : start + count].decode()
+            except UnicodeDecodeError as error:
+                raise ModelError(f"a name at byte {start + error.start} is no UTF-8") from None
 
-    def vector(self, item: int | str, at: int) -> None:
-        """Walk a vector."""
-        count = int(_U32.unpack_from(self.data, at)[0])
+    def vector(self, item: int | str, at: Places) -> None:
+        """Walk vectors."""
+        counts = self.number(at, 4)
         width = item if isinstance(item, int) else 4
-        self.inside(at + 4, count * width)
+        self.inside(at + 4, counts * width)
         if width > 1:
-            self.items += count
+            self.items += int(counts.sum())
         if self.items > MOST_ITEMS:
-            raise ModelError(f"too big to read at byte {at}: at most {MOST_ITEMS} items of vectors")
-        if isinstance(item, str):
-            for i in range(count):
-                self.enter(item, self.offset(at + 4 + 4 * i))
+            raise ModelError(f"too big to read at byte {int(at[0])}: at most {MOST_ITEMS} items of vectors")
+        if not isinstance(item, str) or not at.size:
+            return
+        if self.tables_found + counts.sum() > MOST_TABLES:
+            raise ModelError(f"too big to read at byte {int(at[0])}: at most {MOST_TABLES} tables")
+        ends = np.cumsum(counts)
+        within = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
+        self.enter(item, self.offsets(np.repeat(at + 4, counts) + 4 * within))
+
+
+def _once(places: Places) -> Places:
+    """Each of some places once, in order; numpy's `unique` hashes, which takes ten times as long here."""
+    found = np.sort(places)
+    return found[np.append(True, found[1:] != found[:-1])] if found.size else found
+
+
+def _refuse(wrong: npt.NDArray[np.bool_], words: Callable[[int], str]) -> None:
+    """Refuse a file where something is wrong, in the words for the first thing that is."""
+    if wrong.any():
+        raise ModelError(f"no LiteRT file: {words(int(np.argmax(wrong)))}")

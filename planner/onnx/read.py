@@ -19,8 +19,8 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
 from planner.ir.unknowns import shapeless
+from planner.litert_reader.identifier import starts_as_litert
 from planner.litert_reader.read import read_litert_written
-from planner.litert_reader.scan import starts_as_litert
 from planner.onnx.composites.take_apart import has_composites, take_apart
 from planner.onnx.decoding import decoded
 from planner.onnx.normalise import normalise

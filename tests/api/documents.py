@@ -9,6 +9,8 @@ from onnx import TensorProto, helper
 OCTETS = {"content-type": "application/octet-stream"}
 JSON = {"content-type": "application/json"}
 YAML = {"content-type": "application/yaml"}
+AS_IT_IS = {"Accept-Encoding": "identity"}
+"""Headers of who takes no compressed answers."""
 
 
 def digest(data: bytes) -> str:

@@ -15,6 +15,11 @@ from tests.api.documents import relu
 ROOT = Path(__file__).resolve().parents[2]
 ORACLE = ROOT / ".oracles" / "openapi" / "bin"
 SCRIPT = ROOT / "tests" / "oracles" / "openapi_run.py"
+NODE = ROOT / ".oracles" / "typescript"
+TYPED_SCRIPT = ROOT / "tests" / "oracles" / "typescript_run.ts"
+SECRET = hashlib.sha256(b"secret").hexdigest()
+STRICT = ("--strict", "--noUncheckedIndexedAccess", "--skipLibCheck")
+TSC = (*STRICT, "--module", "nodenext", "--target", "es2022", "--types", "node")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,7 @@ def generated(tmp_path_factory) -> Path:
 
 
 def test_a_generated_client_leads_from_upload_to_download(generated, make_service):
-    token = parse_token(f"one/ci:write:{hashlib.sha256(b'secret').hexdigest()}", "the test")
+    token = parse_token(f"one/ci:write:{SECRET}", "the test")
     service = make_service(tokens=(token,))
     own = (ROOT / "targets" / "teaching-npu.yaml").read_text().replace("id: teaching-npu", "id: own-npu", 1)
     (generated / "own.yaml").write_text(own)
@@ -55,5 +60,60 @@ def test_a_generated_client_leads_from_upload_to_download(generated, make_servic
     assert told["explained"]
     assert told["problem"] == [True, "urn:qplan:problem:unknown-name"]
     written = (generated / "written.onnx").read_bytes()
+    found = f"sha256:{hashlib.sha256(written).hexdigest()}"
+    assert service.get(f"/v1/blobs/{found}", headers=headers).content == written
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory) -> Path:
+    """A folder with the document, and the packages of Node beside it."""
+    if not NODE.exists():
+        pytest.skip("no .oracles/typescript: run make soak")
+    folder = tmp_path_factory.mktemp("typescript")
+    (folder / "node_modules").symlink_to(NODE / "node_modules")
+    (folder / "package.json").write_bytes((NODE / "package.json").read_bytes())
+    document = create_app(Settings(data=folder / "unused")).openapi()
+    (folder / "openapi.json").write_text(json.dumps(document))
+    return folder
+
+
+def run(folder: Path, program: str, *arguments: str) -> str:
+    """What one of the packages' programs says; it ends well."""
+    line = [folder / "node_modules" / ".bin" / program, *arguments]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    return done.stdout
+
+
+@pytest.mark.soak
+def test_redocly_finds_no_error(node):
+    told = json.loads(run(node, "redocly", "lint", "openapi.json", "--format", "json"))
+    assert told["totals"]["errors"] == 0
+
+
+@pytest.mark.soak
+def test_a_client_with_generated_types_leads_from_upload_to_download(node, make_service):
+    run(node, "openapi-typescript", "openapi.json", "--default-non-nullable", "false", "-o", "api.ts")
+    (node / TYPED_SCRIPT.name).write_bytes(TYPED_SCRIPT.read_bytes())
+    run(node, "tsc", *TSC, TYPED_SCRIPT.name)
+    document = json.loads((node / "openapi.json").read_text())
+    operations = {one["operationId"] for ops in document["paths"].values() for one in ops.values()}
+    typed = (node / "api.ts").read_text()
+    assert all(f'operations["{name}"]' in typed for name in operations)
+    service = make_service(tokens=(parse_token(f"one/ci:write:{SECRET}", "the test"),))
+    own = (ROOT / "targets" / "teaching-npu.yaml").read_text().replace("id: teaching-npu", "id: own-npu", 1)
+    (node / "own.yaml").write_text(own)
+    (node / "relu.onnx").write_bytes(relu())
+    line = ["node", "typescript_run.js", str(service.base_url), "secret", "relu.onnx", "own.yaml", "w.onnx"]
+    done = subprocess.run(line, cwd=node, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout)
+    headers = {"Authorization": "Bearer secret"}
+    plan = service.get(f"/v1/plans/{told['key']}", headers=headers).json()
+    assert told["kernels"] == [kernel["name"] for kernel in plan["kernels"]]
+    assert told["plans"] == sorted({told["key"], told["own"]})
+    assert told["explained"]
+    assert told["problem"] == "urn:qplan:problem:unknown-name"
+    written = (node / "w.onnx").read_bytes()
     found = f"sha256:{hashlib.sha256(written).hexdigest()}"
     assert service.get(f"/v1/blobs/{found}", headers=headers).content == written

@@ -13,6 +13,7 @@ import pytest
 
 from api.intake.scan_zip import scan_npz
 from api.problems import problem_of
+from benchmarks.scanners import arrays
 from planner.errors import SampleError
 from tests.api.documents import JSON, OCTETS, YAML, chain, expanding, external, put, relu
 from tests.api.hostile.corpus import CASES
@@ -130,6 +131,15 @@ def test_samples_of_many_entries_are_refused_before_they_are_unpacked(tmp_path):
     assert (tmp_path / "a.npz").stat().st_size < 50_000
     with pytest.raises(SampleError, match="holds 20000000 samples; 1000000 are the limit"):
         scan_npz(tmp_path / "a.npz")
+
+
+def test_samples_of_many_arrays_are_refused_before_their_directory_is_read(tmp_path):
+    path = tmp_path / "a.npz"
+    path.write_bytes(arrays(20_000))
+    with pytest.raises(SampleError, match=r"more than 1\d{4} arrays, the limit for"):
+        scan_npz(path)
+    path.write_bytes(arrays(2_000))
+    scan_npz(path)
 
 
 def test_the_expanding_files_are_small():

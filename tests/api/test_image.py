@@ -71,8 +71,60 @@ def test_the_company_setup_says_what_the_code_reads():
         assert entry["read_only"]
         assert int(entry["stop_grace_period"].removesuffix("s")) > Settings(data=ROOT).drain_seconds
         assert (entry["cap_drop"], entry["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
+    for entry in services.values():
+        assert entry["read_only"]
+        assert {"mem_limit", "cpus", "pids_limit", "cap_drop"} <= set(entry)
+        assert entry["restart"] == "always"  # whatever code a worker ends with that lost its scheduler
     for name in ("scheduler", "worker"):
         assert importlib.util.find_spec(services[name]["entrypoint"][-1]) is not None
+
+
+def test_images_come_by_digest_and_secrets_as_files():
+    setup = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    assert set(instructions("FROM")) == {"$PYTHON_IMAGE AS build", "$PYTHON_IMAGE"}
+    pinned = (ROOT / "docker" / "pin.sh").read_text(encoding="utf-8")
+    for name in ("PYTHON_IMAGE", "POSTGRES_IMAGE"):
+        assert f"{name}=" in pinned
+        assert f"${{{name}:?run docker/pin.sh}}" in (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    told = {
+        key: text
+        for entry in setup["services"].values()
+        for key, text in entry.get("environment", {}).items()
+    }
+    secret = {key for key in told if "TOKEN" in key or "PASSWORD" in key or "URL" in key}
+    assert {
+        key: told[key].partition("/run/secrets/")[2] in setup["secrets"] for key in secret
+    } == dict.fromkeys(("QPLAN_TOKENS_FILE", "QPLAN_DATABASE_URL_FILE", "POSTGRES_PASSWORD_FILE"), True)
+    for entry in setup["services"].values():
+        assert set(entry.get("secrets", ())) <= set(setup["secrets"])
+
+
+def test_secrets_are_made_once(tmp_path):
+    made = [
+        subprocess.run(
+            [ROOT / "docker" / "secrets.sh"], cwd=tmp_path, capture_output=True, check=False
+        ).returncode
+        for _ in range(2)
+    ]
+    assert (made[0], made[1] != 0) == (0, True)
+    password = (tmp_path / "secrets" / "database_password").read_text()
+    assert re.fullmatch(r"[0-9a-f]{48}", password)
+    assert password in (tmp_path / "secrets" / "database_url").read_text()
+    assert (tmp_path / "secrets" / "tokens").read_text() == ""
+
+
+def test_requirements_have_the_hashes_that_pip_found():
+    found = {"archive_info": {"hashes": {"sha256": "ab"}}}
+    report = [
+        {"metadata": {"name": "b", "version": "2"}, "download_info": found},
+        {"metadata": {"name": "A", "version": "1"}, "download_info": found},
+        {"metadata": {"name": "quant-planner", "version": "0"}, "download_info": {"dir_info": {}}},
+    ]
+    line = [sys.executable, ROOT / "docker" / "hashes.py"]
+    done = subprocess.run(
+        line, input=json.dumps({"install": report}), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "A==1 --hash=sha256:ab\nb==2 --hash=sha256:ab\n"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import planner
 from api.planning import what_if
 from planner.calibration.statistics import calibration_digest
 from planner.client import Client
-from tests.api.documents import chain, digest, put, relu
+from tests.api.documents import AS_IT_IS, chain, digest, put, relu
 from tests.api.test_problems import check
 
 STATS = {
@@ -109,7 +109,7 @@ def test_blobs_are_listed_and_go(make_service):
 )
 def test_head_is_get_without_the_body(service, path):
     address = path.replace("{key}", planned(service))
-    got, asked = service.get(address), service.head(address)
+    got, asked = (service.request(name, address, headers=AS_IT_IS) for name in ("GET", "HEAD"))
     assert (asked.status_code, asked.content) == (200, b"")
     same = ("content-type", "content-length", "etag", "cache-control")
     assert {name: asked.headers.get(name) for name in same} == {name: got.headers.get(name) for name in same}
@@ -124,9 +124,14 @@ def test_head_of_what_is_not_there_and_of_streams(service):
 
 def test_what_its_address_names_never_changes(service):
     key = planned(service)
-    for address in (f"/v1/plans/{key}", f"/v1/blobs/{put(service, b'1')}"):
+    stats = service.post("/v1/stats", json=STATS).json()["digest"]
+    for address in (f"/v1/plans/{key}", f"/v1/blobs/{put(service, b'1')}", f"/v1/stats/{stats}"):
         answer = service.get(address)
         assert answer.headers["cache-control"] == "private, max-age=31536000, immutable"
+        assert address.rpartition("/")[2] in answer.headers["etag"]
+        head = service.head(address)
+        same = ("content-type", "content-length", "etag", "cache-control")
+        assert [head.headers.get(name) for name in same] == [answer.headers.get(name) for name in same]
         known = service.get(address, headers={"If-None-Match": answer.headers["etag"]})
         assert known.status_code == 304
         assert known.headers["cache-control"] == answer.headers["cache-control"]
@@ -134,6 +139,13 @@ def test_what_its_address_names_never_changes(service):
         assert "immutable" not in service.get(address).headers.get("cache-control", "")
 
 
+STATS = {
+    "format": "qplan.stats/1",
+    "model": f"sha256:{'0' * 64}",
+    "method": "minmax",
+    "samples": 1,
+    "values": {},
+}
 POINTERS = {
     "": 200,
     "/key": 200,

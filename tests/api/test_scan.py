@@ -5,10 +5,12 @@ from pathlib import Path
 
 import onnx
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.intake.scan import MAX_DEPTH, require_unicode, scan_json, scan_onnx
+from api.intake import scan_onnx as scan_onnx_module
+from api.intake.scan import deeper_at, require_unicode, scan_json
+from api.intake.scan_onnx import MAX_DEPTH, scan_onnx
 from api.intake.scan_text import MLIR_DEPTH, YAML_DEPTH, scan_mlir, scan_yaml
 from api.problems import Refused
 from planner.errors import ModelError, TargetError
@@ -123,6 +125,62 @@ def test_messages_of_a_few_bytes_each_are_refused_early(name):
     assert int(str(caught.value).split("byte ")[1].split()[0]) < 1_500_000
 
 
+BODIES = st.sampled_from([b"", b"\x08\x01", b"\x08\x02\x4a\x01a", b"\x0a\x01a", b"\x70\x01", b"\x18\xff\x01"])
+PARTS = st.one_of(
+    BODIES,
+    BODIES.map(lambda body: wire(5, body)),
+    BODIES.map(lambda body: wire(22, body) if len(body) < 3 else body + b"\xa8\x01\x07"),
+    st.binary(max_size=3),
+    st.just(b"\x0a\x05ab"),
+    st.just(b"\x08" + b"\xff" * 9 + b"\x01"),
+)
+FIELDS = st.tuples(st.sampled_from([1, 5, 11, 15]), st.lists(PARTS, max_size=4).map(b"".join))
+
+
+@given(st.lists(FIELDS, min_size=1, max_size=60), st.integers(0, 3), st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_messages_walked_together_are_judged_as_if_each_were_walked_alone(monkeypatch, parts, cut, whole):
+    data = wire(7, b"".join(wire(number, body) for number, body in parts))
+    data = data[: len(data) - cut]
+    ended = []
+    for few, short in ((1, 1), (4, 16), (1 << 30, 1 << 30)):
+        monkeypatch.setattr(scan_onnx_module, "FEW", few)
+        monkeypatch.setattr(scan_onnx_module, "SHORT", short)
+        try:
+            scan_onnx(data, whole=whole)
+            ended.append(True)
+        except ModelError:
+            ended.append(False)
+    assert len(set(ended)) == 1
+
+
+def test_tensors_walked_together_have_to_hold_what_they_claim():
+    good = wire(5, b"\x08\x02\x08\x02\x10\x01\x4a\x10" + bytes(16))
+    scan_onnx(wire(7, good * 5000))
+    bad = wire(5, b"\x08\x7f\x08\x02\x10\x01\x4a\x10" + bytes(16))
+    with pytest.raises(ModelError, match="claims 254 elements"):
+        scan_onnx(wire(7, good * 3000 + bad + good * 3000))
+    external_ = wire(5, b"\x08\x7f\x08\x7f\x10\x01\x70\x01")
+    scan_onnx(wire(7, (good + external_) * 3000))
+    with pytest.raises(ModelError, match="in another file"):
+        scan_onnx(wire(7, (good + external_) * 3000), whole=True)
+
+
+@pytest.mark.parametrize(
+    ("signs", "most", "from_zero", "place"),
+    [
+        (b"[[]][[[", 2, False, 6),
+        (b"]]][[[", 2, False, None),
+        (b"]]][[[", 2, True, 5),
+        (b"[]" * 300_000 + b"[[[", 2, False, 600_002),
+        (b"]" * 300_000 + b"[[[", 2, True, 300_002),
+        (b"", 0, False, None),
+    ],
+)
+def test_the_bracket_that_is_too_deep(signs, most, from_zero, place):
+    assert deeper_at(signs, most, from_zero=from_zero) == place
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -225,6 +283,9 @@ def test_yaml_that_only_looks_deep(text):
         ("(" * (MLIR_DEPTH + 1), "nested too deep"),
         ("x" * 4097, "word of 4097 letters"),
         ("tensor<1xui123456>", "integer type of 6 digits"),
+        ("tensor<?xi1234567>", "integer type of 7 digits"),
+        ("i123456", "integer type of 6 digits"),
+        ("%a : si123456", "integer type of 6 digits"),
     ],
 )
 def test_mlir_that_is_stopped(text, words):

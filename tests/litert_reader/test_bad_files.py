@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import planner
+from benchmarks.scanners import litert
 from planner.errors import ModelError
 from planner.litert_reader.read import read_litert
 from planner.litert_reader.scan import scan_litert
@@ -124,3 +125,21 @@ def test_a_rank_that_a_transpose_in_front_does_not_give():
     hand.operator("SOFTMAX", 1, (2,), (3,), "SoftmaxOptions", {"Beta": 1.0})
     with suppress(ModelError):
         read_litert(hand.file([0], [3]))
+
+
+def test_operators_of_one_table_and_layouts_that_overlap():
+    scan_litert(litert(1000))
+    scan_litert(litert(1000, shared=True))
+    with pytest.raises(ModelError, match="at most 2000000 tables"):
+        scan_litert(litert(2_000_001, shared=True))
+    crowded = bytearray(litert(1))
+    # Layouts of 65,534 bytes at every second byte, each of a table of its own.
+    count = 3000
+    crowded[60:64] = struct.pack("<I", count)
+    tables = [64 + 4 * count + 4 * i for i in range(count)]
+    offsets = b"".join(struct.pack("<I", at - (64 + 4 * i)) for i, at in enumerate(tables))
+    layouts = 64 + 8 * count
+    backs = b"".join(struct.pack("<i", at - (layouts + 2 * i)) for i, at in enumerate(tables))
+    data = bytes(crowded[:64]) + offsets + backs + struct.pack("<H", 0xF0F0) * 40_000
+    with pytest.raises(ModelError, match="share their bytes"):
+        scan_litert(data)

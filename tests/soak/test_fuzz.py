@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from api.intake.scan import scan_json, scan_onnx
+from api.intake.scan import scan_json
+from api.intake.scan_onnx import scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
 from api.problems import Refused
 from api.schemas.examples import ANNOTATED_TEXT, STATS, TARGET

@@ -1,0 +1,21 @@
+"""Half an hour of three tenants' jobs while everything is killed again and again: `benchmarks.chaos`."""
+
+from statistics import median
+
+import pytest
+
+from benchmarks import chaos
+
+pytestmark = pytest.mark.soak
+
+
+@pytest.mark.parametrize("minutes", [30])
+def test_nothing_is_lost_doubled_or_starved(minutes, record_property):
+    outcome = chaos.campaign(minutes, 6.0, seed=0)
+    record_property("count", sum(outcome.taken.values()))
+    record_property("faults", outcome.faults.total())
+    for name, waits in outcome.waits.items():
+        record_property(name, f"{len(waits)} done, median {median(waits):.1f} s, longest {max(waits):.1f} s")
+    assert (outcome.lost, outcome.doubled) == (0, 0)
+    assert set(outcome.states) == {"done"}
+    assert chaos.starved(outcome) == []
