@@ -20,7 +20,7 @@ from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
-from planner.exporters.table import EXPORTERS, WITH_LEVELS, refuse_bodies, refuse_level
+from planner.exporters.table import EXPORTERS, WITH_LEVELS, refuse_bodies, refuse_layout, refuse_level
 from planner.exporters.to_file import write_to, write_whole
 from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.interpreter.compare import Comparison
@@ -268,10 +268,11 @@ def exportable(model: Graph, plan: Plan, name: str) -> Graph:
     """The model as `EXPORTERS` and `write_to` take it, of a plan that `check` accepted with this model.
 
     Raises:
-      UnsupportedExport: a format without the bodies of the model.
+      UnsupportedExport: a format without the bodies of the model, or of another layout than the target reads.
     """
     model = expand(model)
     refuse_bodies(plan, name)
+    refuse_layout(plan, name)
     return with_facts(model, plan.graph) if "best_effort" in plan.options else model
 
 

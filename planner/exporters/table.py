@@ -95,6 +95,27 @@ def refuse_bodies(plan: Plan, name: str) -> None:
         )
 
 
+CHANNELS_LAST: Final = frozenset({"litert", "tosa"})
+"""Formats whose images have their channels last; those of others have them first, as the model has."""
+
+
+def refuse_layout(plan: Plan, name: str) -> None:
+    """Refuse a format whose images lie otherwise than the target's compiler reads them.
+
+    Raises:
+      UnsupportedExport: with the formats it does read.
+    """
+    wanted = plan.target.files.layout
+    if wanted is None or (name in CHANNELS_LAST) == (wanted == "channels_last"):
+        return
+    accepted = sorted(CHANNELS_LAST if wanted == "channels_last" else EXPORTERS.keys() - CHANNELS_LAST)
+    first, asked = ("channels first", "last") if wanted == "channels_last" else ("channels last", "first")
+    raise UnsupportedExport(
+        f"{name} has {first}, and {plan.target.id} reads channels {asked}; accepted: {', '.join(accepted)}",
+        hint="export one of these",
+    )
+
+
 def file_name(name: str) -> str:
     """The name of a file in a format: `onnx-qdq.onnx`, `hls4ml.zip`, `tosa.mlir`."""
     return f"{name}{SUFFIXES.get(name, '.onnx')}"

@@ -23,6 +23,7 @@ class TargetDoc(TypedDict):
     float_work: NotRequired[dict[str, float]]
     work_unit: NotRequired[str]
     engines: NotRequired[dict[str, Any]]
+    files: NotRequired[dict[str, Any]]
 
 
 # `in` and `from` are words of Python, so these two take the functional form.

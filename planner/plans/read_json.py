@@ -28,7 +28,7 @@ from planner.plans.planschema import (
 from planner.plans.records import KernelPlan, Port, PortTyped, Refused, Step, TargetRef, ValuePlan
 from planner.plans.write_json import VERSION, TypeTexts, rescale_document, row_texts
 from planner.target.records import UNLIMITED, Costs, Row
-from planner.target.show import engines_from_json, row_from_json, work_from_json
+from planner.target.show import engines_from_json, files_from_json, row_from_json, work_from_json
 
 
 def plan_from_json(text: str | bytes) -> Plan:
@@ -131,6 +131,7 @@ def target_from_document(entry: TargetDoc) -> TargetRef:
         float_work=work_from_json(entry.get("float_work", {})),
         work_unit=entry.get("work_unit", ""),
         engines=engines_from_json(entry.get("engines", {})),
+        files=files_from_json(entry.get("files", {})),
     )
 
 

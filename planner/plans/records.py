@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, overload
 
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import FloatType, Uniform
-from planner.target.records import Costs, Engines, Row, WorkRates
+from planner.target.records import Costs, Engines, Files, Row, WorkRates
 
 Kind: TypeAlias = Literal["requantize", "widen", "narrow", "zero_point", "clamp", "quantize", "dequantize"]
 PortTyped: TypeAlias = Uniform | FloatType | None
@@ -150,6 +150,7 @@ class TargetRef:
     float_work: WorkRates = field(default_factory=WorkRates)
     work_unit: str = ""
     engines: Engines = field(default_factory=Engines)
+    files: Files = field(default_factory=Files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from planner.plans.records import (
     ValuePlan,
     step_rows,
 )
-from planner.target.records import Row, WorkRates
-from planner.target.show import engines_to_json, row_to_json, work_to_json
+from planner.target.records import Files, Row, WorkRates
+from planner.target.show import engines_to_json, files_to_json, row_to_json, work_to_json
 
 VERSION: Final = "qplan.plan/1"
 """The `format` of this file."""
@@ -140,6 +140,8 @@ def _target_doc(target: TargetRef) -> Nested:
         work["work_unit"] = target.work_unit
     if target.engines.names:
         work["engines"] = engines_to_json(target.engines)
+    if target.files != Files():
+        work["files"] = files_to_json(target.files)
     return Nested(
         id=target.id,
         version=target.version,

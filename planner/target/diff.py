@@ -79,7 +79,8 @@ def _defaults(target: Target) -> Mapping[str, Any]:
 def _work(target: Target) -> Mapping[str, Any]:
     engines = {"engines": target.engines.names, "one way": target.engines.one_way}
     crossing = {"crossing": target.engines.crossing} if target.engines.names else {}
-    return {"unit": target.work_unit, **dataclasses.asdict(target.float_work), **engines, **crossing}
+    rates = {**dataclasses.asdict(target.float_work), **engines, **crossing}
+    return {"unit": target.work_unit, **rates, **dataclasses.asdict(target.files)}
 
 
 def _tables(what: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:

@@ -18,7 +18,7 @@ from planner.ir.types.qtypes import storage
 from planner.target.documents import check_document
 from planner.target.lint.findings import Finding, lint_errors, quote
 from planner.target.merge import expand_groups, merge
-from planner.target.records import Costs, Engines, Fusion, PortType, QuantFn, Row, Target, TestCase
+from planner.target.records import Costs, Engines, Files, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.schema import Document, GroupModel
 from planner.target.signature import (
     Building,
@@ -238,6 +238,7 @@ def _build(
         default_port = build_spec(building, defaults.port, root, "defaults", "port")
     rows = _rows(building, document, root)
     engines = _engines(building, document, root)
+    files = _files(building, document, root)
     for i, fusion in enumerate(document.fusions):
         if fusion.remove:
             _removes_nothing(building, child(root, "fusions", i, "remove"))
@@ -271,6 +272,7 @@ def _build(
         float_work=build_work(document.float_work),
         work_unit=document.work_unit,
         engines=engines,
+        files=files,
     )
 
 
@@ -286,6 +288,22 @@ def _engines(building: Building, document: Document, root: Node) -> Engines:
     if len(set(names)) < len(names):
         building.problems.append(child(root, "engines", "names").problem("T032", "an engine is named twice"))
     return Engines() if given is None else Engines(names, float(given.crossing), given.one_way)
+
+
+def _files(building: Building, document: Document, root: Node) -> Files:
+    """What files the compiler reads, and a problem where it reads none."""
+    given = document.files
+    if given is None:
+        return Files()
+    if given.opset is None:
+        return Files(layout=given.layout)
+    least, most = given.opset
+    if least > most:
+        problem = child(root, "files", "opset").problem(
+            "T028", f"opsets from {least} to {most}; the lesser first"
+        )
+        building.problems.append(problem)
+    return Files((least, most), given.layout)
 
 
 def document_digest(document: Mapping[str, Any]) -> str:

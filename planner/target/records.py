@@ -209,6 +209,19 @@ class Engines:
 
 
 @dataclass(frozen=True, slots=True)
+class Files:
+    """Files that a device's compiler reads.
+
+    Attributes:
+      opset: the least and the greatest version of ONNX's operators; None: any.
+      layout: where images have their channels; None: either.
+    """
+
+    opset: tuple[int, int] | None = None
+    layout: Literal["channels_first", "channels_last"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Fusion:
     """Source ops that become one logical kernel: patterns (text, see `patterns`), and predicates."""
 
@@ -307,6 +320,7 @@ class Target:
       work_unit: the word for the unit of work in reports; "" is an element requantized.
       legalize: kernels that a region of a coarser kernel becomes, by that kernel.
       engines: that its rows run on.
+      files: that its compiler reads.
     """
 
     id: str
@@ -336,6 +350,7 @@ class Target:
     float_work: WorkRates = field(default_factory=WorkRates)
     work_unit: str = ""
     engines: Engines = field(default_factory=Engines)
+    files: Files = field(default_factory=Files)
 
     def __repr__(self) -> str:
         rows = sum(map(len, self.rows.values()))

@@ -492,6 +492,24 @@ class CaseModel(Model):
     expect: ExpectModel = Field(description="What the plan must be.")
 
 
+Opset: TypeAlias = Annotated[int, Field(ge=7, le=99)]
+
+
+class FilesModel(Model):
+    """What files the device's compiler reads."""
+
+    opset: Annotated[list[Opset], Field(min_length=2, max_length=2)] | None = Field(
+        None,
+        description="The least and the greatest version of ONNX's operators that a file may be written in.",
+        examples=[[13, 17]],
+    )
+    layout: Literal["channels_first", "channels_last"] | None = Field(
+        None,
+        description="Where images have their channels; formats of the other layout are refused.",
+        examples=["channels_last"],
+    )
+
+
 class Document(Model):
     """A target file."""
 
@@ -509,6 +527,7 @@ class Document(Model):
     rescale: RescaleModel = Field(default_factory=RescaleModel)
     costs: CostsModel = Field(default_factory=CostsModel)
     engines: EnginesModel | None = None
+    files: FilesModel | None = None
     float_work: WorkModel | None = None
     work_unit: Annotated[str, Field(max_length=40)] = ""
     op_groups: dict[str, list[Name]] = Field(default_factory=dict)

@@ -14,6 +14,7 @@ from planner.ir.types.typetext import parse_storage
 from planner.target.records import (
     DynamicRange,
     Engines,
+    Files,
     Fusion,
     LookupTable,
     PartialSums,
@@ -52,6 +53,20 @@ def row_to_json(row: Row) -> dict[str, Any]:
 def engines_to_json(engines: Engines) -> dict[str, Any]:
     """Write what is given; nothing of a device with one."""
     return _written(engines)
+
+
+def files_to_json(files: Files) -> dict[str, Any]:
+    """Write what is given; nothing of a compiler that reads any."""
+    return _written(files)
+
+
+def files_from_json(data: Any) -> Files:
+    """Read files that `files_to_json` wrote.
+
+    Raises:
+      PlanFormatError: unknown fields, or values of the wrong kind.
+    """
+    return _record(Files, data, "files", _FILES)
 
 
 def engines_from_json(data: Any) -> Engines:
@@ -113,6 +128,7 @@ def target_to_json(target: Target) -> dict[str, Any]:
         "float_work": work_to_json(target.float_work),
         "work_unit": target.work_unit,
         "engines": engines_to_json(target.engines),
+        "files": files_to_json(target.files),
         "fusions": [_fusion_to_json(fusion) for fusion in target.fusions],
         "kernels": {kernel: [row_to_json(row) for row in rows] for kernel, rows in target.rows.items()},
         "tests": [case.name for case in target.tests],
@@ -223,6 +239,7 @@ _ENGINES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "crossing": _real,
     "one_way": _flag,
 }
+_FILES: Final[Mapping[str, Callable[[Any], Any]]] = {"opset": _sequence, "layout": _text}
 _WORK: Final[Mapping[str, Callable[[Any], Any]]] = {"mac": _real, "element": _real, "byte": _real}
 _PARTIAL: Final[Mapping[str, Callable[[Any], Any]]] = {
     "storage": lambda value: parse_storage(_text(value)),

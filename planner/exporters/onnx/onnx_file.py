@@ -9,7 +9,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from planner.errors import UnsupportedExport
 from planner.exporters.onnx.guards import guarded, lone_softmaxes
+from planner.exporters.onnx.opset_limits import within
 from planner.ir.graph import Graph, Op, Opaque
 from planner.onnx.write import Node, Port, write_model
 from planner.plans.plan import Plan
@@ -63,6 +65,7 @@ class OnnxFile:
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start empty."""
         self.graph, self.scope = graph, ""
+        self._limits = plan.target.files.opset
         self.nodes: list[Node] = []
         self.constants: dict[str, Array | tuple[Array, str]] = {}
         self.fresh = Names(graph, plan.graph).fresh
@@ -115,7 +118,26 @@ class OnnxFile:
         return name, value.dtype, value.shape
 
     def to_bytes(self, *, opset: int, port: Callable[[str], Port], **more: Any) -> bytes:
-        """Serialise; `more` are arguments of `write_model` that only some formats have."""
+        """Serialise, in an opset that the target's compiler reads.
+
+        Args:
+          more: arguments of `write_model` that only some formats have.
+
+        Raises:
+          UnsupportedExport: no file of such an opset says the same.
+        """
+        limits = self._limits
+        if limits is None or limits[0] <= opset <= limits[1]:
+            return self._written(opset=opset, port=port, **more)
+        if more.get("external") is not None or more.get("into") is not None:
+            raise UnsupportedExport(
+                f"the target reads opsets {limits[0]} to {limits[1]}, this plan is written in {opset}, "
+                "and a file with weights beside it is not converted",
+                hint="export it without external data",
+            )
+        return within(self._written(opset=opset, port=port, **more), limits)
+
+    def _written(self, *, opset: int, port: Callable[[str], Port], **more: Any) -> bytes:
         used = {node.domain for node in self.nodes}
         versions = {domain: number for domain, number in self.graph.opsets.items() if domain in used - {""}}
         return write_model(

@@ -108,6 +108,7 @@ def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
         target.float_work,
         target.work_unit,
         target.engines,
+        target.files,
     )
 
 

@@ -49,6 +49,7 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
         "Engines that rows run on, where the device has several.",
         {"names": ["npu", "cpu"], "crossing": 2.0},
     ),
+    "Document.files": ("What files the device's compiler reads.", {"opset": [13, 17]}),
     "EnginesModel.crossing": ("", 2.0),
     "EnginesModel.one_way": ("", True),
     "Document.float_work": ("Work of kernels that run in float.", {"mac": 1, "element": 1}),

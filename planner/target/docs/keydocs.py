@@ -28,6 +28,7 @@ PLACES: Final[Mapping[str, str]] = {
     "DynamicModel": "`kernels[].dynamic`",
     "PartialSumsModel": "`partial` of an accumulator",
     "EnginesModel": "`engines`",
+    "FilesModel": "`files`",
     "WorkModel": "`kernels[].work` and `float_work`",
     "GroupModel": "`kernels[].kernel`, for all ops of a group",
     "RuleModel": "An entry of `rules`: one of",

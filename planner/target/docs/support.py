@@ -10,6 +10,7 @@ from typing import Any, Final
 from planner.target.records import (
     DynamicRange,
     Engines,
+    Files,
     LookupTable,
     PortPattern,
     PortType,
@@ -188,6 +189,11 @@ def _wanted_text(target: Target) -> str:
     return f"{wanted:g} dB, else {'float' if target.costs.wanted_float else 'the most that a row leaves'}"
 
 
+def _files_text(files: Files) -> str:
+    opset = f"opset {files.opset[0]} to {files.opset[1]}" if files.opset else ""
+    return ", ".join(filter(None, (opset, (files.layout or "").replace("_", " "))))
+
+
 def _engines_text(engines: Engines) -> str:
     way = ", one way" if engines.one_way else ""
     return f"{', '.join(engines.names)}{way}; {engines.crossing:g} per element that crosses"
@@ -214,6 +220,7 @@ def _facts(target: Target) -> tuple[tuple[str, str], ...]:
         ("left at readers at least", _wanted_text(target)),
         ("work in float", work_text(target.float_work)),
         *((("engines", _engines_text(target.engines)),) if target.engines.names else ()),
+        *((("files", _files_text(target.files)),) if target.files != Files() else ()),
         ("unit of work", target.work_unit or "an element requantized"),
         ("digest", target.digest),
     ]

@@ -1,0 +1,118 @@
+"""What a device's compiler reads: opsets and layouts of files, written so or refused by name."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import planner
+from planner.errors import TargetError, UnsupportedExport
+from planner.exporters.table import CHANNELS_LAST, EXPORTERS
+from planner.target.records import Files
+from tests.exporters.plans import model, op, run
+
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
+
+
+def device(files: str, base: str = "onnxruntime-cpu"):
+    head = f"apiVersion: planner/v1\nkind: Target\nid: own\nversion: 1.0.0\nmode: fixed\nextends: {base}\n"
+    return planner.load_target(f"{head}files: {files}\n")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    graph = planner.load_model(DIGITS / "digits.onnx")
+    return planner.annotate(graph, stats=planner.calibrate(graph, DIGITS / "calibration.npz"))
+
+
+def sample(graph):
+    shape = (3, *graph.values[graph.inputs[0]].shape[1:])
+    return {graph.inputs[0]: np.random.default_rng(1).normal(size=shape).astype(np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("limits", "written"),
+    [((13, 21), 21), ((13, 19), 19), ((17, 18), 18), ((13, 17), 17), ((22, 22), 22), ((24, 25), 24)],
+)
+@pytest.mark.parametrize("form", ["onnx-integer", "onnx-qcdq", "onnx-qdq", "onnx-qoperator"])
+def test_files_are_written_in_an_opset_that_the_compiler_reads(digits, form, limits, written):
+    plan = planner.plan(digits, device(f"{{opset: {list(limits)}}}"))
+    told = planner.plan_from_json(plan.to_json())
+    assert (told.key, told.target.files) == (plan.key, Files(limits))
+    data = planner.export(digits, plan, form)
+    found = onnx.load_from_string(data)
+    onnx.checker.check_model(found, full_check=True)
+    assert {item.domain: item.version for item in found.opset_import}[""] == written
+    assert (found.producer_name, found.ir_version) == ("quant-planner", 10)
+    whole = planner.export(digits, planner.plan(digits, "onnxruntime-cpu"), form)
+    np.testing.assert_array_equal(run(data, sample(digits))[0], run(whole, sample(digits))[0])
+
+
+def test_the_smaller_file_reads_as_the_same_plan(digits):
+    target = device("{opset: [13, 17]}")
+    read = [
+        planner.load_model(planner.export(digits, planner.plan(digits, device), "onnx-qdq"))
+        for device in (target, "onnxruntime-cpu")
+    ]
+    small, whole = (planner.plan(graph, "onnxruntime-cpu") for graph in read)
+    assert [str(port.type) for kernel in small.kernels_in_order for port in kernel.outputs] == [
+        str(port.type) for kernel in whole.kernels_in_order for port in kernel.outputs
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ("hexagon-a16w8", "DataType (4) of Input or Output of operator 'QuantizeLinear' is unallowed"),
+        ("llm-w4", "DataType (22) of Input or Output of operator 'DequantizeLinear' is unallowed"),
+    ],
+)
+def test_what_an_opset_cannot_say_is_refused(base, told):
+    graph = model(
+        [op("MatMul", "x w", "y")],
+        inputs={"x": (4, 64)},
+        outputs={"y": (4, 32)},
+        constants={"w": np.random.default_rng(2).normal(size=(64, 32)).astype(np.float32)},
+    )
+    rows = {"x": np.random.default_rng(3).normal(size=(4, 64)).astype(np.float32)}
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, [rows]))
+    plan = planner.plan(ready, device("{opset: [13, 19]}", base))
+    with pytest.raises(
+        UnsupportedExport, match="reads opsets 13 to 19, this plan is written in 21"
+    ) as caught:
+        planner.export(ready, plan, "onnx-qdq")
+    assert f"opset 19 does not say it: {told}" in str(caught.value)
+
+
+def test_an_operator_without_an_older_version_is_named(digits):
+    plan = planner.plan(digits, device("{opset: [7, 13]}"))
+    with pytest.raises(UnsupportedExport, match="opset 13 does not say it: No Adapter"):
+        planner.export(digits, plan, "onnx-qdq")
+
+
+def test_weights_beside_the_file_are_not_converted(digits, tmp_path):
+    plan = planner.plan(digits, device("{opset: [13, 17]}"))
+    with pytest.raises(UnsupportedExport, match="weights beside it"):
+        planner.export_to(digits, plan, "onnx-qdq", tmp_path / "model.onnx", external=True)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("layout", ["channels_first", "channels_last"])
+def test_formats_of_the_other_layout_are_refused(digits, layout):
+    plan = planner.plan(digits, device(f"{{layout: {layout}}}", "litert-int8"))
+    wants_last = layout == "channels_last"
+    for form in EXPORTERS:
+        if (form in CHANNELS_LAST) != wants_last:
+            with pytest.raises(UnsupportedExport, match=r"reads channels (first|last); accepted: "):
+                planner.export(digits, plan, form)
+    assert planner.export(digits, plan, "litert" if wants_last else "onnx-qdq")
+
+
+def test_limits_that_make_no_sense():
+    with pytest.raises(TargetError, match="opsets from 21 to 13; the lesser first"):
+        device("{opset: [21, 13]}")
+    with pytest.raises(TargetError, match="2 or more entries are expected here"):
+        device("{opset: [13]}")
+    with pytest.raises(TargetError, match="channels_first"):
+        device("{layout: nhwc}")
