@@ -3,6 +3,7 @@
 from typing import Final
 
 from planner.report.markup import Markup, element, join, table
+from planner.report.resources import digest
 from planner.target.docs.support import HEAD, support_of
 from planner.target.records import Target
 
@@ -14,7 +15,7 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bot
 th { background: var(--soft); position: sticky; top: 0; }
 code { font: 12px/1.45 ui-monospace, monospace; } .wide { overflow-x: auto; }
 """)
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY: Final = f"default-src 'none'; style-src 'sha256-{digest(_STYLE)}'"
 
 
 def support_html(target: Target) -> str:

@@ -71,6 +71,7 @@ def test_html_is_whole_and_asks_for_nothing():
     assert {"script", "link", "img", "device"} & {tag for tag, _ in tags} == set()
     assert not any("src" in attrs or "href" in attrs for _, attrs in tags)
     assert "Small &lt;device&gt;" in text
+    assert "unsafe-inline" not in text
 
 
 @pytest.mark.parametrize("name", target_ids())

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from planner.errors import UnsupportedExport
 from planner.exporters.onnx.guards import guarded, lone_softmaxes
-from planner.exporters.onnx.opset_limits import within
+from planner.exporters.onnx.opsets import within
 from planner.ir.graph import Graph, Op, Opaque
 from planner.onnx.write import Node, Port, write_model
 from planner.plans.plan import Plan

@@ -4,12 +4,19 @@
 that move data, which it meets or makes (MatMul and Add of rank 3), with a fixed output type (its pull request
 28144), then turns i8 into u8 and refuses its own graph. Files that need 21 have guards there (`guards`). For
 what is written here the two sets differ in 16-bit types and GroupNormalization alone. Floats of 4 bits came
-with 23, scales that are exponents with 24. Source: probed; ONNX's table of versions.
+with 23, scales that are exponents with 24. A file outside of what a device's compiler reads goes through ONNX's
+own converter. Source: probed; ONNX's table of versions, docs/VersionConverter.md.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import onnx
+from onnx import checker, version_converter
+from onnx.shape_inference import InferenceError
+
+from planner.errors import UnsupportedExport
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.write import OPSET
 from planner.plans.plan import Plan
@@ -19,6 +26,8 @@ from planner.plans.rescales import definitions, pins
 OLDER_OPSET: Final = 20
 NARROW_FLOATS: Final = 23
 EXPONENTS: Final = 24
+_PLACE: Final = re.compile(r"^\S+: \w+: Assertion `.*` failed: ")
+"""Where in the converter's own source it gave up."""
 
 
 def choose_opset(plan: Plan, held: Iterable[str] = ()) -> int:
@@ -62,3 +71,32 @@ def _needs_newer(plan: Plan, bases: Mapping[str, PortTyped]) -> bool:
     has_words = any(isinstance(kind, Uniform) and 8 < kind.storage.bits <= 16 for kind in kinds)
     has_blocks = any(isinstance(kind, Uniform) and kind.grid for kind in kinds)
     return has_words or has_blocks or any(op.type == "GroupNormalization" for op in plan.graph.all_ops())
+
+
+def within(data: bytes, limits: tuple[int, int]) -> bytes:
+    """The model in the nearest opset between two.
+
+    Raises:
+      UnsupportedExport: an operator or type that this opset has not, by name.
+    """
+    model = onnx.load_from_string(data)
+    own = next(item.version for item in model.opset_import if item.domain in ("", "ai.onnx"))
+    wanted = min(max(own, limits[0]), limits[1])
+    try:
+        converted = version_converter.convert_version(model, wanted)
+        checker.check_model(converted, full_check=True)
+    except (RuntimeError, ValueError, InferenceError, checker.ValidationError) as error:
+        said = _PLACE.sub("", str(error).strip().splitlines()[-1])
+        raise UnsupportedExport(
+            f"the target reads opsets {limits[0]} to {limits[1]}, this plan is written in {own}, and opset "
+            f"{wanted} does not say it: {said}",
+            hint="a target's rows may ask for what that opset has, types of 8 bits say",
+        ) from error
+    # The converter knows graphs alone: what stands around them is kept.
+    converted.ir_version, converted.producer_name = model.ir_version, model.producer_name
+    converted.doc_string = model.doc_string
+    del converted.metadata_props[:]
+    converted.metadata_props.extend(model.metadata_props)
+    del converted.graph.quantization_annotation[:]
+    converted.graph.quantization_annotation.extend(model.graph.quantization_annotation)
+    return bytes(converted.SerializeToString())
