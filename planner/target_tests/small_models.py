@@ -31,8 +31,12 @@ def small_models(target: Target, kernel: str, seed: int) -> Iterator[Graph]:
     patterns = [text for fusion in target.fusions if fusion.kernel == kernel for text in fusion.patterns]
     for text in patterns:
         for tree in variants(parse_pattern(text))[:MOST_VARIANTS]:
-            yield from _of_tree(tree, seed)
-    yield from _of_tree(OpPattern((kernel,), _arguments(kernel)), seed)
+            first, *others = _alternatives(tree)
+            yield from _of_tree(first, seed, SIDES)
+            # Another activation reads what the first one did: one kind of operands beside it will do.
+            for one in others:
+                yield from _of_tree(one, seed, SIDES[:1])
+    yield from _of_tree(OpPattern((kernel,), _arguments(kernel)), seed, SIDES)
 
 
 def wants_half(row: Row) -> bool:
@@ -108,25 +112,31 @@ def pruned(model: Graph, region: Region, row: Row, patterns: Sequence[PortPatter
     return replace(model, constants=constants)
 
 
-def _of_tree(tree: OpPattern, seed: int) -> Iterator[Graph]:
+def _alternatives(tree: OpPattern) -> Iterator[OpPattern]:
+    """Trees of one type an op: each choice among the types that a pattern lists."""
+    below = [tuple(_alternatives(arg)) if isinstance(arg, OpPattern) else (arg,) for arg in tree.args]
+    for name in tree.types:
+        yield from (OpPattern((name,), args) for args in product(*below))
+
+
+def _of_tree(tree: OpPattern, seed: int, kinds: Sequence[str]) -> Iterator[Graph]:
     innermost = _innermost(tree)
-    for name in innermost.types:
-        for template in TEMPLATES.get(name, (None,)):
-            for optional, sides in product((True, False), SIDES):
-                draft = _Draft(np.random.default_rng(seed), sides)
-                result = _build(tree, draft, template, innermost, with_optional=optional)
-                if result is None:
-                    continue
-                outputs = (*(n for n in draft.ops[-1].outputs if draft.values[n].is_float),) or (result,)
-                yield Graph(
-                    name="kit",
-                    values=draft.values,
-                    ops=tuple(draft.ops),
-                    inputs=tuple(draft.inputs),
-                    outputs=outputs,
-                    constants=draft.constants,
-                    opsets={"": OPSET},
-                )
+    for template in TEMPLATES.get(innermost.types[0], (None,)):
+        for optional, sides in product((True, False), kinds):
+            draft = _Draft(np.random.default_rng(seed), sides)
+            result = _build(tree, draft, template, innermost, with_optional=optional)
+            if result is None:
+                continue
+            outputs = (*(n for n in draft.ops[-1].outputs if draft.values[n].is_float),) or (result,)
+            yield Graph(
+                name="kit",
+                values=draft.values,
+                ops=tuple(draft.ops),
+                inputs=tuple(draft.inputs),
+                outputs=outputs,
+                constants=draft.constants,
+                opsets={"": OPSET},
+            )
 
 
 def _innermost(tree: OpPattern) -> OpPattern:
@@ -142,7 +152,7 @@ def _build(
     if node is innermost and template is not None:
         return _place(kind, node.args, draft, template, with_optional=with_optional)
     if kind in TEMPLATES and kind != "Clip":
-        return None
+        return _behind(node, draft, template, innermost, with_optional=with_optional)
     if kind not in BINARY | UNARY | {"Clip"}:
         return None
     shape = X
@@ -159,6 +169,23 @@ def _build(
     if kind == "Clip":
         operands += [draft.constant(np.asarray(bound, np.float32), "f32") for bound in (0.0, 6.0)]
     return _add(kind, tuple(operands), {}, (shape,), draft)
+
+
+def _behind(
+    node: OpPattern, draft: _Draft, template: Template | None, innermost: OpPattern, *, with_optional: bool
+) -> str | None:
+    """Add an op with a template of its own, a pool say, behind an inner one whose result fits it."""
+    if len(node.args) != 1 or not isinstance(node.args[0], OpPattern):
+        return None
+    built = _build(node.args[0], draft, template, innermost, with_optional=with_optional)
+    if built is None:
+        return None
+    shape = tuple(int(dim) for dim in draft.values[built].shape or () if isinstance(dim, int))
+    for own in TEMPLATES[node.types[0]]:
+        if len(own.operands) == 1 and own.operands[0].shape[2:] == shape[2:]:
+            results = tuple((*shape[:2], *result[2:]) for result in own.results)
+            return _add(node.types[0], (built,), own.attributes, results, draft)
+    return None
 
 
 def _beside(
