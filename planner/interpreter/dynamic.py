@@ -48,8 +48,11 @@ def quantized(x: Array, by: DynamicRange) -> Quantized:
     zero = np.float32(0)
     if not by.symmetric:
         zero = np.rint(np.clip(np.float32(store.qmin) - low / scale, store.qmin, store.qmax))
-    steps = np.clip(np.rint(x / scale) + zero, -store.qmax if by.symmetric else store.qmin, store.qmax)
-    return Quantized(steps.astype(stored_dtype(store)), scale, int(zero))
+    least = -store.qmax if by.symmetric else store.qmin
+    steps = np.clip(np.rint(x / scale) + zero, least, store.qmax)
+    # NaN becomes the least integer, as in `constants.quantize`; the scale is NaN, and so are the results.
+    stored = np.nan_to_num(steps, nan=least).astype(stored_dtype(store))
+    return Quantized(stored, scale, int(np.nan_to_num(zero, nan=store.qmin)))
 
 
 def product(op: Op, x: Array, weight: Operand, bias: Array | None, by: DynamicRange) -> Array:

@@ -298,12 +298,9 @@ def _files(building: Building, document: Document, root: Node) -> Files:
     if given.opset is None:
         return Files(layout=given.layout)
     least, most = given.opset
-    if least > most:
-        problem = child(root, "files", "opset").problem(
-            "T028", f"opsets from {least} to {most}; the lesser first"
-        )
-        building.problems.append(problem)
-    return Files((least, most), given.layout)
+    node = child(root, "files", "opset")
+    made = building.attempt(node, "T028", lambda: Files((least, most), given.layout))
+    return made if isinstance(made, Files) else Files()
 
 
 def document_digest(document: Mapping[str, Any]) -> str:

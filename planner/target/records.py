@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from planner.errors import TargetError
 from planner.ir.types.qtypes import FloatType, Storage, Uniform
 
 PortId: TypeAlias = tuple[Literal["in", "out"], int]
+DYNAMIC_BITS: Final = 16
 Granularity: TypeAlias = Literal["tensor", "axis", "block"]
 
 
@@ -129,6 +131,14 @@ class DynamicRange:
     per_token: bool = False
     symmetric: bool = False
 
+    def __post_init__(self) -> None:
+        if self.storage.float_name or self.storage.bits > DYNAMIC_BITS:
+            raise TargetError(f"dynamic wants integers of up to {DYNAMIC_BITS} bits, not {self.storage}")
+        if self.symmetric and not self.storage.signed:
+            raise TargetError(f"symmetric needs signed storage, {self.storage} has none")
+        if self.per_token and not self.symmetric:
+            raise TargetError("a zero point per token is nothing integer products have: say symmetric: true")
+
 
 Overflow: TypeAlias = Literal["refuse", "saturate", "wrap"]
 
@@ -219,6 +229,16 @@ class Files:
 
     opset: tuple[int, int] | None = None
     layout: Literal["channels_first", "channels_last"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.layout not in (None, "channels_first", "channels_last"):
+            raise TargetError(f"layout {self.layout!r} is neither channels_first nor channels_last")
+        if self.opset is None:
+            return
+        if len(self.opset) != 2 or not all(type(end) is int and end > 0 for end in self.opset):
+            raise TargetError(f"opset {list(self.opset)} is not the least and the greatest version")
+        if self.opset[0] > self.opset[1]:
+            raise TargetError(f"opsets from {self.opset[0]} to {self.opset[1]}; the lesser first")
 
 
 @dataclass(frozen=True, slots=True)

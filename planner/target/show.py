@@ -288,6 +288,8 @@ def _record(
             raise PlanFormatError(f"{what}.{key}: {error.message}") from error
     try:
         return make(**fields)
+    except PlannerError as error:
+        raise PlanFormatError(f"{what}: {error.message}") from error
     except TypeError as error:
         missing = str(error).partition("argument")[2].lstrip("s: ")
         raise PlanFormatError(f"{what}: field {missing} is missing") from error

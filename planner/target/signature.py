@@ -29,7 +29,6 @@ from planner.target.records import (
 from planner.target.schema import (
     AccumulatorModel,
     DefaultsModel,
-    DynamicModel,
     MultiplierModel,
     RowModel,
     RuleModel,
@@ -98,7 +97,7 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
     return PortType(
         storage=store,
         granularity=granularity,
-        symmetric=model.symmetric,
+        symmetric=model.symmetric or (isinstance(store, Storage) and bool(store.float_name)),
         power_of_two=model.power_of_two or model.scales == E8M0,
         scale_min=_bound(building, model.scale_min, child(node, "scale_min")),
         scale_max=_bound(building, model.scale_max, child(node, "scale_max")),
@@ -144,6 +143,8 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
             return "symmetric", f"symmetric needs signed storage, {store} has none (zero_point: fixes one)"
         if model.zero_point is not None and not store.qmin <= model.zero_point <= store.qmax:
             return "zero_point", f"zero point {model.zero_point} lies outside {store.qmin}:{store.qmax}"
+    if isinstance(store, Storage) and store.float_name and model.zero_point:
+        return "zero_point", f"zero point {model.zero_point} of {store}: floats have their own zero"
     if model.symmetric and model.zero_point:
         return "zero_point", f"zero point {model.zero_point} of a symmetric type must be 0"
     if (model.granularity == "block") != (model.block_size is not None):
@@ -228,7 +229,7 @@ def build_row(
         overflow=overflow,
         partial=partial,
         table=None if model.table is None else _table(building, model, inputs, outputs, node),
-        dynamic=None if model.dynamic is None else _dynamic(building, model.dynamic, (inputs, outputs), node),
+        dynamic=_dynamic(building, model, (inputs, outputs), node),
         computes=model.computes,
         float=model.float_,
         work=build_work(model.work),
@@ -301,28 +302,29 @@ def _table(
 
 def _dynamic(
     building: Building,
-    given: DynamicModel,
+    model: RowModel,
     ports: tuple[tuple[PortPattern, ...], tuple[PortPattern, ...]],
     row: Node,
 ) -> DynamicRange | None:
     """What is quantized at run time: a float beside stored weights, and float results."""
+    given, node = model.dynamic, child(row, "dynamic")
+    if given is None:
+        return None
     inputs, outputs = ports
-    node = child(row, "dynamic")
     store = building.attempt(child(node, "storage"), "T022", lambda: parse_storage(given.storage))
     problems = []
-    if store is not None and (store.float_name or store.bits > TABLE_BITS):
-        problems.append(f"dynamic wants integers of up to {TABLE_BITS} bits, not {store}")
-    elif store is not None and given.symmetric and not store.signed:
-        problems.append(f"symmetric needs signed storage, {store} has none")
-    if given.per == "token" and not given.symmetric:
-        problems.append("a zero point per token is nothing integer products have: say symmetric: true")
     if any(port.type.storage != FloatType("f32") for port in (*inputs[:1], *outputs)):
         problems.append("a dynamic row reads its first input in f32 and gives f32")
     kinds = [port.type for port in inputs[1:2]]
     if not kinds or not isinstance(kinds[0].storage, Storage) or kinds[0].granularity == "block":
         problems.append("a dynamic row has weights in integers, per tensor or axis, as its second input")
+    if model.accumulator is not None:
+        problems.append("sums of a dynamic row are exact, or refused by a format: it has no accumulator")
     building.problems += [node.problem("T028", problem) for problem in problems]
-    return None if store is None else DynamicRange(store, given.per == "token", given.symmetric)
+    if store is None:
+        return None
+    made = building.attempt(node, "T028", lambda: DynamicRange(store, given.per == "token", given.symmetric))
+    return made if isinstance(made, DynamicRange) else None
 
 
 def _conditions(defaults: Mapping[str, Any], own: Mapping[str, Any], ports: set[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 import planner
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.errors import PlanInvalid, UnsupportedExport
+from planner.errors import PlanInvalid, TargetError, UnsupportedExport
 from planner.exporters.table import EXPORTERS
 from planner.ir.types.qtypes import Uniform, storage, uniform
 from planner.ir.types.scales import common_factor, held_in
@@ -116,15 +116,20 @@ def test_files_have_the_plans_numbers(name):
         np.testing.assert_array_equal(run(data, {"x": eye})[0], want)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-def test_files_are_read_with_their_pins(name):
-    graph, plan, kind = planned(name)
+ALIKE = np.full((80, 6), 0.75, np.float32)
+"""Scales of all blocks are one number."""
+
+
+@pytest.mark.parametrize("array", [weight(), weight()[:16], ALIKE], ids=["many", "one block", "alike"])
+@pytest.mark.parametrize("name", [name for name in WRITTEN if name != "four bits"])
+def test_files_are_read_with_their_pins(name, array):
+    graph, plan, kind = planned(name, array)
     again = planner.load_model(planner.export(graph, plan, "onnx-qdq"))
     target = planner.load_target(TARGET.format(*NAMED[name]))
     found = planner.plan(again, target)
     assert found.kernels_in_order[0].inputs[1].type == kind
     assert not found.rescales
-    x = np.random.default_rng(5).normal(size=(3, 80)).astype(np.float32)
+    x = np.random.default_rng(5).normal(size=(3, len(array))).astype(np.float32)
     np.testing.assert_array_equal(
         planner.evaluate(again, found, {"x": x}).outputs["y"],
         planner.evaluate(graph, plan, {"x": x}).outputs["y"],
@@ -225,6 +230,36 @@ def test_products_of_a_scale_and_its_factor_are_exact():
     assert own.max() == 448
     assert common_factor(spread.astype(np.float32).tolist()) is None
     assert common_factor([float(np.float32(0.1))]) == pytest.approx(0.1 / 448)
+
+
+@pytest.mark.parametrize("storage_name", ["u4", "i4"])
+def test_a_block_of_zeros_has_no_say_beside_a_zero_point(storage_name):
+    array = (1e-5 * np.random.default_rng(7).normal(size=(64, 4))).astype(np.float32)
+    array[:16, 1] = 0
+    zero = 8 if storage_name == "u4" else 0
+    text = TARGET.format(storage_name, 16, "f8E4M3FN").replace("symmetric: true", f"zero_point: {zero}")
+    graph, target = net(array), planner.load_target(text)
+    plan = planner.plan(graph, target)
+    planner.check(plan, graph, target)
+    kind = plan.kernels_in_order[0].inputs[1].type
+    found = dequantize_array(quantize_array(array, kind), kind)
+    assert np.abs(found - array).max() < 0.1 * np.abs(array).max()
+
+
+def test_floats_have_no_zero_points():
+    for store in ("f8E4M3FN", "f4E2M1FN"):
+        text = TARGET.format(store, 16, "f32").replace(", symmetric: true", "")
+        plan = planner.plan(net(weight()), planner.load_target(text))
+        assert not any(plan.kernels_in_order[0].inputs[1].type.zero_points)
+        with pytest.raises(TargetError, match="floats have their own zero"):
+            planner.load_target(TARGET.format(store, 16, "f32").replace("symmetric: true", "zero_point: 3"))
+
+
+def test_every_number_of_the_float_may_be_a_scale():
+    every = np.arange(1, 127, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32) * np.float32(
+        0.01
+    )
+    assert common_factor(every.tolist()) == pytest.approx(0.01)
 
 
 def test_a_float_of_a_tensor_is_no_block():

@@ -9,7 +9,7 @@ import onnxruntime as ort
 import pytest
 
 import planner
-from planner.errors import PlanInvalid, TargetError, UnsupportedExport
+from planner.errors import PlanInvalid, PlannerError, TargetError, UnsupportedExport
 from planner.exporters.table import EXPORTERS
 from planner.interpreter.dynamic import quantized
 from planner.ir.types.qtypes import storage
@@ -245,9 +245,58 @@ def test_formats_that_do_not_say_it_refuse():
 def test_what_makes_no_sense_is_refused(way, weight, told):
     with pytest.raises(TargetError, match=told):
         target(way, weight)
+    with pytest.raises(TargetError, match="has no accumulator"):
+        planner.load_target(
+            TARGET.replace("dynamic: DYNAMIC}", f"dynamic: {WHOLE}, accumulator: i32}}")
+            .replace("DYNAMIC", WHOLE)
+            .replace("WEIGHT", SIGNED)
+        )
     with pytest.raises(TargetError, match="reads its first input in f32"):
         planner.load_target(
             TARGET.replace("DYNAMIC", WHOLE)
             .replace("WEIGHT", SIGNED)
             .replace("{x: f32, w: w, b?: f32}", "{x: w, w: w}")
         )
+
+
+def test_sums_beyond_32_bits_are_not_written():
+    array = np.ones((80_000, 2), np.float32)
+    graph = model(
+        [op("MatMul", "x m", "y")], inputs={"x": (1, 80_000)}, outputs={"y": (1, 2)}, constants={"m": array}
+    )
+    plan = planner.plan(graph, "onnxruntime-dynamic")
+    x = {"x": np.ones((1, 80_000), np.float32)}
+    np.testing.assert_allclose(planner.evaluate(graph, plan, x).outputs["y"], 80_000, rtol=1e-6)
+    with pytest.raises(UnsupportedExport, match="may leave the 32 bits"):
+        planner.export(graph, plan, "onnx-integer")
+
+
+def test_a_nan_gives_numbers_or_nan():
+    graph, plan = matrices(WHOLE)
+    x = tokens()
+    x[0, 0] = np.nan
+    assert planner.evaluate(graph, plan, {"x": x}).outputs["y"].shape == (4, 8)
+
+
+def test_readers_of_one_weight_share_it():
+    weight = RNG.normal(size=(64, 64)).astype(np.float32)
+    ops = [
+        op("Gemm", "x w", "a", transB=1),
+        op("Gemm", "a w", "b", transB=1),
+        op("Gemm", "b w", "y", transB=1),
+    ]
+    graph = model(ops, inputs={"x": (4, 64)}, outputs={"y": (4, 64)}, constants={"w": weight})
+    data = planner.export(graph, planner.plan(graph, "onnxruntime-dynamic"), "onnx-integer")
+    assert len(data) < 2 * weight.size
+
+
+@pytest.mark.parametrize(
+    "told", [{"storage": "i8", "per_token": True}, {"storage": "f8E4M3FN"}, {"storage": "i64"}]
+)
+def test_a_plan_whose_range_makes_no_sense_is_refused(told):
+    _, plan = matrices(WHOLE)
+    text = json.loads(plan.to_json())
+    for row in text["target"]["rows"].values():
+        row["dynamic"] = told
+    with pytest.raises(PlannerError, match="dynamic"):
+        planner.plan_from_json(json.dumps(text))

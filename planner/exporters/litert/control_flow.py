@@ -25,6 +25,7 @@ Writer: TypeAlias = Callable[[ProgramBuilder, Block], None]
 _COUNT: Final = Tensor(-1, (), "i32", ())
 _FLAG: Final = Tensor(-1, (1,), "bool", (0,))
 _INT32: Final = 2
+_MOST: Final = (1 << 31) - 1
 _INT64: Final = 4
 
 
@@ -137,7 +138,7 @@ def _trips(builder: ProgramBuilder, cycle: Cycle) -> _Trips:
     cycle.check("litert", trips, is_steady=is_steady)
     bound = None
     if trips is None and cycle.scope.operands[0]:
-        bound = _cast(builder.program, builder.real(cycle.scope.operands[0]), "i32")
+        bound = _bound(builder.program, builder.real(cycle.scope.operands[0]))
     return _Trips(cycle.pairs(is_steady=is_steady), trips, bound, is_steady)
 
 
@@ -152,7 +153,9 @@ def _repeat(builder: ProgramBuilder, cycle: Cycle, write: Writer) -> None:
         _enter(builder, cycle, loop, seen)
         for begin, whole in zip(cycle.slices, wholes, strict=True):
             _define(builder, begin, _sliced(builder, cycle, begin, whole, seen[0]))
+        builder.loops += 1
         write_items(builder, cycle.items, write)
+        builder.loops -= 1
         _start(builder, cycle.place)
         after = [program.emit("ADD", [seen[0], _number(program, 1)], _COUNT, "count", ("AddOptions", {}))]
         for (begin, end), given in zip(loop.pairs, seen[1:], strict=True):
@@ -186,7 +189,8 @@ def _looped(
     with program.inside() as operators:
         going = None
         if loop.trips is not None or loop.bound is not None:
-            end = _number(program, loop.trips or 0) if loop.bound is None else loop.bound
+            # Counts have 32 bits here; a larger one, of a loop that its condition ends, is never reached.
+            end = _number(program, min(loop.trips or 0, _MOST)) if loop.bound is None else loop.bound
             like = replace(end, index=-1, element="bool")
             going = program.emit("LESS", [asked[0], end], like, "going", ("LessOptions", {}))
         if not loop.is_steady:
@@ -201,6 +205,17 @@ def _looped(
     likes = [*ends, *((program.entries[index].name, program.named(index)) for index in outside)]
     bodies = {"CondSubgraphIndex": question, "BodySubgraphIndex": run}
     return program.emit_bodies("WHILE", given, likes, "WhileOptions", bodies)[: len(entering)]
+
+
+def _bound(program: Program, tensor: Tensor) -> Tensor:
+    """A computed number of trips in 32 bits; a larger one is never reached."""
+    if tensor.element != "i64":
+        return _cast(program, tensor, "i32")
+    most = program.constant(np.asarray(_MOST), "i64", "most")
+    least = program.emit(
+        "MINIMUM", [tensor, most], replace(tensor, index=-1), "most", ("MaximumMinimumOptions", {})
+    )
+    return _cast(program, least, "i32")
 
 
 def _number(program: Program, number: int) -> Tensor:

@@ -37,12 +37,14 @@ class ProgramBuilder:
       plan: types of all ports; its graph has the regions.
       program: what has been written.
       address: of the port being written, for refusals.
+      loops: bodies of loops around what is being written.
     """
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start with the model's inputs."""
         self.graph, self.plan, self.program = graph, plan, Program()
         self.values, self.address = Values[Tensor](graph, plan, self), ""
+        self.loops = 0
         for i, name in enumerate(graph.inputs):
             self.address = port_address(BOUNDARY, "out", i)
             self._feed(name)

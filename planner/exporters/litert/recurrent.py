@@ -46,6 +46,8 @@ def lstm(call: Call) -> Sequence[Tensor] | None:
         return None
     if call.y is not None and call.y.storage.bits > 8:
         raise builder.refuse(f"LSTM of 16-bit activations; {_OPERATOR} of LiteRT's runtime accepts 8 bits")
+    if builder.loops:
+        raise builder.refuse(f"LSTM in the body of a loop; {_OPERATOR} keeps its states from trip to trip")
     for i in (5, 6):
         if call.has(i) and not _is_zero(builder.values.known(op.inputs[i])):
             raise builder.refuse(

@@ -3,7 +3,7 @@
 A model's names are the user's and stay as they are, quotes and slashes included; ours step aside.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -69,6 +69,7 @@ class OnnxFile:
         self.nodes: list[Node] = []
         self.constants: dict[str, Array | tuple[Array, str]] = {}
         self.fresh = Names(graph, plan.graph).fresh
+        self._shared: dict[Hashable, str] = {}
         self._scalars: dict[tuple[str, float], str] = {}
 
     def emit(
@@ -99,6 +100,12 @@ class OnnxFile:
         name = self.fresh(stem)
         self.constants[name] = array
         return name
+
+    def shared(self, stem: str, array: Array, key: Hashable) -> str:
+        """A constant of our own that others with this key share."""
+        if key not in self._shared:
+            self._shared[key] = self.constant(stem, array)
+        return self._shared[key]
 
     def number(self, dtype: str, value: float) -> str:
         """A scalar constant, one per dtype and value."""

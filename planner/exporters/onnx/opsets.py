@@ -48,7 +48,9 @@ def choose_opset(plan: Plan, held: Iterable[str] = ()) -> int:
         return own
     bases = {**definitions(plan.graph, plan.kernels_in_order), **pins(plan.graph)}
     is_fragile = any(_is_signed_byte(kind) for kind in _activations(plan, bases))
-    return OLDER_OPSET if is_fragile and not _needs_newer(plan, bases) else OPSET
+    limits = plan.target.files.opset
+    may_be_older = limits is None or limits[0] <= OLDER_OPSET
+    return OLDER_OPSET if is_fragile and may_be_older and not _needs_newer(plan, bases) else OPSET
 
 
 def _activations(plan: Plan, bases: Mapping[str, PortTyped]) -> Iterator[PortTyped]:
@@ -89,8 +91,8 @@ def within(data: bytes, limits: tuple[int, int]) -> bytes:
         said = _PLACE.sub("", str(error).strip().splitlines()[-1])
         raise UnsupportedExport(
             f"the target reads opsets {limits[0]} to {limits[1]}, this plan is written in {own}, and opset "
-            f"{wanted} does not say it: {said}",
-            hint="a target's rows may ask for what that opset has, types of 8 bits say",
+            f"{wanted} does not say it, or ONNX's converter has no step there: {said}",
+            hint="types of 16 bits and blocks need 21; `files.opset` of the target may reach further",
         ) from error
     # The converter knows graphs alone: what stands around them is kept.
     converted.ir_version, converted.producer_name = model.ir_version, model.producer_name

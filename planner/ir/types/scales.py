@@ -65,7 +65,11 @@ HELD: Final[Mapping[str, FloatFormat]] = {
 }
 """What files keep scales in: also an exponent alone (OCP MX), and NVFP4's float beside a factor for all."""
 TWO_STEPS: Final = "f8E4M3FN"
-_E4M3: Final = np.asarray([math.ldexp(1 + m / 8, e) for e in range(-6, 9) for m in range(8)][:-1])
+_E4M3: Final = np.asarray(
+    [math.ldexp(m, -9) for m in range(1, 8)]
+    + [math.ldexp(1 + m / 8, e) for e in range(-6, 9) for m in range(8)][:-1]
+)
+"""The positive numbers of f8E4M3FN, ascending; the last one would be its NaN."""
 _FACTOR_DIGITS: Final = 20  # and 4 of a block's own: float32 has their product exactly
 _NUMPY: Final[Mapping[str, Any]] = {"f16": np.float16, "f32": np.float32}
 

@@ -186,10 +186,28 @@ def _constant(work: _Work, found: Found, kind: QType, op: Op) -> bool:
         else:
             array = _on_grid(x, quantizer)
     work.draft.set_constant(found.result, array)
+    if found.data is not None and op.type == "DequantizeLinear" and op.attributes.get("block_size"):
+        kind = _in_blocks(kind, quantizer.scale, array.shape, op)
     facts = _constant_facts(work, found, kind, array)
     if facts:
         work.facts[found.result] = facts
     return True
+
+
+def _in_blocks(kind: QType, scale: Array, shape: tuple[int, ...], op: Op) -> QType:
+    """A float storage in the blocks of its operator, also where all scales along an axis are alike.
+
+    Numbers of a pin have to stay, and rows in blocks take no other one. Integers ask for their width alone.
+    """
+    if not isinstance(kind, Uniform) or not kind.storage.float_name or kind.blocks:
+        return kind
+    axis, size = op.attributes.get("axis", 1) % len(shape), op.attributes["block_size"]
+    grid = np.broadcast_to(scale, shape)[
+        tuple(slice(None, None, size if i == axis else 1) for i in range(len(shape)))
+    ]
+    blocks = tuple((i, size if i == axis else 1) for i in range(len(shape)))
+    scales = tuple(grid.astype(np.float64).reshape(-1).tolist())
+    return Uniform(kind.storage, scales, (0,) * len(scales), kind.expressed, None, blocks, grid.shape)
 
 
 def _on_grid(x: Array, quantizer: Quantizer) -> Array:

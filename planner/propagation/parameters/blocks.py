@@ -15,7 +15,7 @@ from planner.ir.mapped import let_go
 from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import uniform_columns, uniform_per_axis
-from planner.ir.types.scales import held_in
+from planner.ir.types.scales import TWO_STEPS, held_in
 from planner.propagation.solver.classes import label_for
 from planner.target.records import PortType
 
@@ -66,8 +66,11 @@ def _of_slices(los: Reals, his: Reals, spec: PortType) -> Uniform:
         return uniform_per_axis(los, his, store, 0, power_of_two=spec.power_of_two)
     labels = [label_for(extent, spec) for extent in zip(los.tolist(), his.tolist(), strict=True)]
     zeros = tuple(zero + store.offset for _, zero in labels)
-    scales = held_in(np.asarray([scale for scale, _ in labels]), spec.scales)
-    return Uniform(store, tuple(scales.tolist()), zeros, "f32", 0)
+    wanted, filled = np.asarray([scale for scale, _ in labels]), los < his
+    if spec.scales == TWO_STEPS and filled.any():
+        # A block of zeros has no say in the factor of all.
+        wanted = np.where(filled, wanted, wanted[filled].max())
+    return Uniform(store, tuple(held_in(wanted, spec.scales).tolist()), zeros, "f32", 0)
 
 
 def block_ranges(

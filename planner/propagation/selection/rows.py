@@ -45,7 +45,8 @@ from planner.target.records import PortId, PortPattern, Row, Target
 
 NO_RANGE = "no range"
 NO_ROWS: Final = (
-    "it quantizes products of an activation and a constant weight at run time; per token, of matrices"
+    "at run time it quantizes an activation as it lies, times a constant weight, with explicit pads; per "
+    "token, of matrices"
 )
 NO_FUNCTION: Final = "its table serves functions of one tensor, number by number"
 FLOATING: Final = (FloatType, NoneType)

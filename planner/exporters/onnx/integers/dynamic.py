@@ -14,6 +14,7 @@ import numpy as np
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
+from planner.exporters.common.linear_operands import INT32
 from planner.exporters.onnx.float_blocks import hand_on
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.storage_types import ONNX_FLOATS
@@ -36,6 +37,8 @@ def write_dynamic(builder: ModelBuilder, block: Block, by: DynamicRange) -> None
     problem = ""
     if by.storage.bits > 8 or kind.storage.bits > 8:
         problem = f"integer ONNX operators multiply bytes, not {by.storage} and {kind.storage}"
+    elif _most(builder, op, kind, by) > INT32:
+        problem = "its sums may leave the 32 bits of integer ONNX operators"
     elif op.type == "Conv" and len(set(kind.zero_points)) > 1:
         problem = "ConvInteger has one zero point for weights"
     if problem:
@@ -45,6 +48,16 @@ def write_dynamic(builder: ModelBuilder, block: Block, by: DynamicRange) -> None
         )
     product = block._replace(core=block.core[:1])
     hand_on(builder, block, product, _Product(builder, op, kind, by).write)
+
+
+def _most(builder: ModelBuilder, op: Op, kind: Uniform, by: DynamicRange) -> int:
+    """The largest magnitude that a sum may have."""
+    stored = quantize_array(builder.values.array(op.inputs[1]), kind).astype(np.int64)
+    axis = 0 if op.type == "Conv" or op.attributes.get("transB") else 1
+    rows = np.moveaxis(stored, axis, 0).reshape(stored.shape[axis], -1)
+    magnitudes = np.abs(rows - np.asarray(kind.zero_points).reshape(-1, 1))
+    widest = by.storage.qmax if by.symmetric else by.storage.steps
+    return int(magnitudes.sum(axis=1).max(initial=0)) * widest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +170,7 @@ class _Product:
             return builder.stored(name, kind), zeros
         stored = quantize_array(builder.values.array(name), kind).astype(np.int16) + shift
         moved = np.ascontiguousarray((stored.T if turned else stored).astype(zeros.dtype))
-        return builder.file.constant(f"{name}_quantized", moved), zeros
+        return builder.file.shared(f"{name}_quantized", moved, (name, kind, turned, shift)), zeros
 
     def _bias(self, stem: str) -> str | None:
         """The op's own bias as it broadcasts, times its factor."""
