@@ -58,3 +58,32 @@ def test_what_has_no_fixed_size_is_refused(name):
         planner.export(graph, planner.plan(graph, "litert-int8"), "litert")
     assert words[0] in str(caught.value)
     assert f"litert {words[1]}" in str(caught.value)
+
+
+@pytest.mark.parametrize("most", [2**31, 2**63 - 1])
+def test_a_count_beyond_32_bits_never_ends_a_loop(most, tmp_path):
+    text, *others = MODELS["while"]
+    bounded = text.replace('Loop ("",', "Loop (most,").replace(
+        "> {\n  first", f", int64 most = {{{most}}}> {{\n  first"
+    )
+    assert bounded.count("most") == 2
+    graph, samples = prepared(bounded, *others)
+    plan = planner.plan(graph, "litert-int8")
+    (found,) = litert.run(tmp_path, [(planner.export(graph, plan, "litert"), samples)])
+    assert not isinstance(found, str), found
+    for sample, got in zip(samples, found, strict=True):
+        for value, array in Interpreter(graph, plan).run(sample).outputs.items():
+            np.testing.assert_array_equal(got[value], array)
+
+
+def test_an_lstm_in_a_loop_is_refused():
+    """Its operator keeps the states of the trip before."""
+    graph = loaded("""
+g (float[3,1,2] x, float[1,1,2] h) => (float[1,1,2] y)
+<int64 most = {2}, bool yes = {1}, float[1,8,2] w = {1,0,0.5,0,1.1,0,0.2,0,1,0,0.5,0,1.1,0,0.2,0},
+ float[1,8,2] r = {1,0,0.5,0,1.1,0,0.2,0,1,0,0.5,0,1.1,0,0.2,0}> {
+  y = Loop (most, yes, h) <
+    body = b (int64 i, bool go, float[1,1,2] s) => (bool on, float[1,1,2] t) {
+      on = Identity(go)  l, t = LSTM<hidden_size = 2>(x, w, r) }> }""")
+    with pytest.raises(UnsupportedExport, match="LSTM in the body of a loop"):
+        planner.export(graph, planner.plan(graph, "litert-int8"), "litert")
