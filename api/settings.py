@@ -158,9 +158,12 @@ def _text(_variable: str, text: str) -> str:
 
 def _text_of_file(variable: str, text: str) -> str:
     try:
-        return Path(text).read_text(encoding="utf-8").strip()
+        found = Path(text).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{variable} names {text!r}, which cannot be read") from error
+    if not found:
+        raise InputError(f"{variable} names {text!r}, which is empty")
+    return found
 
 
 def _positive(variable: str, text: str) -> int:

@@ -1,33 +1,14 @@
-"""Scan of an ONNX file before protobuf has it: its wire format, walked by a table of its messages.
+"""A scan of ONNX files before anything parses them: their wire format by a table of its messages.
 
-Nothing is built. Messages of which a stretch of the file has many are walked together, field by field, in
-numpy (`wire_windows`); what is rare, and everything that is wrong, is walked byte by byte, and judged there.
-Source: design 06, "Untrusted input"; protobuf's encoding; onnx.proto.
+Nothing is built; the time is linear in the bytes: a step for each message, one look for the fields between.
+Bounded are depth, counts and texts, and a tensor's bytes have to hold the shape it claims. Source: design 06,
+"Untrusted input"; protobuf's wire format; onnx.proto.
 """
 
-from typing import Final
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, TypeAlias, cast
 
-import numpy as np
-import numpy.typing as npt
-
-from api.intake.onnx_messages import (
-    ACTS,
-    DATA,
-    DIM,
-    DIMS,
-    EXTERNAL,
-    HELD,
-    HOLDS,
-    LAST_KEY,
-    LENGTH,
-    MESSAGES,
-    OPENED,
-    RARE,
-    REFERS,
-    RUNS,
-    TEXT,
-)
-from api.intake.wire_windows import EXACT, Places, Window
 from planner.errors import ModelError
 
 MAX_DEPTH: Final = 64
@@ -36,24 +17,41 @@ MAX_NODES: Final = 500_000
 FREE_STEPS: Final = 200_000
 BYTES_A_STEP: Final = 12
 """Bytes of a message, on average, beyond the first so many: real models have 40 and more."""
-BYTES_A_LONE_STEP: Final = 40
-"""Bytes for each step that serves one message alone, beyond the first so many."""
 MAX_TEXT: Final = 65_536
 MAX_ELEMENTS: Final = 1 << 40
 MAX_SPARSE: Final = 1 << 24
 _ELEMENTS_PER_BYTE: Final = 8
 
-FEW: Final = 16
-"""Messages that are not worth walking together."""
-SHORT: Final = 2048
-"""Bytes of a message whose fields are not worth finding together."""
-ROUNDS: Final = 64
-"""Fields of messages that are walked together; who has more is walked alone."""
-ROUND_STEPS, STRETCH_STEPS = 16, 40
-"""Lone steps that take as long as what numpy does for a round, and for a stretch."""
-
-_PLACES: Final = {kind: place for place, kind in enumerate(("model", *OPENED))}
-_NODE, _TENSOR, _SPARSE = (_PLACES[kind] for kind in ("node", "tensor", "sparse"))
+_TEXT: Final = "text"
+_MESSAGES: Final[Mapping[str, Mapping[int, str]]] = {
+    "attribute": {
+        1: _TEXT,
+        5: "tensor",
+        6: "graph",
+        10: "tensor",
+        11: "graph",
+        14: "type",
+        15: "type",
+        21: _TEXT,
+        22: "sparse",
+        23: "sparse",
+    },
+    "function": {1: _TEXT, 4: _TEXT, 5: _TEXT, 6: _TEXT, 7: "node", 10: _TEXT, 11: "attribute", 12: "info"},
+    "graph": {1: "node", 2: _TEXT, 5: "tensor", 11: "info", 12: "info", 13: "info", 15: "sparse"},
+    "info": {1: _TEXT, 2: "type"},
+    "map": {2: "type"},
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "node": {1: _TEXT, 2: _TEXT, 3: _TEXT, 4: _TEXT, 5: "attribute", 7: _TEXT},
+    "sequence": {1: "type"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {8: _TEXT},
+    "training": {1: "graph", 2: "graph"},
+    "type": {4: "sequence", 5: "map", 9: "sequence"},
+}
+_DIMS: Final[Mapping[str, int]] = {"sparse": 3, "tensor": 1}
+_DATA: Final = frozenset({4, 5, 6, 7, 9, 10, 11})
+_EXTERNAL: Final = 14
+_EXTERNAL_DATA: Final = 1
 
 
 class _Open:
@@ -69,11 +67,54 @@ class _Open:
         self.external = False
 
 
+_WHOLE_NUMBER: Final = rb"(?:[\x80-\xff]{0,9}+[\x00-\x7f])"
+_SHORT: Final = b"(?:" + b"|".join(b"\\x%02x.{%d}" % (size, size) for size in range(128)) + b")"
+_BODIES: Final = {0: _WHOLE_NUMBER, 1: b".{8}", 2: _SHORT, 5: b".{4}"}
+
+
+_Run: TypeAlias = Callable[[bytes, int, int], re.Match[bytes]]
+
+
+def _run_of(numbers: Iterable[int], *, opened: Collection[int] = ()) -> _Run:
+    """Fields of some numbers, one after the other, in one look; of those that are `opened` numbers alone.
+
+    Tags have one byte, texts and packed values at most 127: what is left is walked.
+    """
+    found = [
+        (wire, [number for number in numbers if not (wire == _LENGTH and number in opened)])
+        for wire in _BODIES
+    ]
+    fields = [
+        b"[%b]" % b"".join(b"\\x%02x" % (number << 3 | wire) for number in own) + _BODIES[wire]
+        for wire, own in found
+        if own
+    ]
+    # No fields are a run too, so there always is a match.
+    return cast("_Run", re.compile(b"(?:" + b"|".join(fields) + b")*+", re.DOTALL).match)
+
+
+def _noted(kind: str) -> frozenset[int]:
+    return frozenset({_DIMS[kind], *(() if kind == "sparse" else (*_DATA, _EXTERNAL))}) & _SHORT_TAGS
+
+
+_LENGTH: Final = 2
+_SHORT_TAGS: Final = frozenset(range(16))
+_RUNS: Final = {
+    kind: _run_of(
+        sorted(_SHORT_TAGS - (_noted(kind) if kind in _DIMS else frozenset())),
+        opened=[number for number, what in fields.items() if what is not _TEXT],
+    )
+    for kind, fields in _MESSAGES.items()
+}
+"""Of each message, the fields of which nothing is noted and that open nothing."""
+_HELD: Final = _run_of(sorted(_DATA))
+
+
 def scan_onnx(data: bytes, *, whole: bool = False) -> None:
     """Refuse an ONNX file whose wire format is broken, or claims more than its bytes can hold.
 
-    Messages are bounded by the bytes they are made of, and so are steps for one message alone: junk of tiny
-    messages costs no more time than a model of its length.
+    Fields that open nothing are passed in runs; the others take a step each, and steps are bounded by the
+    bytes they are made of, so that junk of tiny messages costs no more time than a model of its length.
 
     Args:
       whole: also refuse tensors whose numbers lie in another file.
@@ -82,59 +123,26 @@ def scan_onnx(data: bytes, *, whole: bool = False) -> None:
       ModelError: what and at which byte; nested too deep, too many fields or nodes, too many messages for
         their bytes, a name too long, a tensor with fewer bytes than its dimensions claim.
     """
-    _Scan(data, whole=whole).walk("model", 0, len(data), 1)
-
-
-class _Scan:
-    """One file, and what was counted in it."""
-
-    def __init__(self, data: bytes, *, whole: bool) -> None:
-        self.data = data
-        self.whole = whole
-        self.fields = self.nodes = self.messages = self.alone = 0
-        self.window: Window | None = None
-
-    def walk(self, kind: str, position: int, end: int, depth: int) -> None:
-        """Walk a message and all in it.
-
-        Raises:
-          ModelError: see `scan_onnx`.
-        """
-        data = self.data
-        stack = [_Open(kind, end)]
-        blocked = -1
-        while stack:
-            here = stack[-1]
-            run = RUNS[here.kind](data, position, here.end).end()
-            if here.kind == "tensor":
-                run = _pass_numbers(data, run, here)
-            self.fields, position = self.fields + (run - position) // 2, run
-            if position >= here.end:
-                done = stack.pop()
-                if self.whole and done.external:
-                    raise ModelError(
-                        f"the tensor that ends at byte {position} has its numbers in another file"
-                    )
-                _close(done, position)
-                continue
-            if here.end - position >= SHORT and here.kind not in DIMS and position > blocked:
-                reached = self._stretch(here, position, depth + len(stack))
-                if reached > position:
-                    position = reached
-                    continue
-                blocked = position + SHORT // 4
-            position = self._step(stack, position, depth)
-
-    def _step(self, stack: list[_Open], position: int, depth: int) -> int:
-        """Pass a field, or enter it; the place from which to go on."""
-        data, here = self.data, stack[-1]
-        self.fields += 1
-        self.messages += 1
-        self.alone += 1
+    position, fields, nodes, steps = 0, 0, 0, 0
+    stack = [_Open("model", len(data))]
+    while stack:
+        here = stack[-1]
+        run = _RUNS[here.kind](data, position, here.end).end()
+        if here.kind == "tensor":
+            run = _pass_numbers(data, run, here)
+        fields, position = fields + (run - position) // 2, run
+        if position >= here.end:
+            done = stack.pop()
+            if whole and done.external:
+                raise ModelError(f"the tensor that ends at byte {position} has its numbers in another file")
+            _close(done, position)
+            continue
+        fields += 1
+        steps += 1
         tag = data[position]
         tag, position = (tag, position + 1) if tag < 0x80 else _varint(data, position, here.end)
         number, wire = tag >> 3, tag & 7
-        if wire != LENGTH:
+        if wire != _LENGTH:
             start = position
             value, position = _skip(data, position, here.end, wire)
             _note(here, number, [value] if wire == 0 else [], position - start)
@@ -145,210 +153,61 @@ class _Scan:
                     f"no ONNX model, or a truncated one: byte {position} promises {length} bytes, "
                     f"{here.end - position} are left"
                 )
-            kind = MESSAGES[here.kind].get(number)
+            kind = _MESSAGES[here.kind].get(number)
             if kind is None:
-                dims = DIMS.get(here.kind) == number
+                dims = _DIMS.get(here.kind) == number
                 packed = _packed(data, position, position + length) if dims else []
                 _note(here, number, packed, length + 1)
                 position += length
-            elif kind is TEXT:
+            elif kind is _TEXT:
                 if length > MAX_TEXT:
                     raise ModelError(
                         f"a name at byte {position} has {length} bytes; {MAX_TEXT} are the limit"
                     )
                 position += length
             else:
-                self.nodes += kind == "node"
+                nodes += kind == "node"
                 end = position + length
-                is_leaf = kind not in DIMS and RUNS[kind](data, position, end).end() == end
-                if is_leaf and depth + len(stack) <= MAX_DEPTH:
-                    self.fields, position = self.fields + length // 2, end
+                is_leaf = kind not in _DIMS and _RUNS[kind](data, position, end).end() == end
+                if is_leaf and len(stack) < MAX_DEPTH:
+                    fields, position = fields + length // 2, end
                 else:
                     stack.append(_Open(kind, end))
-        self._require(position, depth + len(stack) - 1)
-        return position
-
-    def _require(self, position: int, depth: int) -> None:
-        if depth > MAX_DEPTH or self.fields > MAX_FIELDS or self.nodes > MAX_NODES:
+        if len(stack) > MAX_DEPTH or fields > MAX_FIELDS or nodes > MAX_NODES:
             raise ModelError(
                 f"too big to read at byte {position}: at most {MAX_DEPTH} messages deep, {MAX_FIELDS} fields "
                 f"and {MAX_NODES} nodes"
             )
-        for steps, least in ((self.messages, BYTES_A_STEP), (self.alone, BYTES_A_LONE_STEP)):
-            if steps > FREE_STEPS + position // least:
-                raise ModelError(
-                    f"too big to read: the messages before byte {position} have fewer than {least} bytes each"
-                )
-
-    def _stretch(self, here: _Open, position: int, depth: int) -> int:
-        """Pass the fields of a message that lie in one window, and all that is in them; where they end.
-
-        Args:
-          depth: of the messages that the fields open.
-        """
-        window = self._window_at(position)
-        self.alone += STRETCH_STEPS
-        starts = window.fields(position - window.first, min(here.end - window.first, window.size))
-        kind = _PLACES[here.kind]
-        acts = ACTS[kind][np.minimum(window.keys(starts), LAST_KEY)]
-        if (acts == RARE).any():
-            kept = int(np.argmax(acts == RARE))
-            starts, acts = starts[:kept], acts[:kept]
-        if not starts.size:
-            return position
-        opening = starts[acts > 0]
-        self.fields += starts.size
-        reached = window.first + int(window.next_[starts[-1]])
-        if opening.size:
-            self._together(window, acts[acts > 0], opening, reached, depth)
-        return reached
-
-    def _window_at(self, position: int) -> Window:
-        found = self.window
-        good = 0 if found is None else found.size if found.reaches_end else found.size // 2
-        if found is None or not found.first <= position < found.first + good:
-            found = self.window = Window(self.data, position)
-        return found
-
-    def _together(
-        self, window: Window, kinds: npt.NDArray[np.uint8], fields: Places, reached: int, depth: int
-    ) -> None:
-        """Walk messages of one window, all of one depth, and what is in them.
-
-        Args:
-          kinds, fields: of each message what it is, and the field that it is the content of.
-          reached: the byte of the file before which all of them end.
-        """
-        starts, ends = window.bodies(fields), window.next_[fields]
-        self.messages += fields.size
-        self.nodes += int(np.count_nonzero(kinds == _NODE))
-        self._require(reached, depth)
-        alone = np.ones(fields.size, np.bool_)
-        if fields.size >= FEW and depth < MAX_DEPTH:
-            round_ = _Rounds(window, kinds, starts, ends, whole=self.whole)
-            self.alone += ROUND_STEPS * round_.walk()
-            alone = round_.alone
-            self.fields += int(round_.passed[~alone].sum())
-            inner_kinds, inner = round_.opened()
-            if inner.size:
-                self._together(window, inner_kinds, inner, reached, depth + 1)
-        for one in np.flatnonzero(alone).tolist():
-            first, end = window.first + int(starts[one]), window.first + int(ends[one])
-            self.alone += 1
-            self.walk(OPENED[int(kinds[one]) - 1], first, end, depth)
-            self._require(reached, depth)
-
-
-class _Rounds:
-    """Messages that are walked together: in each round one field of each.
-
-    Attributes:
-      alone: those that have to be walked alone instead; what was opened in them is forgotten.
-      passed: fields of each.
-    """
-
-    def __init__(
-        self,
-        window: Window,
-        kinds: npt.NDArray[np.uint8],
-        starts: Places,
-        ends: Places,
-        *,
-        whole: bool,
-    ) -> None:
-        count = kinds.size
-        self.window, self.kinds, self.ends, self.whole = window, kinds, ends, whole
-        self.place = starts.copy()
-        self.passed = np.zeros(count, np.int64)
-        self.alone = np.zeros(count, np.bool_)
-        self.elements = np.ones(count)
-        self.dims = np.zeros(count, np.int64)
-        self.held = np.zeros(count, np.int64)
-        self.external = np.zeros(count, np.bool_)
-        self.found: list[tuple[Places, Places, npt.NDArray[np.uint8]]] = []
-
-    def walk(self) -> int:
-        """Walk all, and judge the tensors; how many rounds it took."""
-        rounds = 0
-        going = np.flatnonzero(self.place < self.ends)
-        while going.size >= FEW and rounds < ROUNDS:
-            going = self._round(going)
-            rounds += 1
-        self.alone[going] = True
-        is_tensor, is_sparse = self.kinds == _TENSOR, self.kinds == _SPARSE
-        if is_tensor.any() or is_sparse.any():
-            held = np.minimum(self.held * _ELEMENTS_PER_BYTE, MAX_ELEMENTS)
-            most = np.where(self.external, MAX_ELEMENTS, held)
-            most[is_sparse] = MAX_SPARSE
-            too_many = (self.elements > most) & (self.elements != 1)
-            wrong = too_many | (self.dims > MAX_DEPTH) | (self.external & self.whole)
-            self.alone |= wrong & (is_tensor | is_sparse)
-        return rounds
-
-    def opened(self) -> tuple[npt.NDArray[np.uint8], Places]:
-        """The fields that open messages, with what each opens."""
-        if not self.found:
-            return np.zeros(0, np.uint8), np.zeros(0, np.int64)
-        owners, fields, acts = (np.concatenate(part) for part in zip(*self.found, strict=True))
-        kept = ~self.alone[owners]
-        return acts[kept], fields[kept]
-
-    def _round(self, going: Places) -> Places:
-        """Pass the next field of each of some messages; those that have another one."""
-        fields = self.place[going]
-        nexts, ends = self.window.next_[fields], self.ends[going]
-        acts = ACTS[self.kinds[going], np.minimum(self.window.keys(fields), LAST_KEY)]
-        wrong = nexts > ends
-        if acts.any():
-            wrong |= self._note(going, fields, nexts, np.where(wrong, 0, acts))
-        self.place[going] = nexts
-        self.passed[going] += 1
-        self.alone[going[wrong]] = True
-        return going[~wrong & (nexts < ends)]
-
-    def _note(
-        self, going: Places, fields: Places, nexts: Places, acts: npt.NDArray[np.uint8]
-    ) -> npt.NDArray[np.bool_]:
-        """Note what fields hold or open; which of them are rare."""
-        rare: npt.NDArray[np.bool_] = acts == RARE
-        opens = (acts > 0) & (acts < DIM)
-        if opens.any():
-            self.found.append((going[opens], fields[opens], acts[opens]))
-        dims = acts == DIM
-        if dims.any():
-            number = self.window.numbers(fields)
-            rare |= dims & (number >= EXACT)
-            self.elements[going[dims]] *= number[dims]
-            self.dims[going[dims]] += 1
-        holds = acts == HOLDS
-        self.held[going[holds]] += nexts[holds] - fields[holds]
-        refers = acts == REFERS
-        self.external[going[refers]] = self.window.numbers(fields[refers]) == 1
-        return rare
+        if steps > FREE_STEPS + position // BYTES_A_STEP:
+            raise ModelError(
+                f"too big to read: the messages before byte {position} "
+                f"have fewer than {BYTES_A_STEP} bytes each"
+            )
 
 
 def _pass_numbers(data: bytes, position: int, here: _Open) -> int:
     """Pass the numbers that a tensor holds; where they end."""
-    end = HELD(data, position, here.end).end()
+    end = _HELD(data, position, here.end).end()
     here.held += end - position
     return end
 
 
 def _note(here: _Open, number: int, values: list[int], size: int) -> None:
-    if here.kind not in DIMS:
+    if here.kind not in _DIMS:
         return
-    if number == DIMS[here.kind]:
+    if number == _DIMS[here.kind]:
         here.dims += values
         if len(here.dims) > MAX_DEPTH:
             raise ModelError(f"a tensor of more than {MAX_DEPTH} dimensions")
-    elif here.kind == "tensor" and number in DATA:
+    elif here.kind == "tensor" and number in _DATA:
         here.held += size
-    elif here.kind == "tensor" and number == EXTERNAL:
-        here.external = values == [1]
+    elif here.kind == "tensor" and number == _EXTERNAL:
+        # protobuf keeps the lower 32 bits of an enumeration, however it was spelled.
+        here.external = any(value & 0xFFFFFFFF == _EXTERNAL_DATA for value in values)
 
 
 def _close(done: _Open, position: int) -> None:
-    if done.kind not in DIMS:
+    if done.kind not in _DIMS:
         return
     elements = 1
     for dim in done.dims:

@@ -16,14 +16,21 @@ LOST = 1
 def main(arguments: Sequence[str]) -> int:
     """Run a worker; 0 if it ended because it was told to, else its own code or `LOST`."""
     told: list[int] = []
-    worker = subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_worker", *arguments])  # noqa: S603
+    workers: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         told.append(number)
-        worker.send_signal(number)
+        for started in workers:
+            started.send_signal(number)
 
+    # Before the child is there: no signal may leave it behind.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", *arguments]
+    worker = subprocess.Popen(command)  # noqa: S603
+    workers.append(worker)
+    if told:
+        worker.send_signal(told[-1])
     code = worker.wait()
     return 0 if told else code or LOST
 

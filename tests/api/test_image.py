@@ -111,6 +111,29 @@ def test_secrets_are_made_once(tmp_path):
     assert re.fullmatch(r"[0-9a-f]{48}", password)
     assert password in (tmp_path / "secrets" / "database_url").read_text()
     assert (tmp_path / "secrets" / "tokens").read_text() == ""
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "secrets").iterdir()} == {0o644}
+
+
+def test_a_database_that_is_there_keeps_its_password(tmp_path):
+    kept = {**os.environ, "POSTGRES_PASSWORD": "of-before"}
+    subprocess.run([ROOT / "docker" / "secrets.sh"], cwd=tmp_path, env=kept, check=True)
+    assert (tmp_path / "secrets" / "database_password").read_text() == "of-before"
+    assert "qplan:of-before@" in (tmp_path / "secrets" / "database_url").read_text()
+
+
+def test_pins_leave_the_other_lines_of_the_settings(tmp_path):
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho sha256:1\n")
+    docker.chmod(0o755)
+    (tmp_path / ".env").write_text("QPLAN_TOKENS=a\nPYTHON_IMAGE=python@sha256:0\n")
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run([ROOT / "docker" / "pin.sh"], cwd=tmp_path, env=path, check=True, capture_output=True)
+    assert (tmp_path / ".env").read_text().splitlines() == [
+        "QPLAN_TOKENS=a",
+        "PYTHON_IMAGE=python@sha256:1",
+        "POSTGRES_IMAGE=postgres@sha256:1",
+    ]
 
 
 def test_requirements_have_the_hashes_that_pip_found():

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from api.intake import scan_onnx as scan_onnx_module
 from api.intake.scan import deeper_at, require_unicode, scan_json
 from api.intake.scan_onnx import MAX_DEPTH, scan_onnx
 from api.intake.scan_text import MLIR_DEPTH, YAML_DEPTH, scan_mlir, scan_yaml
@@ -125,36 +124,7 @@ def test_messages_of_a_few_bytes_each_are_refused_early(name):
     assert int(str(caught.value).split("byte ")[1].split()[0]) < 1_500_000
 
 
-BODIES = st.sampled_from([b"", b"\x08\x01", b"\x08\x02\x4a\x01a", b"\x0a\x01a", b"\x70\x01", b"\x18\xff\x01"])
-PARTS = st.one_of(
-    BODIES,
-    BODIES.map(lambda body: wire(5, body)),
-    BODIES.map(lambda body: wire(22, body) if len(body) < 3 else body + b"\xa8\x01\x07"),
-    st.binary(max_size=3),
-    st.just(b"\x0a\x05ab"),
-    st.just(b"\x08" + b"\xff" * 9 + b"\x01"),
-)
-FIELDS = st.tuples(st.sampled_from([1, 5, 11, 15]), st.lists(PARTS, max_size=4).map(b"".join))
-
-
-@given(st.lists(FIELDS, min_size=1, max_size=60), st.integers(0, 3), st.booleans())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_messages_walked_together_are_judged_as_if_each_were_walked_alone(monkeypatch, parts, cut, whole):
-    data = wire(7, b"".join(wire(number, body) for number, body in parts))
-    data = data[: len(data) - cut]
-    ended = []
-    for few, short in ((1, 1), (4, 16), (1 << 30, 1 << 30)):
-        monkeypatch.setattr(scan_onnx_module, "FEW", few)
-        monkeypatch.setattr(scan_onnx_module, "SHORT", short)
-        try:
-            scan_onnx(data, whole=whole)
-            ended.append(True)
-        except ModelError:
-            ended.append(False)
-    assert len(set(ended)) == 1
-
-
-def test_tensors_walked_together_have_to_hold_what_they_claim():
+def test_tensors_have_to_hold_what_they_claim():
     good = wire(5, b"\x08\x02\x08\x02\x10\x01\x4a\x10" + bytes(16))
     scan_onnx(wire(7, good * 5000))
     bad = wire(5, b"\x08\x7f\x08\x02\x10\x01\x4a\x10" + bytes(16))
@@ -164,6 +134,23 @@ def test_tensors_walked_together_have_to_hold_what_they_claim():
     scan_onnx(wire(7, (good + external_) * 3000))
     with pytest.raises(ModelError, match="in another file"):
         scan_onnx(wire(7, (good + external_) * 3000), whole=True)
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [b"\x01", b"\x81\x80\x80\x00", b"\x81\x80\x80\x80\x10", b"\x81\x80\x80\x80\x80\x80\x80\x80\x80\x01"],
+    ids=["short", "padded", "2^32 more", "2^63 more"],
+)
+def test_a_reference_to_another_file_is_seen_however_it_is_spelled(spelled):
+    """Protobuf reads each of these as EXTERNAL."""
+    named = wire(5, b"\x08\x7f\x08\x7f\x10\x01\x70" + spelled)
+    found = onnx.ModelProto()
+    found.ParseFromString(wire(7, named))
+    assert found.graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
+    scan_onnx(wire(7, named))
+    for data in (wire(7, named), wire(7, named * 2000)):
+        with pytest.raises(ModelError, match="in another file"):
+            scan_onnx(data, whole=True)
 
 
 @pytest.mark.parametrize(
