@@ -96,6 +96,7 @@ BY_NAME: Final = {
     "planner.cli.service": "the service, which is an extra",
     "planner.litert_reader.schema": "tflite and flatbuffers, an extra",
     "planner.mlir": "xdsl",
+    "planner.plans": "xdsl",
     "planner.model_objects": "torch.onnx, of a caller who has it",
     "planner.stablehlo_reader.custom_form": "jaxlib, an extra",
 }

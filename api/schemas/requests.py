@@ -22,6 +22,8 @@ ExportFormat = Literal[
     "finn",
     "hls4ml",
     "litert",
+    "mlir",
+    "mlir-casts",
     "onnx-integer",
     "onnx-matmulnbits",
     "onnx-qcdq",

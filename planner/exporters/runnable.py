@@ -14,7 +14,7 @@ from planner.onnx.quantized.lowering import lower
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
 
-_OTHERS: Final = frozenset({"finn", "litert", "stablehlo", "stablehlo-int", "tosa"})
+_OTHERS: Final = frozenset({"finn", "litert", "mlir", "mlir-casts", "stablehlo", "stablehlo-int", "tosa"})
 
 
 def is_runnable(name: str) -> bool:

@@ -10,6 +10,7 @@ from planner.exporters.onnx.matmulnbits import write_matmulnbits
 from planner.exporters.onnx.qcdq import write_qcdq
 from planner.exporters.onnx.qdq import write_qdq
 from planner.exporters.onnx.qoperator import write_qoperator, write_qoperator_clip
+from planner.exporters.own_module import write_own_casts, write_own_types
 from planner.exporters.qonnx.finn import write_finn
 from planner.exporters.qonnx.hls4ml import write_hls4ml
 from planner.exporters.qonnx.qonnx import write_qonnx
@@ -24,6 +25,8 @@ EXPORTERS: Final[Mapping[str, Exporter]] = {
     "finn": write_finn,
     "hls4ml": write_hls4ml,
     "litert": write_litert,
+    "mlir": write_own_types,
+    "mlir-casts": write_own_casts,
     "onnx-integer": write_integer,
     "onnx-matmulnbits": write_matmulnbits,
     "onnx-qcdq": write_qcdq,
@@ -58,6 +61,8 @@ def refuse_level(name: str) -> None:
 WITH_BODIES: Final = frozenset(
     {
         "litert",
+        "mlir",
+        "mlir-casts",
         "onnx-integer",
         "onnx-qcdq",
         "onnx-qdq",
@@ -74,6 +79,8 @@ WITH_BODIES: Final = frozenset(
 SUFFIXES: Final[Mapping[str, str]] = {
     "hls4ml": ".zip",
     "litert": ".tflite",
+    "mlir": ".mlir",
+    "mlir-casts": ".mlir",
     "stablehlo": ".mlir",
     "stablehlo-int": ".mlir",
     "tosa": ".mlir",
@@ -97,6 +104,8 @@ def refuse_bodies(plan: Plan, name: str) -> None:
 
 CHANNELS_LAST: Final = frozenset({"litert", "tosa"})
 """Formats whose images have their channels last; those of others have them first, as the model has."""
+AS_GIVEN: Final = frozenset({"mlir", "mlir-casts"})
+"""Formats that are the model's own text, in whatever layout it has."""
 
 
 def refuse_layout(plan: Plan, name: str) -> None:
@@ -106,9 +115,11 @@ def refuse_layout(plan: Plan, name: str) -> None:
       UnsupportedExport: with the formats it does read.
     """
     wanted = plan.target.files.layout
-    if wanted is None or (name in CHANNELS_LAST) == (wanted == "channels_last"):
+    if wanted is None or name in AS_GIVEN or (name in CHANNELS_LAST) == (wanted == "channels_last"):
         return
-    accepted = sorted(CHANNELS_LAST if wanted == "channels_last" else EXPORTERS.keys() - CHANNELS_LAST)
+    accepted = sorted(
+        CHANNELS_LAST | AS_GIVEN if wanted == "channels_last" else EXPORTERS.keys() - CHANNELS_LAST
+    )
     first, asked = ("channels first", "last") if wanted == "channels_last" else ("channels last", "first")
     raise UnsupportedExport(
         f"{name} has {first}, and {plan.target.id} reads channels {asked}; accepted: {', '.join(accepted)}",

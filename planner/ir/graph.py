@@ -145,6 +145,7 @@ class Graph:
       written: the model as its file has it, where the file has quantizers of its own; runs alone read it.
       wanted: what is asked of kernels, by name or glob of a kernel or an op, in order (`ir.asked`).
       caches: an input and the output that comes back as it in the next run, stored alike.
+      module: the MLIR text that the model was read from, which the format `mlir` edits.
     """
 
     name: str
@@ -161,6 +162,7 @@ class Graph:
     written: "Graph | None" = None
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
     caches: tuple[tuple[str, str], ...] = ()
+    module: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"

@@ -65,12 +65,14 @@ class TextParser(Parser):
     Attributes:
       starts: the offset of each op, by its `id`; `ends` likewise, of what follows it.
       tokens: SSA values as written, `%x` or `%x#1`.
+      signatures: the offset of the function type of each op in generic form, by its `id`.
       tensors: tensor types by their text.
       spelled: names of SSA values as written, numbers left out; xDSL keeps less (`x` of `%x_1`).
     """
 
     starts: dict[int, int]
     ends: dict[int, int]
+    signatures: dict[int, int]
     tokens: dict[SSAValue, str]
     spelled: dict[SSAValue, str]
     tensors: dict[str, Any]
@@ -79,12 +81,23 @@ class TextParser(Parser):
         super().__init__(context, "")
         self._parser_state = ParserState(_Lexer(Input(source, "<unknown>")))
         self.starts, self.ends, self.tokens, self.spelled, self.tensors = {}, {}, {}, {}, {}
+        self.signatures, self._signature = {}, 0
 
     def parse_operation(self) -> Operation:
         """Parse one op and note its position."""
         start = self._current_token.span.start
         op = super().parse_operation()
         self.starts[id(op)], self.ends[id(op)] = start, self._current_token.span.start
+        return op
+
+    def parse_function_type(self) -> builtin.FunctionType:
+        """Parse a function type and note its position."""
+        self._signature = self._current_token.span.start
+        return super().parse_function_type()
+
+    def _parse_generic_operation(self, op_type: type[Operation]) -> Operation:
+        op = super()._parse_generic_operation(op_type)
+        self.signatures[id(op)] = self._signature
         return op
 
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Any) -> None:

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from planner.annotated.jsontext import read_checked
 from planner.errors import PlanFormatError
 from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.mlir.module import Module, read_module
-from planner.mlir.text.cast_module import CastModule, TypedPort, Types
+from planner.mlir.text.cast_module import CastModule, Form, TypedPort, Types
 from planner.mlir.text.cast_module import cast_module as write_casts
 from planner.plans.plan import Plan
 from planner.plans.planschema import PLAN_REST
@@ -63,8 +65,14 @@ def plan_from_mlir(text: str | bytes) -> Plan:
     return plan
 
 
-def cast_module(text: str, plan: Plan) -> CastModule:
-    """The module that a plan was made of, with its types as casts around the ops; raises as `write_casts`."""
+def cast_module(
+    text: str, plan: Plan, form: Form = "casts", numbers: Mapping[str, np.ndarray] | None = None
+) -> CastModule:
+    """The module that a plan was made of, with its types as casts or element types; raises as `write_casts`.
+
+    Args:
+      numbers: of constants, where others than the module's are to be written.
+    """
     kernels = plan.kernels_in_order
     return write_casts(
         text,
@@ -73,7 +81,9 @@ def cast_module(text: str, plan: Plan) -> CastModule:
             {name: value.type for name, value in plan.values.items()},
             {kernel.name: _typed(kernel.inputs) for kernel in kernels},
             {kernel.name: _typed(kernel.outputs) for kernel in kernels},
+            numbers or {},
         ),
+        form,
     )
 
 

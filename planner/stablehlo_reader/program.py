@@ -50,7 +50,7 @@ def read_hlo_model(text: str) -> Graph | None:
         graph = _function(source, parser, main)
     except StuckAt as error:
         raise ModelError(f"{_place(source, parser, error.op)}: {error.message}") from None
-    return refuse_misfits(validate(graph))
+    return refuse_misfits(validate(replace(graph, module=text)))
 
 
 def _function(source: str, parser: TextParser, main: func.FuncOp) -> Graph:

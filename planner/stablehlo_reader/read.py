@@ -6,15 +6,14 @@ specification; `elementwise`, `movers`, `linear`, `reductions` for the ops.
 """
 
 from collections.abc import Mapping
-from io import StringIO
 from typing import Final
 
-from xdsl.ir import Operation, SSAValue
-from xdsl.printer import Printer
+from xdsl.ir import Operation
 
 from planner.ir.graph import Op
 from planner.mlir.places import place
 from planner.mlir.stablehlo_ops import name_of
+from planner.mlir.text.opaque import OPAQUE_TEXT, captured, opaque_text
 from planner.stablehlo_reader.elementwise import ELEMENTS, Reader
 from planner.stablehlo_reader.graph_builder import GraphBuilder
 from planner.stablehlo_reader.linear import LINEAR
@@ -23,8 +22,6 @@ from planner.stablehlo_reader.reductions import REDUCTIONS
 
 READERS: Final[Mapping[str, Reader]] = {**ELEMENTS, **LINEAR, **MOVERS, **REDUCTIONS}
 _DOMAINS: Final = frozenset({"chlo", "stablehlo"})
-_TEXT: Final = "mlir"
-"""Attribute of an opaque op that holds its text."""
 
 
 def read_hlo(draft: GraphBuilder, op: Operation) -> bool:
@@ -39,26 +36,13 @@ def read_hlo(draft: GraphBuilder, op: Operation) -> bool:
     if not why:
         return True
     inputs = tuple([draft.name(value) for value in op.operands])
-    captures = tuple([draft.name(value) for value in _captured(op)])
+    captures = tuple([draft.name(value) for value in captured(op)])
     outputs = draft.read.define(op, op.results, None)
     kind, first = f"{domain}::{plain}", outputs[0] if outputs else plain
-    draft.read.ops.append(Op(first, kind, inputs, outputs, {_TEXT: _text(op)}, captures))
+    draft.read.ops.append(Op(first, kind, inputs, outputs, {OPAQUE_TEXT: opaque_text(op)}, captures))
     line = place(draft.read.source, draft.read.starts.get(id(op), 0))
     draft.notes.append(f"{line}: {name} {first!r} stays opaque and float: {why}")
     return True
-
-
-def _captured(op: Operation) -> list[SSAValue]:
-    """Values from outside that the regions of an op read."""
-    inside = {op} | {inner for region in op.regions for inner in region.walk()}
-    found: dict[SSAValue, None] = {}
-    for region in op.regions:
-        for inner in region.walk():
-            for value in inner.operands:
-                home = value.owner if isinstance(value.owner, Operation) else value.owner.parent_op()
-                if home not in inside and value not in op.operands:
-                    found[value] = None
-    return list(found)
 
 
 def settle(draft: GraphBuilder, op: Operation) -> None:
@@ -66,9 +50,3 @@ def settle(draft: GraphBuilder, op: Operation) -> None:
     for value in op.operands:
         if value in draft.aligned:
             draft.name(value)
-
-
-def _text(op: Operation) -> str:
-    stream = StringIO()
-    Printer(stream, print_generic_format=True).print_op(op)
-    return stream.getvalue()

@@ -5,7 +5,7 @@ that move data, which it meets or makes (MatMul and Add of rank 3), with a fixed
 28144), then turns i8 into u8 and refuses its own graph. Files that need 21 have guards there (`guards`). For
 what is written here the two sets differ in 16-bit types and GroupNormalization alone. Floats of 4 bits came
 with 23, scales that are exponents with 24. A file outside of what a device's compiler reads goes through
-ONNX's own converter. Source: probed; ONNX's table of versions, docs/VersionConverter.md.
+ONNX's own converter. Source: probed; ONNX's table of versions and its page VersionConverter.
 """
 
 import re

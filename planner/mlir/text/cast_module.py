@@ -1,41 +1,48 @@
-"""The user's own module with a plan's types as casts: `quant.qcast` and `quant.dcast` around its ops.
+"""The user's own module with a plan's types: as casts around its ops, or as the types of its values.
 
 The text is edited, not printed anew: what a plan says nothing of comes out byte for byte, and so do
-signatures, attributes, locations and constants. Source: MLIR quantization RFC, "Model constraints".
+signatures of functions, attributes, locations and constants. Source: MLIR quantization RFC, "Model
+constraints" and "Export: materializing quantization".
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
+import numpy as np
 from xdsl.dialects import func
 from xdsl.ir import Operation, SSAValue
 
-from planner.errors import ModelError, PlanFormatError
-from planner.ir.graph import Graph
+from planner.errors import ModelError, PlanFormatError, QTypeError
+from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import FloatType, QType, Uniform
+from planner.mlir.casts import CastOp, StatisticsOp
 from planner.mlir.dialect import RegionOp
 from planner.mlir.integrity import misfit
-from planner.mlir.parse import TextParser
+from planner.mlir.stablehlo_ops import expressed_type
+from planner.mlir.text.module_edit import TextEdit
 from planner.mlir.text.read_module import read_module
+from planner.mlir.text.read_structure import op_name
 from planner.mlir.text.spelling import is_ours
 from planner.mlir.types import UniformType, element_of, uniform_of, with_element
 from planner.mlir.verbatim_types import as_qtype
 from planner.stablehlo_reader.program import read_hlo_model
 
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|//[^\n]*|%[\w$.-]+(?:#\d+)?')
-_NAME: Final = re.compile(r"%[\w$.-]+")
+Form: TypeAlias = Literal["casts", "types"]
+Hop: TypeAlias = Uniform | None
+"""A type that a value goes through; None for reals."""
+REALS_ONLY: Final = frozenset({"arith", "complex", "linalg", "math", "scf", "shape", "vector"})
+"""Dialects whose ops upstream verifies to compute with plain numbers: they stand between casts."""
 
 
 @dataclass(frozen=True, slots=True)
 class CastModule:
-    """A module with the casts of a plan.
+    """A module with the types of a plan.
 
     Attributes:
       text: of the module.
-      left: ports of the plan that no cast shows: of ops in functions that are called, or in ops with regions;
-        of types that upstream's dialect has not, or that express another float than their tensor holds.
+      left: ports of the plan that it does not show: of ops in functions that are called, or in ops with
+        regions; of types that upstream's dialect has not, or that express another float than the tensor.
     """
 
     text: str
@@ -59,20 +66,25 @@ class Types:
       graph: that was planned.
       values: types of values where they are defined.
       inputs, outputs: ports by kernel.
+      numbers: constants, where others than the module's are to be written.
     """
 
     graph: Graph
     values: Mapping[str, Uniform | FloatType | None]
     inputs: Mapping[str, Sequence[TypedPort]]
     outputs: Mapping[str, Sequence[TypedPort]]
+    numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def cast_module(text: str, plan: Types) -> CastModule:
-    """Put casts around the ops of the module that a plan was made of.
+def cast_module(text: str, plan: Types, form: Form = "casts") -> CastModule:
+    """Put a plan's types into the module that it was made of.
 
-    A value with a type goes through `quant.qcast` and `quant.dcast` where it is defined; an op that reads it
-    in another type reads a second pair behind that. Arguments and results of functions keep their types. A
-    type that the module states is written with its digits: `0.05`, not the float32 nearest to it.
+    As `casts`, a value with a type goes through `quant.qcast` and `quant.dcast` where it is defined; an op
+    that reads it in another type reads a second pair behind that. As `types`, operands and results of ops in
+    generic form have the quantized element types themselves, and casts stand where two of them meet: behind
+    arguments and constants, at rescales, around ops in custom form or with regions, and in front of `return`.
+    Arguments and results of functions keep their types in both. A type that the module states is written with
+    its digits: `0.05`, not the float32 nearest to it.
 
     Args:
       text: a module of plain ops with one public function, as `load_model` reads it; of StableHLO programs
@@ -102,166 +114,211 @@ def cast_module(text: str, plan: Types) -> CastModule:
         raise PlanFormatError(
             f"the plan is of another model: it has a value {strange!r}, this module has none"
         )
-    edit = _Edit(text, module.parser, values, module.names, plan)
-    left = tuple(edit.kernels())
-    edit.returns()
-    return CastModule(edit.written(), left)
+    work = _Typing(TextEdit(text, module.parser), values, module.names, plan, form)
+    work.run()
+    known = module.graph.constants
+    for name, array in plan.numbers.items():
+        held = known[name].array if name in known else None
+        if held is not None and held.shape == array.shape and not np.array_equal(held, array, equal_nan=True):
+            work.renumber(name, array)
+    return CastModule(work.edit.written(), tuple(work.left()))
 
 
 @dataclass
-class _Edit:
-    """Casts that are needed, and what each op reads instead."""
+class _Typing:
+    """The types that each op reads and gives, and the casts between them."""
 
-    text: str
-    parser: TextParser
+    edit: TextEdit
     values: Mapping[str, SSAValue]
     names: Mapping[SSAValue, str]
     plan: Types
-    reads: dict[int, dict[str, str]] = field(default_factory=dict)
-    casts: dict[str, list[str]] = field(default_factory=dict)
-    made: dict[tuple[str, Uniform], str] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-
+    form: Form
+    kernels: dict[Operation, Region] = field(default_factory=dict)
+    given: dict[SSAValue, Uniform] = field(default_factory=dict)
+    made: dict[tuple[SSAValue, tuple[Hop, ...]], str] = field(default_factory=dict)
     stated: dict[QType, UniformType] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.taken = set(_NAME.findall(self.text))
         for value in self.names:
             kind = element_of(value.type)
             if isinstance(kind, UniformType):
                 self.stated.setdefault(as_qtype(kind.data), kind)
+        for region in self.plan.graph.regions:
+            if region.name in self.plan.inputs:
+                self.kernels |= {owner: region for owner in self.owners(region) if owner is not None}
 
-    def kernels(self) -> Iterator[str]:
-        """Connect the inputs of all kernels; give the ports that cannot be."""
-        regions = {region.name: region for region in self.plan.graph.regions}
-        for kernel, ports in self.plan.inputs.items():
-            for port in ports:
-                readers = [op for op in regions[kernel].ops if port.value in op.inputs]
-                owners = [self.values[op.outputs[0]].owner for op in readers if op.outputs[0] in self.values]
-                done = port.value in self.values and len(owners) == len(readers) > 0
-                for owner in owners:
-                    done = done and isinstance(owner, Operation) and self.connect(owner, port)
-                if port.type is not None and not done:
-                    yield port.address
-            for port in self.plan.outputs[kernel]:
-                if port.type is not None and (port.value not in self.values or not self.fits(port)):
-                    yield port.address
-
-    def connect(self, op: Operation, port: TypedPort) -> bool:
-        """Let an op read a port's value in the port's type; False where there is no such cast."""
-        kinds = {value.type for value in op.operands if self.names.get(value) == port.value}
-        if (
-            op.regions
-            or isinstance(op, func.CallOp)
-            or kinds != {self.values[port.value].type}
-            or not self.fits(port)
-        ):
-            return False
-        defined = self.type_of(port.value)
-        wanted = port.type if isinstance(port.type, Uniform) else defined
-        if wanted is not None:
-            self.read(op, port.value, wanted)
-        return True
-
-    def returns(self) -> None:
-        """Let the function return what the types leave of its results."""
-        for value, name in self.names.items():
-            defined = self.type_of(name) if value.type == self.values[name].type else None
-            if defined is None:
-                continue
-            for use in value.uses:
-                if isinstance(use.operation, func.ReturnOp):
-                    self.read(use.operation, name, defined)
-
-    def fits(self, port: TypedPort) -> bool:
-        """Whether casts say the type of a port, and that of its value."""
-        return all(
-            kind is None or self.is_castable(port.value, kind)
-            for kind in (
-                port.type,
-                self.plan.values.get(port.value),
+    def owners(self, region: Region) -> list[Operation | None]:
+        """The op of the text for each op of a kernel; None for one inside a function that is called."""
+        found: list[Operation | None] = []
+        for op in region.ops:
+            value = self.values.get(op.outputs[0]) if op.outputs else None
+            owner = None if value is None else value.owner
+            is_own = isinstance(owner, Operation) and not isinstance(
+                owner, CastOp | StatisticsOp | func.CallOp
             )
+            found.append(owner if is_own and isinstance(owner, Operation) else None)
+        return found
+
+    def run(self) -> None:
+        """Make all edits."""
+        for op in self.kernels:
+            self.define(op)
+        for value in self.names:
+            for use in list(value.uses):
+                self.read(use.operation, use.index, value)
+
+    def define(self, op: Operation) -> None:
+        """Give the results of an op the types of its kernel."""
+        if not self.is_typed(op):
+            return
+        texts = {}
+        for i, value in enumerate(op.results):
+            kind = self.made_as(value)
+            if kind is not None and kind != _stated(value):
+                self.given[value] = kind
+                texts[i] = self.type_text(value, kind)
+        if texts:
+            self.edit.types(op, {}, texts)
+
+    def is_typed(self, op: Operation) -> bool:
+        """Whether the types of an op's operands and results are changed."""
+        return (
+            self.form == "types"
+            and op in self.kernels
+            and not op.regions
+            and self.edit.is_generic(op)
+            and op_name(op).partition(".")[0] not in REALS_ONLY
         )
 
-    def is_castable(self, name: str, kind: Uniform | FloatType | None) -> bool:
-        if not isinstance(kind, Uniform) or is_ours(kind) or name not in self.values:
+    def made_as(self, value: SSAValue) -> Uniform | None:
+        """The type that the kernel of a value gives it, if it can be shown."""
+        owner = value.owner
+        region = self.kernels.get(owner) if isinstance(owner, Operation) else None
+        ports = () if region is None else self.plan.outputs[region.name]
+        kinds = (port.type for port in ports if port.value == self.names.get(value))
+        kind = next(kinds, None)
+        return kind if isinstance(kind, Uniform) and self.is_castable(value, kind) else None
+
+    def defined(self, value: SSAValue) -> Uniform | None:
+        """The type of a value where it is defined; a constant is stored in the types it is read in."""
+        name = self.names[value]
+        kind = self.plan.values.get(name)
+        if name in self.plan.graph.constants or not self.is_castable(value, kind):
+            return None
+        return kind if isinstance(kind, Uniform) else None
+
+    def wanted(self, op: Operation, index: int, name: str) -> Uniform | FloatType | None:
+        """The type that an op of a kernel reads an operand in."""
+        region = self.kernels.get(op)
+        ports = [port for port in self.plan.inputs[region.name] if port.value == name] if region else []
+        if not ports:
+            return None
+        before = sum(self.names.get(value) == name for value in op.operands[:index])
+        return ports[min(before, len(ports) - 1)].type
+
+    def read(self, op: Operation, index: int, value: SSAValue) -> None:
+        """Let an op read a value in its type."""
+        name, own = self.names[value], _stated(value)
+        is_cast = isinstance(op, CastOp | StatisticsOp)  # it reads what it read
+        first = self.values[name]
+        if isinstance(value.owner, CastOp | StatisticsOp) and first.type == value.type and not is_cast:
+            value = first
+        region = self.kernels.get(op)
+        inside = is_cast or (region is not None and name not in region.inputs)
+        now = self.given.get(value, _stated(value))
+        made = self.made_as(value) if value not in self.given and not inside else None
+        wanted = self.wanted(op, index, name)
+        wanted = wanted if isinstance(wanted, Uniform) and self.is_castable(value, wanted) else None
+        last = wanted if self.is_typed(op) and wanted is not None else own
+        hops: list[Hop] = []
+        for kind in (made, None if inside else self.defined(value), wanted):
+            if kind is not None:
+                now = _go(hops, now, kind)
+        now = _go(hops, now, last)
+        if hops:
+            self.edit.operand(op, index, self.through(value, tuple(hops)))
+        if last != own:
+            self.edit.types(op, {index: self.type_text(value, last)}, {})
+
+    def through(self, value: SSAValue, hops: tuple[Hop, ...]) -> str:
+        """The SSA name of a value behind casts, one a hop."""
+        if not hops:
+            return self.edit.parser.tokens[value]
+        if (value, hops) not in self.made:
+            source = self.through(value, hops[:-1])
+            now = hops[-2] if len(hops) > 1 else self.given.get(value, _stated(value))
+            verb = "dcast" if hops[-1] is None else "qcast"
+            name = self.edit.fresh(value, verb[0])
+            kinds = f"{self.type_text(value, now)} to {self.type_text(value, hops[-1])}"
+            self.edit.line(value, f"{name} = quant.{verb} {source} : {kinds}")
+            self.made[value, hops] = name
+        return self.made[value, hops]
+
+    def type_text(self, value: SSAValue, kind: Hop) -> str:
+        """Write the type of a value in a type, or in reals."""
+        if kind is None:
+            return str(expressed_type(value.type))
+        return str(with_element(value.type, self.stated.get(kind, UniformType(kind))))
+
+    def is_castable(self, value: SSAValue, kind: Uniform | FloatType | None) -> bool:
+        """Whether upstream has casts of a value to a type."""
+        if not isinstance(kind, Uniform) or is_ours(kind):
             return False
-        tensor = self.values[name].type
+        tensor = expressed_type(value.type)
         uniform = uniform_of(UniformType(kind))
         return (
             str(element_of(tensor)) == kind.expressed and uniform is not None and not misfit(uniform, tensor)
         )
 
-    def type_of(self, name: str) -> Uniform | None:
-        """The type of a value where it is defined, if a cast says it."""
-        kind = self.plan.values.get(name)
-        return kind if isinstance(kind, Uniform) and self.is_castable(name, kind) else None
+    def left(self) -> Iterator[str]:
+        """The ports that are not shown."""
+        for region in self.plan.graph.regions:
+            owners = list(zip(region.ops, self.owners(region), strict=True))
+            for port in self.plan.inputs.get(region.name, ()):
+                reads = [owner for op, owner in owners if port.value in op.inputs]
+                shown = bool(reads) and None not in reads and self.shows(port)
+                if port.type is not None and not shown:
+                    yield port.address
+            for port in self.plan.outputs.get(region.name, ()):
+                if port.type is not None and not self.shows(port):
+                    yield port.address
 
-    def read(self, op: Operation, name: str, kind: Uniform) -> None:
-        reals = self.reals(name, kind)
-        tokens = [self.parser.tokens[value] for value in op.operands if self.names.get(value) == name]
-        self.reads.setdefault(id(op), {}).update(dict.fromkeys(tokens, reals))
+    def shows(self, port: TypedPort) -> bool:
+        """Whether casts say the type of a port, and that of its value."""
+        value = self.values.get(port.value)
+        defined = self.plan.values.get(port.value)
+        return value is not None and all(
+            kind is None or self.is_castable(value, kind) for kind in (port.type, defined)
+        )
 
-    def reals(self, name: str, kind: Uniform) -> str:
-        """The SSA name of a value's reals once they went through a type."""
-        if (name, kind) not in self.made:
-            value = self.values[name]
-            defined = self.type_of(name)
-            source = self.parser.tokens[value]
-            if defined is not None and kind != defined:
-                source = self.reals(name, defined)
-            element = self.stated.get(kind, UniformType(kind))
-            real, stored = str(value.type), str(with_element(value.type, element))
-            quantized, back = self.fresh(name, "q"), self.fresh(name, "d")
-            self.casts.setdefault(name, []).extend(
-                (
-                    f"{quantized} = quant.qcast {source} : {real} to {stored}",
-                    f"{back} = quant.dcast {quantized} : {stored} to {real}",
-                )
-            )
-            self.made[name, kind] = back
-        return self.made[name, kind]
-
-    def fresh(self, name: str, suffix: str) -> str:
-        stem = re.sub(r"[^\w$.-]", "_", self.parser.tokens[self.values[name]][1:])
-        stem = f"v{stem}" if stem[0].isdigit() else stem
-        count, found = 0, f"%{stem}_{suffix}"
-        while found in self.taken:
-            count += 1
-            found = f"%{stem}_{suffix}{count}"
-        self.taken.add(found)
-        return found
-
-    def written(self) -> str:
-        """The text with all edits in it."""
-        edits: list[tuple[int, int, str]] = []
-        for key, names in self.reads.items():
-            start, end = self.parser.starts[key], self.parser.ends[key]
-            edits.extend(
-                (match.start(), match.end(), names[match[0]])
-                for match in _TOKEN.finditer(self.text, start, end)
-                if match[0] in names
-            )
-        for name, lines in self.casts.items():
-            edits.append(self.insertion(self.values[name], lines))
-        parts, at = [], 0
-        for start, end, new in sorted(edits):
-            parts += [self.text[at:start], new]
-            at = end
-        return "".join([*parts, self.text[at:]])
-
-    def insertion(self, value: SSAValue, lines: list[str]) -> tuple[int, int, str]:
-        """Where the casts of a value go: behind its op, or in front of the first of the block it enters."""
+    def renumber(self, name: str, array: np.ndarray) -> None:
+        """Write the numbers of a constant anew."""
+        value = self.values[name]
         owner = value.owner
-        if isinstance(owner, Operation):
-            start = self.parser.starts[id(owner)]
-            at = start + len(self.text[start : self.parser.ends[id(owner)]].rstrip())
-            indent = self.indent(self.parser.starts[id(owner)])
-            return at, at, "".join(f"\n{indent}{line}" for line in lines)
-        first = next(iter(owner.ops))
-        at = self.parser.starts[id(first)]
-        return at, at, "".join(f"{line}\n{self.indent(at)}" for line in lines)
+        if (
+            _stated(value) is not None
+            or not isinstance(owner, Operation)
+            or not self.edit.numbers(owner, array)
+        ):
+            raise PlanFormatError(
+                f"the numbers of {name!r} were changed, and its text has no place for others"
+            )
 
-    def indent(self, at: int) -> str:
-        line = self.text[self.text.rfind("\n", 0, at) + 1 : at]
-        return line[: len(line) - len(line.lstrip())]
+
+def _stated(value: SSAValue) -> Uniform | None:
+    """The quantized element type that a value has in the text."""
+    kind = element_of(value.type)
+    if not isinstance(kind, UniformType):
+        return None
+    try:
+        found = as_qtype(kind.data)
+    except QTypeError:
+        return None
+    return found if isinstance(found, Uniform) else None
+
+
+def _go(hops: list[Hop], now: Hop, to: Hop) -> Hop:
+    """Add the casts from one type to another."""
+    if now != to:
+        hops += [to] if now is None or to is None else [None, to]
+    return to

@@ -28,8 +28,17 @@ from planner.mlir.attributes import attribute_value, spec_facts
 from planner.mlir.dialect import PLAN, ConstantOp, RegionOp
 from planner.mlir.parse import TextParser, parse_text
 from planner.mlir.places import place
+from planner.mlir.text.opaque import OPAQUE_TEXT, captured, opaque_text
 from planner.mlir.text.plain_functions import read_plain
-from planner.mlir.text.read_structure import CALL, RUNNING, callee, is_scaffold, op_name, read_running
+from planner.mlir.text.read_structure import (
+    CALL,
+    RUNNING,
+    callee,
+    is_foreign,
+    is_scaffold,
+    op_name,
+    read_running,
+)
 from planner.mlir.text.reading import ReadState
 from planner.mlir.text.resources import without_resources
 from planner.mlir.text.specs import port_facts, value_facts
@@ -81,7 +90,10 @@ def read_mlir(text: str | bytes) -> Graph:
     """
     module = read_module(text)
     planned = PLAN in module.attributes
-    return refuse_misfits(with_edges(_as_decided(module) if planned else module.graph), planned=planned)
+    graph = with_edges(_as_decided(module) if planned else module.graph)
+    if not any(isinstance(value.owner, RegionOp) for value in module.names):
+        graph = replace(graph, module=text if isinstance(text, str) else text.decode())
+    return refuse_misfits(graph, planned=planned)
 
 
 def _as_decided(module: Module) -> Graph:
@@ -144,7 +156,9 @@ def read_module(text: str | bytes) -> Module:
 def _plain_callees(functions: Sequence[func.FuncOp]) -> Mapping[str, func.FuncOp]:
     """Functions whose ops go in place of their calls: of a module without kernels of its own."""
     inside = [op for function in functions for op in function.walk()]
-    if any(isinstance(op, RegionOp) or op_name(op).startswith("scf.") for op in inside):
+    if any(
+        isinstance(op, RegionOp) or (op_name(op) in RUNNING - {CALL} and not is_foreign(op)) for op in inside
+    ):
         return {}
     calls = [op for op in inside if op_name(op) == CALL]
     if not calls or any("kernel" in op.attributes or "qplan.name" in op.attributes for op in calls):
@@ -169,6 +183,7 @@ class _Reader(ReadState):
     current: Operation | None = None
     inline: Mapping[str, func.FuncOp] = field(default_factory=dict)
     calling: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
 
     def function(self, function: func.FuncOp) -> Graph:
         self.current = function
@@ -198,7 +213,7 @@ class _Reader(ReadState):
             constants=self.constants,
             regions=topological(regions),
             opsets=dict(told.get("qplan.opsets", ())),
-            notes=told.get("qplan.notes", ()),
+            notes=(*told.get("qplan.notes", ()), *self.notes),
             scopes=self.scopes(told.get("qplan.scopes", "[]")),
             wanted=self.wanted(function, told.get("qplan.wanted", "{}")),
             caches=tuple((past, present) for past, present in told.get("qplan.caches", ())),
@@ -222,9 +237,9 @@ class _Reader(ReadState):
             self.region(op)
         elif (name := op_name(op)) == CALL and self.inline:
             self.in_place(op)
-        elif name in RUNNING:
+        elif name in RUNNING and not is_foreign(op):
             self.running(op)
-        elif name.startswith("scf."):
+        elif name.startswith("scf.") and not op.regions:
             self.fail(op, f"{name}: of scf, for and if are read, around one func.call each")
         elif not is_scaffold(op) and not read_plain(self, op, name):
             self.ops.append(self.op(op, self.names))
@@ -375,8 +390,6 @@ class _Reader(ReadState):
         items = {**op.attributes, **op.properties}
         items.pop("op_name__", None)
         told = {key: self.plain(op, item) for key, item in items.items()}
-        if op.regions:
-            self.fail(op, f"{op_name(op)}: ops with regions of their own come later")
         outputs = told.pop("qplan.values", None)
         if outputs is None:
             outputs = tuple(
@@ -384,7 +397,7 @@ class _Reader(ReadState):
             )
         if len(outputs) != len(op.results):
             self.fail(op, f"{len(outputs)} names for {len(op.results)} results")
-        inputs = [names[value] for value in op.operands]
+        inputs = [names[value] for value in op.operands if not op.regions or value in names]
         for i in told.pop("qplan.absent", ()):
             inputs.insert(i, "")
         for name, value in zip(outputs, op.results, strict=True):
@@ -393,6 +406,8 @@ class _Reader(ReadState):
             if not known:
                 self.add(op, name, value.type)
         domain, _, plain = op_name(op).partition(".")
+        if op.regions:
+            return self.opaque(op, tuple(inputs), tuple(outputs), names)
         domain = told.pop("qplan.domain", "" if domain == "onnx" else domain)
         return Op(
             name=told.pop("qplan.name", outputs[0] if outputs else plain),
@@ -402,6 +417,25 @@ class _Reader(ReadState):
             captures=told.pop("qplan.captures", ()),
             scope=told.pop("qplan.scope", ""),
             attributes=told,
+        )
+
+    def opaque(
+        self, op: Operation, inputs: tuple[str, ...], outputs: tuple[str, ...], names: Mapping[SSAValue, str]
+    ) -> Op:
+        """An op with regions of its own: it stays as it is, in float, and reads what they read."""
+        domain, _, plain = op_name(op).partition(".")
+        outputs = tuple([name for name in outputs if name in self.values])
+        first = outputs[0] if outputs else plain
+        at = place(self.source, self.starts.get(id(op), 0))
+        self.notes.append(f"{at}: {op_name(op)} {first!r} stays opaque and float: it has regions of its own")
+        captures = tuple([names[value] for value in captured(op) if value in names])
+        return Op(
+            name=first,
+            type=f"{domain}::{plain}",
+            inputs=inputs,
+            outputs=outputs,
+            captures=tuple(dict.fromkeys(captures)),
+            attributes={OPAQUE_TEXT: opaque_text(op)},
         )
 
 

@@ -18,6 +18,7 @@ CALL: Final = "func.call"
 LOOP: Final = "scf.for"
 BRANCH: Final = "scf.if"
 RUNNING: Final = frozenset({CALL, LOOP, BRANCH})
+SHAPE_OPS: Final = 2
 _SHAPE: Final = "holds one func.call and a yield of its results"
 
 
@@ -43,6 +44,18 @@ def is_scaffold(op: Operation) -> bool:
     if name == "arith.constant":
         return isinstance(op.results[0].type, builtin.IndexType)
     return name == "tensor.extract" and all(_runs(use.operation) for use in op.results[0].uses)
+
+
+def is_foreign(op: Operation) -> bool:
+    """Whether a loop or branch was written elsewhere, around other ops than one call: it stays as it is."""
+    if op_name(op) == CALL or any(key == "kernel" or key.startswith("qplan.") for key in op.attributes):
+        return False
+    return not all(_calls_once(block) for region in op.regions for block in region.blocks)
+
+
+def _calls_once(block: Block) -> bool:
+    names = [op_name(op) for op in block.ops]
+    return len(names) == SHAPE_OPS and names[0] == CALL
 
 
 def read_running(state: ReadState, op: Operation) -> Read:
