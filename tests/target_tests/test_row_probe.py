@@ -128,7 +128,8 @@ def test_every_row_of_litert_int8_that_a_file_can_say_runs_in_litert():
         for name in ("litert", "litert-optimized")
     ]
     reference, optimized = ({found.name for found in findings if found.refuted} for findings in both)
-    assert reference & optimized == set()
+    # The runtime's 8-bit LSTM computes inside in 16 bits, the plan in float: docs/litert.md has the figures.
+    assert reference & optimized == {"LSTM-1.3"}
     assert {name.split("-")[0] for name in reference} <= {
         "DepthToSpace",
         "Elu",
@@ -170,9 +171,8 @@ kernels:
 
 @pytest.mark.skipif(not VELA.exists(), reason="no .oracles/vela: run make oracles")
 def test_vela_takes_every_row_of_ethos_u55_that_a_file_can_say():
-    """But for ArgMax, whose indices of 64 bits it leaves to the CPU."""
     found = probe_rows(load_target("ethos-u55"), ENGINES["vela"], python=str(VELA))
-    assert {finding.name for finding in found if finding.refuted} == {"ArgMax-1"}
+    assert {finding.name for finding in found if finding.refuted} == set()
 
 
 def test_numbers_of_wrong_shape_are_told():
