@@ -57,8 +57,10 @@ def test_every_alternative_of_a_row_has_an_item():
     kit = make_kit(load_target("litert-int8"), kernels=["conv2d", "fully_connected", "LSTM", "Reshape"])
     covered = {item.name: item.covers for item in kit.items}
     assert [text for name, text in covered.items() if name.startswith("conv2d-1")] == [
-        "Conv Relu", "Conv Relu, without b", "Conv", "Conv, without b",
+        "Conv Relu", "Conv Relu, without b", "Conv Clip", "Conv Clip, without b", "Conv", "Conv, without b",
     ]  # fmt: skip
+    pooled = {item.covers for item in make_kit(load_target("k210-kpu"), kernels=["kpu_conv2d"]).items}
+    assert {"Conv Tanh MaxPool, without b", "Conv Elu AveragePool", "Conv HardSwish"} <= pooled
     linear = [text for name, text in covered.items() if name.startswith("fully_connected-2")]
     assert {"Gemm Relu", "Gemm, without b", "MatMul Relu, without b", "MatMul, without b"} <= set(linear)
     assert [covered["Reshape-1"], covered["Reshape-1.2"]] == ["Reshape, i8", "Reshape, i16"]
