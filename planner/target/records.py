@@ -29,6 +29,8 @@ class PortType:
       short_block: whether the last block may be shorter than the others, where no size divides.
       sparsity: (n, m): of m consecutive weights along the dimension that is summed at most n are not 0.
       scales: what the scales of blocks are stored in: a key of `ir.types.scales.HELD`.
+      even: a range takes an even number of steps, so that both ends of one around 0 are exact. No row says
+        it: the planner does, of values that are plus or minus a number.
     """
 
     storage: Storage | FloatType | None = None
@@ -43,6 +45,7 @@ class PortType:
     short_block: bool = False
     sparsity: tuple[int, int] | None = None
     scales: str = "f32"
+    even: bool = False
 
     @property
     def is_wildcard(self) -> bool:

@@ -156,7 +156,7 @@ def test_a_one_bit_value_is_computed_in_float():
     plan = both_ways(propagate(chain(SIGNS), ROWS))
     around = [rescale.kind for rescale in plan.rescales if rescale.value == "a"]
     assert around == ["dequantize", "quantize"]
-    assert plan.kernels["k2"].inputs[0].type.scale == pytest.approx(0.5 / 255, rel=1e-6)
+    assert plan.kernels["k2"].inputs[0].type.scale == pytest.approx(0.25 / 127, rel=1e-6)
 
 
 @pytest.mark.parametrize("maker", ["gelu", "add"])

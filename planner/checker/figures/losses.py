@@ -132,7 +132,7 @@ def _made(ranges: Ranges, step: Step, position: int, moved: Trail) -> Trail:
     """The trail of a result."""
     port = step.ports[position]
     if isinstance(port.type, Uniform):
-        moved = _stored(moved, port.type, spec_of(step, position, port.type))
+        moved = _stored(moved, port.type, spec_of(ranges, step, position, port.type))
         moved = moved._replace(placed=not may_grow(step))
     elif step.moves:
         # In float: the row that might store it, or that it left, is in no plan.
@@ -161,14 +161,16 @@ def _consumed(ranges: Ranges, step: Step, trails: Mapping[str, Trail]) -> Iterat
             continue
         trail = trails.get(port.value, Trail())
         if isinstance(port.type, Uniform):
-            trail = _stored(trail, port.type, spec_of(step, i, port.type))
+            trail = _stored(trail, port.type, spec_of(ranges, step, i, port.type))
         yield _lost(ranges, port.value, trail, step.required[i])
 
 
-def spec_of(step: Step, position: int, kind: Uniform) -> PortType:
+def spec_of(ranges: Ranges, step: Step, position: int, kind: Uniform) -> PortType:
     """The type of a port of the row, a wildcard in the storage it has."""
     pattern = step.served.patterns[position] if step.served is not None else None
-    return PortType(kind.storage) if pattern is None else replace(pattern.type, storage=kind.storage)
+    even = step.ports[position].value in ranges.signs
+    plain = PortType() if pattern is None else pattern.type
+    return replace(plain, storage=kind.storage, even=even)
 
 
 def _lost(ranges: Ranges, name: str, trail: Trail, extent: Reals | None) -> Lost:
@@ -196,6 +198,9 @@ def own_label(extent: Reals, spec: PortType) -> tuple[float, int]:
     if not isinstance(store, Storage):
         return 1.0, 0
     if spec.zero_point is None:
+        if spec.even and not spec.symmetric and store.steps > 1 and store.steps % 2:
+            # A range around 0 ends on a step at both ends where their number is even.
+            store = replace(store, qmax=store.qmax - 1)
         scale, zero = affine(*extent, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
         bounded = min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
         if bounded != scale and not spec.symmetric:

@@ -190,8 +190,8 @@ def _fits(zero: int, kind: Uniform) -> bool:
 
 
 def _spec(ranges: Ranges, place: Place) -> PortType:
-    kind = _at(ranges, place).type
-    return spec_of(ranges.steps[place[0]], place[1], kind) if isinstance(kind, Uniform) else PortType()
+    kind, (step, position) = _at(ranges, place).type, place
+    return spec_of(ranges, ranges.steps[step], position, kind) if isinstance(kind, Uniform) else PortType()
 
 
 def _labels_around(ends: Ends, names: Iterable[str]) -> Iterator[tuple[float, int]]:

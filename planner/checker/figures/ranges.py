@@ -65,7 +65,8 @@ class Ranges:
     """Kernels in order with what their ports have to hold; the range and the pin of each value.
 
     `narrow`: by value and width in bits, the range that storages of that width hold instead of all of it;
-    `entered`: identities of the steps through which carried values enter their loops.
+    `entered`: identities of the steps through which carried values enter their loops; `signs`: values that
+    are plus or minus one number.
     """
 
     graph: Graph
@@ -77,6 +78,7 @@ class Ranges:
     readers: Mapping[str, Sequence[Step]]
     narrow: dict[str, ByWidth] = field(default_factory=dict)
     entered: frozenset[int] = frozenset()
+    signs: frozenset[str] = frozenset()
 
 
 def ranges_of(
@@ -99,6 +101,7 @@ def ranges_of(
         for port in step.kernel.inputs:
             readers.setdefault(port.value, []).append(step)
     found = Ranges(graph, steps, pins, {}, numbers, makers, readers, entered=entered)
+    found.signs = _signs(graph, steps)
     _forward(found, numbers)
     # What a loop hands to its next trip is known only behind its body: again, until nothing new comes.
     for _ in range(2 * ends):
@@ -111,6 +114,22 @@ def ranges_of(
             break
         kept = _backward(found)
     return found
+
+
+def _signs(graph: Graph, steps: Sequence[Step]) -> frozenset[str]:
+    """Values that are plus or minus one number, by their facts, or as movers of nothing else give them."""
+    scales = {
+        name: fact.scale
+        for name, value in graph.values.items()
+        for fact in value.facts
+        if isinstance(fact, Bipolar)
+    }
+    for step in steps:
+        read = {port.value for port in step.kernel.inputs if port.value} - graph.constants.keys()
+        given = {scales.get(name) for name in read}
+        if step.moves and len(given) == 1 and None not in given:
+            scales |= {port.value: given.copy().pop() or 0.0 for port in step.kernel.outputs if port.value}
+    return frozenset(scales)
 
 
 def stored_parts(found: Ranges, step: Step) -> dict[str, Reals]:

@@ -5,6 +5,7 @@ kernels are told apart that move data. Source: design 01, section 4.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from planner.ir.borders import carried_pairs
@@ -79,6 +80,8 @@ def _add_kernel(
     if layout is not None and layout.wild:
         resolved = resolve(network, choice, layout, reader_storage, partial(early.required, index))
     inputs = [_add_port(network, index, ("in", i), name, resolved) for i, name in enumerate(region.inputs)]
+    if kernel.moves:
+        _move_signs(network, inputs, region.outputs)
     outputs = [_add_port(network, index, ("out", i), name, resolved) for i, name in enumerate(region.outputs)]
     kernel.inputs, kernel.outputs = tuple(inputs), tuple(outputs)
     for port in present(network, inputs):
@@ -105,6 +108,8 @@ def _add_port(
         return number
     pattern = (layout.inputs if side[0] == "in" else layout.outputs)[side[1]]
     spec = resolved.get(side, pattern.type)
+    if network.values[value].signs:
+        spec = replace(spec, even=True)
     port = Port(number, kernel, side, pattern.name, value, FLOAT, spec)
     port.pin = own_pin(choice, side)
     network.ports.append(port)
@@ -117,6 +122,15 @@ def _add_port(
         else:
             _give(port)
     return number
+
+
+def _move_signs(network: Network, inputs: Sequence[int], outputs: Sequence[str]) -> None:
+    """What moves values that are plus or minus a number gives such values."""
+    moved = [network.values[port.value] for port in present(network, inputs) if port.kind == CLASS]
+    if moved and all(value.signs and value.calibrated == moved[0].calibrated for value in moved):
+        for name in filter(None, outputs):
+            value = network.values[number_of(network, name)]
+            value.signs = True
 
 
 def _give(port: Port) -> None:

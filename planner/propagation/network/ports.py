@@ -35,7 +35,8 @@ class Value:
     """One value: who writes and reads it, and what is known of its reals.
 
     `stated`: ranges that calibration chose for some widths; `by_width`: those that storages of these widths
-    hold instead of `range`. `saturates`: a constant whose infinities become an end of the storage.
+    hold instead of `range`. `saturates`: a constant whose infinities become an end of the storage. `signs`:
+    it is plus or minus one number, and nothing between.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Value:
     range: Interval | None = None
     kept: Interval | None = None
     saturates: bool = False
+    signs: bool = False
     stated: Mapping[int, Interval] = field(default_factory=dict)
     by_width: dict[int, Interval] = field(default_factory=dict)
 
@@ -146,7 +148,7 @@ def number_of(network: Network, name: str) -> int:
     for fact in value.facts:
         if isinstance(fact, Bipolar):
             # No integer stands for a sign of either kind: it is computed in float, and is one of two reals.
-            entry.calibrated, entry.stated = (-fact.scale, fact.scale), {}
+            entry.calibrated, entry.stated, entry.signs = (-fact.scale, fact.scale), {}, True
     return number
 
 

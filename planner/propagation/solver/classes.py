@@ -114,6 +114,9 @@ def label_for(extent: Interval, spec: PortType) -> Label:
     lo, hi = extent
     if spec.zero_point is not None:
         return _label_at(lo, hi, store, spec)
+    if spec.even and not spec.symmetric and store.steps % 2 and store.steps > 1:
+        # Of an odd number of steps around 0 none ends where the range does.
+        store = replace(store, qmax=store.qmax - 1)
     scale, zero_point = affine(lo, hi, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
     # A bound on the scale moves it, and with it the zero point that keeps 0 exact.
     bounded = min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
