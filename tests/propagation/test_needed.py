@@ -8,6 +8,7 @@ import pytest
 import planner
 from planner.errors import PlanInvalid
 from planner.ir.types.qtypes import Uniform
+from planner.ir.types.typetext import parse_type
 from planner.onnx.sessions import open_graph, session_options
 from planner.plans.explain import explain
 from tests.exporters.plans import model, op
@@ -427,3 +428,23 @@ def test_a_kernel_that_is_taken_apart_is_not_put_together_again():
 def test_plans_of_many_random_chains_are_accepted():
     told, islands = plans_of_random_chains(range(60, 3000))
     assert min(told, islands) > 200
+
+
+@pytest.mark.parametrize(("alpha", "wanted"), [(0.1, (-10.0, 0.875)), (2.0, (-0.5, 0.875)), (0.0, None)])
+def test_a_leaky_relu_hands_on_what_is_kept_of_its_result(alpha, wanted):
+    """What training cut off behind it is not stored in front of it: -1 is -10 of a slope of 0.1."""
+    graph = model(
+        [op("MatMul", "x w", "m"), op("LeakyRelu", "m", "y", alpha=alpha), op("MatMul", "y w", "z")],
+        inputs={"x": (4, 4)},
+        outputs={"z": (4, 4)},
+        constants={"w": np.diag(np.float32([1, 2, 3, 4]))},
+        shapes={"m": (4, 4), "y": (4, 4)},
+        facts={"y": (parse_type("!quant.uniform<i4:f32, 0.125>"),)},
+    )
+    samples = [{"x": np.linspace(-25, 25, 16, dtype=np.float32).reshape(4, 4)}]
+    plan, _, _ = planned(graph, "litert-int8", samples)
+    low, high = held(plan, next(k.outputs[0].address for k in plan.kernels_in_order))
+    if wanted is None:
+        assert high - low > 100
+    else:
+        assert (low, high) == pytest.approx(wanted, abs=(wanted[1] - wanted[0]) / 200)

@@ -21,7 +21,7 @@ ALL: Final[Reals] = (-math.inf, math.inf)
 SATURATING: Final = frozenset({"Erf", "HardSigmoid", "Sigmoid", "Tanh"})
 WHOLE_GATES: Final = frozenset({"Gelu", "HardSwish", "Swish"})
 PART_GATES: Final = frozenset({"HardSigmoid", "Sigmoid"})
-ASKING: Final = SATURATING | WHOLE_GATES | {"Add", "Div", "Mul", "Softmax", "Sub"}
+ASKING: Final = SATURATING | WHOLE_GATES | {"Add", "Div", "LeakyRelu", "Mul", "Softmax", "Sub"}
 DEFAULTS: Final[Mapping[str, tuple[float, float]]] = {
     "HardSigmoid": (0.2, 0.5),
     "HardSwish": (1 / 6, 0.5),
@@ -88,6 +88,10 @@ def _of_operand(op: Op, i: int, kept: Reals, around: Around) -> Reals:
     if op.type == "Div":
         numbers = _array(op.inputs[1], around)
         return ALL if i or numbers is None or not numbers.all() else _by(op, 0, kept, 1.0 / numbers, around)
+    if op.type == "LeakyRelu":
+        slope = float(op.attributes.get("alpha", 0.01))
+        low, high = (end if end >= 0.0 or slope <= 0.0 else end / slope for end in kept)
+        return (low, high) if slope > 0.0 else ALL
     if op.type in SATURATING and not i:
         return _between(op, kept, around.step(op.outputs[0]))
     if op.type in WHOLE_GATES and not i:

@@ -36,9 +36,11 @@ FLOAT_STEP: Final = 2.0**-24
 UNSTORED: Final = (1 << 8) - 1
 """Steps of an operand that is stored nowhere, where a bound has to be worth handing on."""
 FAR: Final = 1e4
+LEAK: Final = 0.01
+"""The slope of a LeakyRelu that has none of its own."""
 BY_RATIO: Final = frozenset({"Div", "Log", "Pow", "Reciprocal", "Sqrt"})
 """Ops to which a small float is as good as a large one."""
-HANDING: Final = frozenset({"Add", "Div", "Mul", "Sub"})
+HANDING: Final = frozenset({"Add", "Div", "LeakyRelu", "Mul", "Sub"})
 """Ops that need less than everything only where less is needed of their result, or a gate is multiplied."""
 
 
@@ -262,6 +264,15 @@ def _divided(ask: _Ask, i: int) -> Interval:
     return ALL if i or numbers is None or not numbers.all() else _scaled(ask, 0, 1.0 / numbers)
 
 
+def _leaky(ask: _Ask, _: int) -> Interval:
+    """A line of slope 1 above 0 and of another below: the ends of what is kept, back along it."""
+    alpha = float(ask.op.attributes.get("alpha", LEAK))
+    if alpha <= 0.0:
+        return ALL
+    lo, hi = (end / alpha if end < 0.0 else end for end in ask.kept)
+    return lo, hi
+
+
 def _scaled(ask: _Ask, i: int, numbers: np.ndarray | None) -> Interval:
     """What is needed of an operand that is multiplied with these numbers, if it is worth handing on."""
     extent = ask.ranges[i]
@@ -361,6 +372,7 @@ _RULES: Final[Mapping[str, Callable[[_Ask, int], Interval]]] = {
     "Gelu": _gated,
     "HardSigmoid": _bounded,
     "HardSwish": _gated,
+    "LeakyRelu": _leaky,
     "Mul": _multiplied,
     "Sigmoid": _bounded,
     "Softmax": _softmax,
