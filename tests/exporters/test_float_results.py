@@ -176,16 +176,51 @@ def test_a_quantizer_far_behind_does_not_round_the_result(tmp_path):
     assert (types.count(PRODUCT), types.count("Max"), "QLinearMatMul" in types) == (2, 1, False)
 
 
+FINN = {
+    "gemm": ("MatMul", "Mul", "Add"),
+    "gemm and relu": ("MatMul", "Mul", "Add", "Relu"),
+    "gemm without a bias, turned": ("MatMul", "Mul"),
+    "matmul, add and clip": ("MatMul", "Mul", "Add", "Clip"),
+    "matmul in front of a float op": ("MatMul", "Mul", "Erf"),
+    "convolution": ("Conv", "Mul", "Add"),
+}
+CONVOLUTION = net(
+    op("Conv", "x w b", "y", pads=(1, 1, 1, 1)),
+    x=(1, 3, 6, 6),
+    y=(1, 5, 6, 6),
+    w=RNG.normal(size=(5, 3, 3, 3)).astype(np.float32),
+    b=B,
+)
+LONG = net(op("MatMul", "x w", "y"), x=(2, 8192), w=RNG.normal(size=(8192, 5)).astype(np.float32))
+"""Sums beyond 2^24, which no float32 holds."""
+
+
+@pytest.mark.parametrize("on", ["finn-fpga", "onnxruntime-cpu"])
+@pytest.mark.parametrize("name", FINN)
+def test_finn_scales_the_sums_of_a_last_layer(name, on, tmp_path):
+    """Integers times integers, then the scales and the bias: bit for bit what the interpreter gives."""
+    if (name, on) == ("convolution", "onnxruntime-cpu"):
+        pytest.skip("its convolutions store their results")
+    ready, plan, sample = planned(CONVOLUTION if name == "convolution" else NETS[name][0], on=on)
+    wanted = planner.evaluate(ready, plan, sample).outputs["y"]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(EXPORTERS["finn"](ready, plan))
+    kinds = tuple(node.op_type for node in onnx.load(path).graph.node)
+    if on == "finn-fpga":
+        assert kinds[kinds.index(FINN[name][0]) : -1] == FINN[name]  # an Identity gives the result its name
+    np.testing.assert_array_equal(planner.run(path, sample)["y"], wanted)
+
+
 @pytest.mark.parametrize(
     ("form", "text"),
     [
-        ("finn", "op_y.out[0] (row gemm@32): thresholds do not compute Gemm"),
+        ("finn", "op_y.out[0] (row matmul@43): thresholds do not compute MatMul"),
         ("tosa", "op_y.out[0] (row gemm@32): no TOSA operators compute Gemm"),
     ],
 )
 def test_formats_that_cannot_say_it_name_the_row(form, text):
-    ready, plan, _ = planned(NETS["gemm"][0])
-    assert plan.kernels["op_y"].row == "gemm@32"
+    ready, plan, _ = planned(LONG if form == "finn" else NETS["gemm"][0])
+    assert plan.kernels["op_y"].row == ("matmul@43" if form == "finn" else "gemm@32")
     with pytest.raises(UnsupportedExport) as refused:
         EXPORTERS[form](ready, plan)
     assert str(refused.value).startswith(text)

@@ -5,7 +5,7 @@ What has no such form is refused; what the plan leaves float stays float. Source
 "Streamlining"; design 05, "Out".
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -24,6 +24,7 @@ from planner.exporters.common.linear_operands import (
     stored_bias,
 )
 from planner.exporters.common.thresholds import least_arguments
+from planner.exporters.onnx.float_blocks import products
 from planner.exporters.onnx.integers.averaging import average_of, divides
 from planner.exporters.onnx.integers.rescaling import single
 from planner.exporters.onnx.port_support import beyond, common_problem, refusal, typed_ports
@@ -31,6 +32,7 @@ from planner.exporters.qonnx.channelwise import channelwise
 from planner.exporters.qonnx.finn_builder import LAYOUTS, FinnModelBuilder, datatype_of_array
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.fixed_point import is_fixed_point
+from planner.interpreter.requantize import output_multiplier
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
@@ -92,9 +94,9 @@ def _write_block(streams: FinnModelBuilder, block: Block) -> None:
     row = None if block.kernel.row is None else streams.plan.row_of(block.kernel.name)
     streams.values.arithmetic = FLOAT32_EVEN if row is None else row.requantize
     if not block.is_integer:
-        _write_floats(streams, block)
+        _write_floats(streams, block, block.region.ops, {})
         return
-    if _write_mover(streams, block):
+    if _write_mover(streams, block) or _hand_on(streams, block):
         return
     writer = WRITERS.get(tuple(op.type for op in block.core), channelwise)
     outputs = [port for port in block.kernel.outputs if port.value]
@@ -147,11 +149,38 @@ def _signs(streams: FinnModelBuilder, x: Operand) -> tuple[str, int] | None:
     return (tensor, high) if high == -low > 0 else None
 
 
-def _write_floats(streams: FinnModelBuilder, block: Block) -> None:
-    """Ops of a float region on real tensors."""
+def _hand_on(streams: FinnModelBuilder, block: Block) -> bool:
+    """A product whose sums no thresholds follow: scaled, and its bias added, in float."""
+    for part in products(block):
+        product = product_of(streams.values, part, max_bits=MAX_BITS)
+        if product is None or max(map(np.max, map(np.abs, range_of(streams.values, product)))) >= _EXACT:
+            continue
+        signs = _signs(streams, product.x)
+        x, one = (streams.values.integers(product.x.value, product.x.kind), 1) if signs is None else signs
+        shape = (-1, *[1] * (product.trailing if product.op.type == "Conv" else 0))
+        sums, stored = _sums(streams, block, product, x), stored_bias(streams.values, product)
+        if one != 1:
+            sums = streams.emit("Mul", [sums, streams.constant(f"{part.result}_one", np.asarray(one))], sums)
+        if stored is not None:
+            added = streams.constant(f"{part.result}_added", stored.reshape(shape), datatype_of_array(stored))
+            sums = streams.emit("Add", [sums, added], sums)
+        w_scales = np.asarray(product.w.kind.scales, np.float32)
+        scales = output_multiplier(product.x.kind.scale, w_scales, 1.0, alpha=product.alpha)
+        factor = streams.constant(f"{part.result}_scale", scales.reshape(shape if scales.size > 1 else ()))
+        real = streams.emit("Mul", [sums, factor], f"{part.result}_scaled")
+        if product.real_bias is not None:
+            bias = streams.constant(f"{part.result}_bias", np.asarray(product.real_bias).reshape(shape))
+            real = streams.emit("Add", [real, bias], f"{part.result}_sum")
+        rest = block.core[len(part.core) :]
+        _write_floats(streams, block, rest, {part.result: real})
+        return True
+    return False
+
+
+def _write_floats(streams: FinnModelBuilder, block: Block, ops: Sequence[Op], inner: dict[str, str]) -> None:
+    """Ops of a region on real tensors; `inner`: those that its ops before them gave."""
     ports = {port.value for port in block.kernel.outputs if port.value}
-    inner: dict[str, str] = {}
-    for op in block.region.ops:
+    for op in ops:
         if op.captures:
             raise UnsupportedExport(
                 f"{block.kernel.name!r}: {op.type} at {op.name!r} has subgraphs, which FINN has not",

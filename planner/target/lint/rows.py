@@ -80,6 +80,9 @@ def shadowed_row(target: Target) -> Found:
 
 
 def _covers(wide: Row, narrow: Row) -> bool:
+    # Which of them serves a kernel, the float results or the stored ones, their order does not say.
+    if wide.hands_on_floats != narrow.hands_on_floats:
+        return False
     # More predicates only narrow a row: the earlier one covers if its predicates are among the later's.
     if not wide.when.items() <= narrow.when.items():
         return False
@@ -198,7 +201,9 @@ def overlapping_rows(target: Target) -> Found:
 def _overlap(a: Row, b: Row) -> str:
     """A signature that both rows take although each is stricter at some port; "" where there is none."""
     pairs = [*zip(a.inputs, b.inputs, strict=False), *zip(a.outputs, b.outputs, strict=False)]
-    if a.when != b.when or (len(a.inputs), len(a.outputs)) != (len(b.inputs), len(b.outputs)):
+    if a.hands_on_floats != b.hands_on_floats or a.when != b.when:
+        return ""
+    if (len(a.inputs), len(a.outputs)) != (len(b.inputs), len(b.outputs)):
         return ""
     # Each row is stricter at one port at least; if only one of them is, order alone decides, and rightly.
     wild = {(x.type.is_wildcard, y.type.is_wildcard) for x, y in pairs}
