@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from planner.checker.kernel_ports import NEAR, refuse
 from planner.ir.graph import BOUNDARY, Graph, port_address
-from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Uniform
+from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Storage, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped, Rescale
@@ -207,6 +207,13 @@ def kinds_between(before: PortTyped, after: PortTyped, costs: Costs) -> tuple[st
     return tuple(kind for kind in found if _price(kind, costs) == dearest)
 
 
+def _is_within(a: Storage, b: Storage) -> bool:
+    """Whether stored numbers of one storage are numbers of another of as many bits: nothing is cut off."""
+    if (a.signed, a.float_name) != (b.signed, b.float_name):
+        return False
+    return a.qmin >= b.qmin and a.qmax <= b.qmax
+
+
 def _differing(a: Uniform, b: Uniform) -> list[str]:
     rescaled = (a.axis, a.blocks, len(a.scales)) != (b.axis, b.blocks, len(b.scales)) or any(
         abs(x - y) > NEAR * max(x, y) for x, y in zip(a.scales, b.scales, strict=True)
@@ -214,7 +221,7 @@ def _differing(a: Uniform, b: Uniform) -> list[str]:
     found = ["requantize"] if rescaled else []
     if a.storage.bits != b.storage.bits:
         found.append("widen" if a.storage.bits < b.storage.bits else "narrow")
-    elif a.storage != b.storage:
+    elif not _is_within(a.storage, b.storage):
         found.append("clamp")
     # Where scales change layout, zero points cannot be compared slice by slice; the first stands for all.
     moved = a.zero_points[0] != b.zero_points[0] or (not rescaled and a.zero_points != b.zero_points)

@@ -407,7 +407,7 @@ def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
     met = 0
     for pattern, fact, constant, own, name in _facts(other):
         store = FloatType(row.float) if row.float else pattern.type.storage
-        met += isinstance(fact, Uniform) and (store is None or fact.storage == store)
+        met += isinstance(fact, Uniform) and _is_part_of(fact.storage, store)
         met += isinstance(fact, FloatType) and fact == store
         follows = pattern.name in reading.biases
         numbers = served.numbers.get(name, Constant()) if constant else None
@@ -508,6 +508,16 @@ def _facts(served: Served) -> Iterator[tuple[PortPattern, QType, bool, bool, str
             pinned = constant and any(isinstance(fact, Uniform) for fact in own)
             for fact in own if pinned else (*served.graph.values[port.value].facts, *own):
                 yield pattern, fact, constant, fact in own, port.value
+
+
+def _is_part_of(kind: Storage, store: Storage | FloatType | None) -> bool:
+    """Whether every integer of a pin's storage is stored so at a port; a wildcard stores any."""
+    if store is None or kind == store:
+        return True
+    if isinstance(store, FloatType) or store.float_name or kind.float_name:
+        return False
+    inside = store.qmin <= kind.qmin and kind.qmax <= store.qmax
+    return inside and store.bits == kind.bits and store.signed == kind.signed
 
 
 def _bears(pattern: PortPattern, fact: QType, numbers: Constant | None, *, own: bool, follows: bool) -> bool:

@@ -137,7 +137,7 @@ def _problem(shown: _Shown, address: str, name: str, wanted: QType | None) -> st
         return f"{value.name!r} may be of another type than {_text(first)}, which it starts from"
     if wanted is None:
         return f"{address} may take another type than {_text(last)}"
-    if last != wanted:
+    if last != wanted and not _enters(last, wanted):
         return f"{address} is {_text(wanted)}, not {_text(last)}"
     own = shown.graph.values[name].facts
     if own and own != (last,):
@@ -151,6 +151,13 @@ def _problem(shown: _Shown, address: str, name: str, wanted: QType | None) -> st
     if pin is None:
         return f"{len(way)} of them stand behind each other in front of {address}"
     return f"{value.name!r} is pinned to {_text(pin)}, which {address} would start from"
+
+
+def _enters(last: QType, wanted: QType) -> bool:
+    """Whether numbers of one type are those of another as they are stored, so that no rescale is between."""
+    if not (isinstance(last, Uniform) and isinstance(wanted, Uniform)):
+        return False
+    return last.storage.lies_in(wanted.storage) and replace(last, storage=wanted.storage) == wanted
 
 
 def _way(shown: _Shown, name: str) -> list[tuple[QType, QType]]:

@@ -56,7 +56,8 @@ def _differences(source: Uniform, wanted: Uniform) -> list[Kind]:
         or ("requantize" not in kinds and source.zero_points != wanted.zero_points)
     ):
         kinds.append("zero_point")
-    if a.bits == b.bits and a != b:
+    # What lies within a range needs nothing to enter it.
+    if a.bits == b.bits and not a.lies_in(b):
         kinds.append("clamp")
     return kinds
 

@@ -273,7 +273,11 @@ class Oracle(Reading):
         prices += [costs.narrow] if b.storage.bits < a.storage.bits else []
         moved = a.zero_point != b.zero_point or a.storage.signed != b.storage.signed
         prices += [costs.zero_point] if moved else []
-        prices += [costs.clamp] if a.storage.bits == b.storage.bits and a.storage != b.storage else []
+        clamped = a.storage.bits == b.storage.bits and not (
+            a.storage.signed == b.storage.signed
+            and b.storage.qmin <= a.storage.qmin <= a.storage.qmax <= b.storage.qmax
+        )
+        prices += [costs.clamp] if clamped else []
         return elements * round(1024 * max(prices)), len(prices) > 1
 
     def price(self, labels):

@@ -72,6 +72,11 @@ class Storage:
             return (self.qmin, self.qmax) == (-limit, limit)
         return (self.qmin, self.qmax) == full_range(self.bits, signed=self.signed)
 
+    def lies_in(self, other: "Storage") -> bool:
+        """Whether its integers are integers of another storage as they are, bit for bit."""
+        alike = (self.bits, self.signed, self.float_name) == (other.bits, other.signed, other.float_name)
+        return alike and other.qmin <= self.qmin and self.qmax <= other.qmax
+
     @property
     def steps(self) -> int:
         """Number of steps between the smallest and the largest stored value."""

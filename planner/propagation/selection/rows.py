@@ -561,10 +561,14 @@ def _holds_ranges(graph: Graph, choice: Choice, layout: Layout, max_clip: float)
 
 
 def _pins_met(graph: Graph, choice: Choice) -> int:
-    """Pins whose storage the row has there; a wildcard takes its value's."""
+    """Pins whose storage the row has there, or a wider range of it; a wildcard takes its value's."""
     met = 0
     for side, i, _, pattern in _sides(choice):
         for fact in _binding(graph, choice.region, side, i):
-            met += isinstance(fact, Uniform) and pattern.type.storage in (None, fact.storage)
-            met += isinstance(fact, FloatType) and fact == pattern.type.storage
+            store = pattern.type.storage
+            inside = store is None or (
+                isinstance(store, Storage) and isinstance(fact, Uniform) and fact.storage.lies_in(store)
+            )
+            met += isinstance(fact, Uniform) and inside
+            met += isinstance(fact, FloatType) and fact == store
     return met
