@@ -66,8 +66,6 @@ class Found:
     kernels: int
     reasons: tuple[str, ...]
     error: str = ""
-    signed: float | None = None
-    """SQNR with activations of +-1 on a grid that has both; None where all are on one."""
 
 
 def cases(folder: Path, only: Sequence[str]) -> Iterator[Case]:
@@ -111,30 +109,10 @@ def measured(case: Case, target: str) -> Found:
     try:
         data = planner.export(ready, plan, FORMATS[target])
         sqnr = planner.compare(ready, data, case.held_out, exact_products=True).worst_sqnr
-        signed = _with_signs_exact(case, ready, plan, target)
     except PlannerError as error:
         return Found(-np.inf, floats, len(plan.kernels), (), str(error).splitlines()[0])
     reasons = tuple(dict.fromkeys(_reasons(ready, plan)))
-    return Found(sqnr, floats, len(plan.kernels), reasons, signed=signed)
-
-
-def _with_signs_exact(case: Case, model: Graph, plan: Plan, target: str) -> float | None:
-    """SQNR where each +-1 that the plan stores beside its grid is pinned to a grid that has both."""
-    pins: dict[str, str] = {}
-    for kernel in plan.kernels_in_order:
-        for port in (*kernel.inputs, *kernel.outputs):
-            signs = _signs(model, port.value)
-            if signs is None or port.value in model.constants or not _is_beside(port.type, signs):
-                continue
-            store = port.type.storage
-            half = (store.qmax - store.qmin) // 2
-            scale = float(np.float32(signs / half))
-            pins[port.value] = str(Uniform(store, (scale,), (store.qmin + half,)))
-    if not pins:
-        return None
-    pinned = planner.annotate(model, annotations={"format": "qplan.annotations/1", "values": pins})
-    data = planner.export(pinned, planner.plan(pinned, target), FORMATS[target])
-    return planner.compare(pinned, data, case.held_out, exact_products=True).worst_sqnr
+    return Found(sqnr, floats, len(plan.kernels), reasons)
 
 
 def _signs(model: Graph, name: str) -> float | None:
@@ -241,31 +219,15 @@ def page(found: dict[str, dict[str, Found]]) -> str:
             if one.sqnr != np.inf:
                 grouped.setdefault(one.error or _listed(one.reasons), []).append(target)
         lines += [f"| {name} | {', '.join(targets)} | {text} |" for text, targets in grouped.items()]
-    lines += ["", "## Activations of 1 bit", SIGNS, ""]
-    lines += ["| file | target | as planned | pinned |", "|---|---|---|---|"]
-    for name, row in found.items():
-        for target, one in row.items():
-            if one.signed is not None:
-                lines.append(f"| {name} | {target} | {told(one.sqnr)} | {told(one.signed)} |")
     return "\n".join(lines) + "\n"
 
 
 WHY: Final = """A device rounds where the file does not. A kernel that the target does not serve runs in
 float, and quantizers of the file around it go with it where no kernel beside it stores their grid. A bias is
 rounded to the grid of its sums, as [fine](../targets/rules.md#biases-on-fine-grids) as the weight leaves room
-for: in rows of 4-bit weights there is little. Activations of +-1 are stored as any range is, perhaps beside
-its grid ([below](#activations-of-1-bit)). hls4ml's scales are powers of two: other grids are rounded. Behind
-a BatchNormalization weights of linear layers are rounded anew
+for: in rows of 4-bit weights there is little. hls4ml's scales are powers of two: other grids are rounded.
+Behind a BatchNormalization weights of linear layers are rounded anew
 ([which](../qonnx.md#planning-a-quantized-model))."""
-
-
-SIGNS: Final = """A range of -1 to 1 is divided into all steps of its storage, 255 of 8 bits: an odd number,
-so an asymmetric grid that has 0 has neither -1 nor 1, but 127 steps of 2/255, which are 0.996. Where a bias
-that is held exactly meets such activations, a sum that is 0 in the file is not, and a quantizer of 1 bit
-behind it takes the other sign: in `bnn_model_fc_1layer` on `onnxruntime-cpu` that of the third output,
-where 1 - 1 becomes -0.004. A pin of the value has both (of +-1 in u8 steps of 1/127,
-`!quant.uniform<u8:f32, 0.007874015748031496:127>`); below, with such a pin on each activation of 1 bit that
-is beside its grid."""
 
 
 def _listed(reasons: Sequence[str]) -> str:

@@ -30,6 +30,8 @@ class Net:
       last: bits of the quantizer behind the last layer, 0 for none.
       per_channel: a scale for each output channel of a convolution.
       power_of_two: all scales are powers of two.
+      shifted: weights are unsigned, with a zero point.
+      residual: the second layer's result is quantized as its input is, and added to that.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Net:
     last: int = 8
     per_channel: bool = False
     power_of_two: bool = False
+    shifted: bool = False
+    residual: bool = False
 
 
 NETS: Final = (
@@ -50,12 +54,15 @@ NETS: Final = (
     Net("w3a5-linear", 3, 5),
     Net("w3a5-linear-open", 3, 5, last=0),
     Net("w4a4-linear-pow2", 4, 4, power_of_two=True),
+    Net("w4a4-linear-shifted", 4, 4, shifted=True),
+    Net("w4a4-linear-residual", 4, 4, residual=True),
     Net("w4a4-conv-channels", 4, 4, convolutions=True, per_channel=True),
     Net("w4a8-conv", 4, 8, convolutions=True),
     Net("w5a5-linear", 5, 5, bias="own"),
     Net("w6a6-conv-pow2", 6, 6, convolutions=True, power_of_two=True),
     Net("w8a8-conv-sum", 8, 8, convolutions=True, per_channel=True, bias="sum"),
     Net("w8a8-linear", 8, 8),
+    Net("w8a8-conv-shifted", 8, 8, convolutions=True, shifted=True, bias="sum"),
 )
 
 
@@ -71,13 +78,15 @@ class _File:
         self.constants.append(numpy_helper.from_array(np.asarray(array, np.float32), name))
         return name
 
-    def quantizer(self, name: str, x: str, scale: Array, bits: int, *, signed: bool, narrow: bool) -> str:
+    def quantizer(
+        self, name: str, x: str, scale: Array, bits: int, *, signed: bool, narrow: bool, zero: int = 0
+    ) -> str:
         ports = [x, self.constant(f"{name}.scale", scale)]
         if bits == 1:
             self.nodes.append(helper.make_node("BipolarQuant", ports, [name], name, domain=DOMAIN))
             return name
         ports += [
-            self.constant(f"{name}.zero", np.zeros(())),
+            self.constant(f"{name}.zero", np.asarray(zero)),
             self.constant(f"{name}.bits", np.asarray(bits)),
         ]
         flags: dict[str, Any] = {"signed": int(signed), "narrow": int(narrow), "rounding_mode": "ROUND"}
@@ -90,12 +99,12 @@ class _File:
         return np.exp2(np.ceil(np.log2(found))) if self.net.power_of_two else found
 
 
-def _quantized(x: Array, scale: Array, bits: int, *, signed: bool) -> Array:
+def _quantized(x: Array, scale: Array, bits: int, *, signed: bool, zero: int = 0) -> Array:
     if bits == 1:
         return np.where(x >= 0, scale, -scale).astype(np.float32)
     most = (1 << bits - int(signed)) - 1
     least = -most - 1 if signed else 0
-    return np.asarray(np.clip(np.rint(x / scale), least, most) * scale, np.float32)
+    return np.asarray((np.clip(np.rint(x / scale) + zero, least, most) - zero) * scale, np.float32)
 
 
 def _layer(file: _File, i: int, x: str, shape: tuple[int, ...], x_scale: Array) -> tuple[str, Array, Array]:
@@ -108,8 +117,19 @@ def _layer(file: _File, i: int, x: str, shape: tuple[int, ...], x_scale: Array) 
     scale = np.asarray(scale, np.float32)
     if net.weights == 1 and net.power_of_two:
         scale = np.exp2(np.ceil(np.log2(scale)))
+    zero = 0
+    if net.shifted:
+        w = np.where(w < 0, w / 2, w)
+        scale = np.asarray((w.max() - w.min()) / ((1 << net.weights) - 1), np.float32)
+        zero = int(np.rint(-w.min() / scale))
     weight = file.quantizer(
-        f"w{i}", file.constant(f"w{i}.float", w), scale, net.weights, signed=True, narrow=True
+        f"w{i}",
+        file.constant(f"w{i}.float", w),
+        scale,
+        net.weights,
+        signed=not net.shifted,
+        narrow=not net.shifted,
+        zero=zero,
     )
     b = (rng.normal(size=shape[0]) * 0.2).astype(np.float32)
     bias = file.constant(f"b{i}.float" if net.bias != "float" else f"b{i}", b)
@@ -126,7 +146,7 @@ def _layer(file: _File, i: int, x: str, shape: tuple[int, ...], x_scale: Array) 
     flags: dict[str, Any] = {"pads": [1] * 4} if len(shape) == 4 else {"transB": 1}
     kind = "Conv" if len(shape) == 4 else "Gemm"
     file.nodes.append(helper.make_node(kind, [x, weight, bias], [f"y{i}"], f"layer{i}", **flags))
-    return f"y{i}", _quantized(w, scale, net.weights, signed=True), b
+    return f"y{i}", _quantized(w, scale, net.weights, signed=not net.shifted, zero=zero), b
 
 
 def _forward(x: Array, w: Array, b: Array) -> Array:
@@ -147,6 +167,7 @@ def build(net: Net) -> bytes:
     shapes = (
         [(16, 3, 3, 3), (16, 16, 3, 3), (10, 16 * 64)] if net.convolutions else [(64, 48), (64, 64), (10, 64)]
     )
+    skip = name, x
     for i, shape in enumerate(shapes):
         if net.convolutions and len(shape) == 2:
             file.nodes.append(helper.make_node("Flatten", [name], ["flat"], "flatten"))
@@ -157,9 +178,16 @@ def build(net: Net) -> bytes:
             break
         file.nodes.append(helper.make_node("Relu", [name], [f"r{i}"], f"relu{i}"))
         x = np.maximum(x, 0)
-        scale = file.scale(3 * x.std(), net.activations, signed=False)
+        if not (net.residual and i):
+            scale = file.scale(3 * x.std(), net.activations, signed=False)
         name = file.quantizer(f"q{i + 1}", f"r{i}", scale, net.activations, signed=False, narrow=False)
         x = _quantized(x, scale, net.activations, signed=False)
+        if net.residual and i:
+            file.nodes.append(helper.make_node("Add", [skip[0], name], ["sum"], "add"))
+            x, scale = x + skip[1], file.scale(2 * x.max(), net.activations, signed=False)
+            name = file.quantizer("qsum", "sum", scale, net.activations, signed=False, narrow=False)
+            x = _quantized(x, scale, net.activations, signed=False)
+        skip = name, x
     if net.last:
         scale = file.scale(np.abs(x).max(), net.last, signed=True)
         name = file.quantizer("last", name, scale, net.last, signed=True, narrow=False)

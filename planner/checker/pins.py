@@ -51,6 +51,8 @@ def _grid(kind: Uniform) -> tuple[object, ...]:
 def bearable(pin: Uniform, spec: PortType, constant: Constant) -> Uniform | None:
     """The type a port would have for a pinned constant; None where its storage cannot hold the numbers."""
     store = spec.storage
+    if store is None and (spec.symmetric or spec.zero_point is not None) and not pin.storage.float_name:
+        return _shifted(pin, spec.zero_point or 0)
     if not isinstance(store, Storage) or pin.storage == store:
         return pin
     # Keep the zero points if they fit, else 0: u8 weights around 128 become i8 around 0, the same reals.
@@ -62,6 +64,19 @@ def bearable(pin: Uniform, spec: PortType, constant: Constant) -> Uniform | None
         if inside and fits(pin, store, tuple(zeros), constant):
             return Uniform(store, pin.scales, tuple(zeros), pin.expressed, pin.axis, pin.blocks, pin.grid)
     return None
+
+
+def _shifted(pin: Uniform, zero: int) -> Uniform:
+    """The same reals around another zero point, in the fewest bits; the pin itself where that is its own."""
+    if set(pin.zero_points) == {zero}:
+        return pin
+    shifts = zero - np.asarray(pin.zero_points)
+    ends = np.asarray(pin.slice_ranges) + shifts[:, None]
+    low, high = int(ends.min()), int(ends.max())
+    width = next(n for n in range(1, 65) if -(1 << n - 1) * (low < 0) <= low and high < 1 << n - (low < 0))
+    zeros = (zero,) * len(pin.scales)
+    store = Storage(width, low < 0, low, high)
+    return Uniform(store, pin.scales, zeros, pin.expressed, pin.axis, pin.blocks, pin.grid)
 
 
 def fits(

@@ -4,6 +4,7 @@ A device that stores symmetric bytes (above 8 bits: symmetric words) says each n
 integers around zero at the grid's own scale. Nothing here knows ops. Source: design 05, "In"; QONNX Quant.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -25,8 +26,22 @@ def is_common(store: Storage) -> bool:
     """Whether symmetric storage of 8 bits, or of 16 where 8 are too few, holds every integer of a grid."""
     if store.float_name:
         return False
-    most = 127 if store.range_bits <= 8 else 32767
-    return -most <= store.qmin and store.qmax <= most
+    return -most_of(store) <= store.qmin and store.qmax <= most_of(store)
+
+
+def most_of(store: Storage) -> int:
+    """The greatest integer of symmetric storage of 8 bits, or of 16 where 8 are too few."""
+    return 127 if store.range_bits <= 8 else 32767
+
+
+def around_zero(kind: Uniform) -> Uniform:
+    """A type of integers with its zero points taken off them: u4 of zero point 3 is i5 from -3 to 12."""
+    if not any(kind.zero_points) or kind.storage.float_name:
+        return kind
+    ends = np.asarray(kind.slice_ranges) - np.asarray(kind.zero_points)[:, None]
+    low, high = int(ends.min()), int(ends.max())
+    store = Storage(max(high.bit_length(), (-low - 1).bit_length()) + 1, True, low, high)
+    return replace(kind, storage=store, zero_points=(0,) * len(kind.scales), ranges=())
 
 
 def scaled(
@@ -43,9 +58,9 @@ def scaled(
     grids = [fact for fact in facts if isinstance(fact, Bipolar | Uniform)]
     axes = [axis for axis, size in enumerate(columns.shape) if size > 1] or [0]
     odd = not per_axis or len(grids) != 1 or len(axes) > 1 or biases.size != weight.shape[axes[0]]
-    if odd or not _is_plain(_uniform(grids[0]), axes[0]):
+    kind = around_zero(_uniform(grids[0])) if grids else None
+    if odd or kind is None or not _is_plain(kind, axes[0]):
         return tuple(map(_width, facts)), array
-    kind = _uniform(grids[0])
     factors = np.broadcast_to(columns.reshape(-1), biases.shape)
     sums = np.abs(array.astype(np.float64)).sum(axis=tuple(i for i in range(array.ndim) if i != axes[0]))
     # A channel whose sums vanish beside its bias: its own tiny scale would push the bias out of any storage,

@@ -54,7 +54,7 @@ STEPS = np.array([[1, -2], [3, 0]], np.float32)
             (0.0, 1.0),
             "!quant.any<i3>",
         ),  # too fine for its bias: it may grow
-        (f"{S}<i3:f32, 0.5:1>", (2.0, 0.25), (0.0, 0.0), "!quant.any<i3>"),
+        (f"{S}<i3:f32, 0.5:1>", (2.0, 0.25), (0.0, 0.0), f"{S}<i4<-5:2>:f32:0, {{1.0,0.125}}>"),
         (f"{S}<i3:f32:1, {{0.5,0.5}}>", (2.0, 0.25), (0.0, 0.0), "!quant.any<i3>"),  # along the other axis
     ],
 )

@@ -211,6 +211,47 @@ def test_parameters_of_quant_become_a_type(parameters, kind):
 
 
 @pytest.mark.parametrize(
+    ("bits", "zero_point", "weights", "fact"),
+    [
+        # Less their zero points the integers are those of a symmetric byte: the numbers stay on every device.
+        (4, 8, (-4.0, 3.5), "!quant.uniform<u4:f32, 0.5:8>"),
+        (4, 15, (-7.5, 0.0), "!quant.uniform<u4:f32, 0.5:15>"),
+        (8, 100, (-50.0, 63.5), "!quant.uniform<u8:f32, 0.5:100>"),
+        (8, 127, (-63.5, 63.5), "!quant.uniform<u8:f32, 0.5:127>"),
+        # 128 is one too many for i8, so most devices have to round: the width is asked for.
+        (8, 127, (-63.5, 64.0), "!quant.any<u8>"),
+        (8, 0, (0.0, 127.5), "!quant.any<u8>"),
+    ],
+)
+def test_weights_with_a_zero_point_are_pinned_where_bytes_hold_them(bits, zero_point, weights, fact):
+    node, arrays = quant_node("q", "w", scale=0.5, zero_point=float(zero_point), bits=bits, signed=0)
+    arrays["w"] = np.linspace(*weights, 12, dtype=np.float32).reshape(3, 4)
+    nodes = [node, helper.make_node("MatMul", ["x", "q"], ["y"])]
+    graph = read_onnx(file_of(nodes, {"x": (TensorProto.FLOAT, [2, 3])}, ["y"], arrays))
+    assert facts(graph) == {"q": [fact]}
+
+
+@pytest.mark.parametrize("target", ["finn-fpga", "litert-int8", "onnxruntime-cpu", "qnn-htp", "tosa-int8"])
+def test_weights_with_a_zero_point_are_stored_as_they_are(target):
+    """u4 around 3 is INT5 for FINN, and a byte around 0 elsewhere: the numbers are the same."""
+    node, arrays = quant_node("q", "w", scale=0.25, zero_point=3.0, bits=4, signed=0)
+    rng = np.random.default_rng(0)
+    arrays["w"] = rng.normal(size=(8, 4)).astype(np.float32)
+    arrays["w"][0] = 3.0
+    nodes = [node, helper.make_node("MatMul", ["x", "q"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    graph = read_onnx(file_of(nodes, {"x": (TensorProto.FLOAT, [2, 8])}, ["y"], arrays))
+    ready = annotate(graph, stats=calibrate(graph, [{"x": rng.normal(size=(2, 8)).astype(np.float32)}]))
+    done = plan(ready, target)
+    check(done, ready, target)
+    kind = done.kernels_in_order[0].inputs[1].type
+    numbers = ready.constants["q"].array
+    steps = np.rint(numbers / np.asarray(kind.scales, np.float32).reshape(1, -1))
+    assert np.array_equal(steps * np.asarray(kind.scales, np.float32).reshape(1, -1), numbers)
+    if target == "finn-fpga":
+        assert (kind.storage.bits, set(kind.zero_points), set(kind.scales)) == (5, {0}, {0.25})
+
+
+@pytest.mark.parametrize(
     ("exponent", "mantissa", "bias", "largest", "name"),
     [(4, 3, 7, 448, "f8E4M3FN"), (5, 2, 15, 57344, "f8E5M2")],
 )

@@ -15,7 +15,7 @@ from planner.errors import ModelError
 from planner.ir.graph import LINEAR, Facts, Graph, Op, Value
 from planner.ir.types.qtypes import AnyType, Bipolar, QType, Storage, Uniform
 from planner.onnx.folding import fold_constants
-from planner.onnx.grids import is_common
+from planner.onnx.grids import is_common, most_of
 from planner.onnx.normalise import drop_identities
 from planner.onnx.quantized.dialect import ELEMENTWISE, FLOAT_QUANT, QUANT, TRUNC
 from planner.onnx.quantized.dynamic import plain_products
@@ -239,14 +239,22 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     readers = _readers_of_weight(work, found.result)
     store = kind.storage
     is_usual = kind.is_per_tensor or (not kind.blocks and readers <= {"Conv", "ConvTranspose"})
-    is_usual = is_usual and not any(kind.zero_points)
-    if readers and (store.float_name or kind.blocks or (is_usual and is_common(store))):
+    if readers and (store.float_name or kind.blocks or (is_usual and _is_common(kind, array))):
         return (kind,)
     if kind.blocks and {user.type for user in work.users.get(found.result, ())} == {"Gather"}:
         return (kind,)
     if store.range_bits <= _WIDEST_FACT and not store.float_name:
         return (AnyType(store),)
     return ()
+
+
+def _is_common(kind: Uniform, array: Array) -> bool:
+    """`is_common` of a type; of one with zero points, of the integers of its constant less these."""
+    if not any(kind.zero_points):
+        return is_common(kind.storage)
+    shape = [-1 if i == kind.axis else 1 for i in range(array.ndim)]
+    steps = np.rint(array.astype(np.float32) / np.asarray(kind.scales, np.float32).reshape(shape))
+    return not kind.storage.float_name and float(np.abs(steps).max(initial=0)) <= most_of(kind.storage)
 
 
 def _readers_of_weight(work: _Work, name: str) -> set[str]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
 from planner.propagation.network.ports import Interval, Network, Value, number_of, own_pin, present
+from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.reach import holds, may_fall_short
 from planner.propagation.selection.row_layout import Layout
 from planner.propagation.selection.rows import Choice
@@ -33,10 +34,10 @@ def reader_storages(graph: Graph, choices: Sequence[Choice]) -> dict[str, Storag
         if layout is None:
             continue
         wild = layout.wild and any(pattern.type.storage is None for pattern in layout.inputs)
-        behind = _behind(graph, choice, votes) if wild else None
-        for name, pattern in zip(region.inputs, layout.inputs, strict=True):
+        behind = _behind(graph, choice, layout, votes) if wild else {}
+        for i, (name, pattern) in enumerate(zip(region.inputs, layout.inputs, strict=True)):
             store = pattern.type.storage
-            found = store if isinstance(store, Storage) else behind if store is None else None
+            found = store if isinstance(store, Storage) else behind.get(("in", i)) if store is None else None
             if name and found is not None:
                 votes.setdefault(name, []).append(found)
     return {name: _elected(stores) for name, stores in votes.items()}
@@ -50,17 +51,38 @@ def _elected(stores: Sequence[Storage]) -> Storage:
     return max(votes, key=lambda store: (votes[store], store.bits, store.steps, store.signed, store.qmin))
 
 
-def _behind(graph: Graph, choice: Choice, votes: dict[str, list[Storage]]) -> Storage | None:
-    """The storage that a kernel's wildcards take if nothing before them says: pins, then the results'."""
+def _behind(
+    graph: Graph, choice: Choice, layout: Layout, votes: dict[str, list[Storage]]
+) -> dict[PortId, Storage]:
+    """The storage that a kernel's joined wildcards take if nothing before them says: pins, then the results'.
+
+    What a port is not joined with says nothing of it: a sum of 8-bit numbers may be compared with thresholds
+    to 2 bits, and weights of 6 bits are no reason to round their input to 6.
+    """
     region = choice.region
-    for name in (*region.inputs, *region.outputs):
-        for fact in graph.values[name].facts if name else ():
+    names: dict[PortId, str] = {("in", i): name for i, name in enumerate(region.inputs) if name}
+    names |= {("out", i): name for i, name in enumerate(region.outputs) if name}
+    found: dict[PortId, Storage] = {}
+    for group in (tuple(names),) if layout.joins_all else layout.alike:
+        store = _store_of(graph, choice, [(side, names[side]) for side in group if side in names], votes)
+        if store is not None:
+            found |= dict.fromkeys(group, store)
+    return found
+
+
+def _store_of(
+    graph: Graph, choice: Choice, members: Sequence[tuple[PortId, str]], votes: dict[str, list[Storage]]
+) -> Storage | None:
+    for _, name in members:
+        for fact in graph.values[name].facts:
             if isinstance(fact, Uniform):
                 return fact.storage
-    for pattern in choice.outputs:
-        if isinstance(pattern.type.storage, Storage):
-            return pattern.type.storage
-    read = [store for name in region.outputs for store in votes.get(name, ())]
+    results = [(i, name) for (end, i), name in members if end == "out"]
+    for i, _ in results:
+        store = choice.outputs[i].type.storage
+        if isinstance(store, Storage):
+            return store
+    read = [store for _, name in results for store in votes.get(name, ())]
     return _elected(read) if read else None
 
 
@@ -101,7 +123,7 @@ def resolve(
             if own is not None:
                 result[side] = _stored_as(spec, own)
                 continue
-            found = _storage_near(network, name, reader_storage) or default.storage
+            found = _storage_near(network, name, reader_storage, spec) or default.storage
             if isinstance(found, Storage):
                 found = _wide_enough(network, found, [name])
                 result[side] = _stored_as(spec, _with_room(network, [(side, name, spec)], found, required))
@@ -197,9 +219,13 @@ def _shared_storage(
     return default if isinstance(default, Storage) else Storage(8, True, -128, 127)
 
 
-def _storage_near(network: Network, name: str, reader_storage: dict[str, Storage]) -> Storage | None:
-    """Storage of a value's pin, else of its producer, else of its readers."""
+def _storage_near(
+    network: Network, name: str, reader_storage: dict[str, Storage], spec: PortType
+) -> Storage | None:
+    """Storage of a value's pin, as a port stores it, else of its producer, else of its readers."""
     value = network.values[number_of(network, name)]
+    if value.pin is not None and value.constant:
+        return restored(value.pin, spec, network.graph.constants[name]).storage
     if value.pin is not None:
         return value.pin.storage
     return _made_in(network, value) or reader_storage.get(name)

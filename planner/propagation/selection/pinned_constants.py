@@ -6,6 +6,7 @@ nothing on a device of bytes. Source: design 01, sections 3 ("a constant is neve
 4 ("pinned constants rule rows out"); 02, case 24.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -24,9 +25,11 @@ def restored(pin: Uniform, spec: PortType, constant: Constant) -> Uniform:
     """A constant's pin in a port's storage; the pin itself where that cannot say the same numbers.
 
     Args:
-      spec: what the port accepts; a wildcard stores the pin as it is.
+      spec: what the port accepts; a wildcard stores the pin as it is, but for a zero point of its own.
     """
     store = spec.storage
+    if store is None:
+        return _around(pin, spec)
     if not isinstance(store, Storage) or store == pin.storage or store.float_name or pin.storage.float_name:
         return pin
     used = integers_in_use(pin, constant)
@@ -39,6 +42,22 @@ def restored(pin: Uniform, spec: PortType, constant: Constant) -> Uniform:
         if np.all(low + moved >= store.qmin) and np.all(high + moved <= store.qmax):
             return Uniform(store, pin.scales, zeros, pin.expressed, pin.axis, pin.blocks, pin.grid)
     return pin
+
+
+def _around(pin: Uniform, spec: PortType) -> Uniform:
+    """A pin around the zero point that a wildcard port asks for: u4 around 3 is i5 from -3 to 12 around 0."""
+    asked = spec.zero_point or 0
+    free = spec.zero_point is None and not spec.symmetric
+    if free or pin.storage.float_name or all(zero == asked for zero in pin.zero_points):
+        return pin
+    ends = [
+        end - zero + asked for zero, row in zip(pin.zero_points, pin.slice_ranges, strict=True) for end in row
+    ]
+    low, high = min(ends), max(ends)
+    signed = low < 0
+    bits = max(high.bit_length(), (-low - 1).bit_length() if signed else 0) + signed
+    zeros = (asked,) * len(pin.scales)
+    return replace(pin, storage=Storage(bits, signed, low, high), zero_points=zeros, ranges=())
 
 
 def _zero_points(pin: Uniform, spec: PortType) -> list[tuple[int, ...]]:
