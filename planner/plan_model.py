@@ -11,7 +11,6 @@ from typing import Any
 from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.statistics import Statistics
 from planner.fusion.fuse import fuse
-from planner.fusion.stored_pins import store_pins
 from planner.ir.asked import refuse_unknown
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
@@ -83,7 +82,7 @@ def plan(
     """
     device = as_target(target, functions)
     model = expand(model)
-    fused = store_pins(fuse(model, device), device)
+    fused = fuse(model, device)
     for key in fused.wanted:
         refuse_unknown(fused, key)
     found = propagate(

@@ -40,6 +40,7 @@ from planner.checker.log import (
 )
 from planner.checker.numbers import Judged, check_constants
 from planner.checker.origins import check_model, check_target
+from planner.checker.pins import lies_on
 from planner.checker.predicates import broken_predicate
 from planner.checker.row_choice import check_choice, check_float_for_little, check_left, check_none_asked
 from planner.checker.row_reading import Reading, read_row
@@ -49,7 +50,7 @@ from planner.ir.borders import bonds, carried_pairs
 from planner.ir.expand import expand
 from planner.ir.graph import Constant, Facts, Graph, Region, port_address
 from planner.ir.roles import function_of_one, is_product_of_rows
-from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Uniform
+from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, QType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, StepRow, step_rows
@@ -300,7 +301,7 @@ def _check_kernel(
     if plan.graph.wanted or kernel.reason is not None:
         check_asked(plan, kernel, region)
     if kernel.row is None:
-        _check_float(plan, kernel, region, ports, notes.binding)
+        _check_float(plan, kernel, region, ports, notes)
         return None
     reading = _reading(plan, kernel.row, kernel, region, notes)
     row = reading.row
@@ -433,7 +434,7 @@ def _expressed_problem(graph: Graph, port: Port, kind: Uniform) -> str | None:
 
 
 def _check_float(
-    plan: Plan, kernel: KernelPlan, region: Region, ports: tuple[Port, ...], binding: frozenset[str]
+    plan: Plan, kernel: KernelPlan, region: Region, ports: tuple[Port, ...], notes: _Notes
 ) -> None:
     """Without a row every port is float, for a reason; a width or type that is lost so is reported."""
     if not kernel.reason:
@@ -442,7 +443,7 @@ def _check_float(
         refuse(kernel.name, f"runs in float and has sums of {kernel.accumulator_bits} bits; accepted: none")
     bound = bool(region.input_facts or region.output_facts)
     for i, port in enumerate(ports):
-        if port.type is None and not bound and port.value not in binding:
+        if port.type is None and not bound and port.value not in notes.binding:
             continue
         facts = (*plan.graph.values[port.value].facts, *own_facts(region, i)) if port.value else ()
         wanted = _float_wanted(plan, port, facts) if facts else None
@@ -450,9 +451,19 @@ def _check_float(
             refuse(
                 port.address, f"is {brief(port.type)} in a kernel without a row; accepted: {brief(wanted)}"
             )
-        lost = next((fact for fact in facts if isinstance(fact, (AnyType, Uniform))), None)
+        lost = next((fact for fact in facts if _is_lost(plan.graph, port.value, fact, notes.numbers)), None)
         if lost is not None and not any(port.address in warning for warning in plan.warnings):
             refuse(port.address, f"is float although {port.value!r} carries {lost}; accepted: with a warning")
+
+
+def _is_lost(graph: Graph, name: str, fact: QType, numbers: Mapping[str, Constant]) -> bool:
+    """Whether numbers in float need not be what a fact says: a value's pin is where its readers start."""
+    if not isinstance(fact, Uniform):
+        return isinstance(fact, AnyType)
+    if name not in graph.constants:
+        return fact not in graph.values[name].facts
+    known = numbers.get(name)
+    return known is not None and known.array is not None and not lies_on(fact, known.array)
 
 
 def _float_wanted(plan: Plan, port: Port, facts: Facts) -> FloatType | None:

@@ -14,7 +14,6 @@ from planner.checker.kernel_ports import refuse
 from planner.ir.asked import without_asked
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_digest, port_address
 from planner.ir.roles import port_inputs
-from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.target.borders import BORDER_ROWS
 from planner.target.records import Costs, Target
@@ -174,24 +173,8 @@ def _check_values(carried: Mapping[str, Value], model: Mapping[str, Value]) -> N
         other = carried[name]
         if other is not value and (other.shape, other.dtype) != (value.shape, value.dtype):
             refuse(name, f"is {other.dtype}{other.shape} in the plan; accepted: {value.dtype}{value.shape}")
-        if other is not value and value.facts and not _same_facts(other.facts, value.facts):
+        if other is not value and value.facts and other.facts != value.facts:
             refuse(name, f"carries {_listed(other.facts)} in the plan, {_listed(value.facts)} in the model")
-
-
-def _same_facts(carried: Facts, model: Facts) -> bool:
-    """Whether a plan's facts are the model's, a type in another storage where that has the same reals."""
-    return len(carried) == len(model) and all(
-        a == b or (isinstance(a, Uniform) and isinstance(b, Uniform) and _reals_of(a) == _reals_of(b))
-        for a, b in zip(carried, model, strict=True)
-    )
-
-
-def _reals_of(kind: Uniform) -> tuple[object, ...]:
-    ends = [
-        (low - zero, high - zero)
-        for (low, high), zero in zip(kind.slice_ranges, kind.zero_points, strict=True)
-    ]
-    return kind.expressed, kind.scales, ends, kind.storage.float_name, kind.axis, kind.blocks, kind.grid
 
 
 def _listed(facts: tuple[Any, ...]) -> str:

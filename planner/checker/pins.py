@@ -104,6 +104,20 @@ def fits(
     return bool(np.all(low >= store.qmin) and np.all(high <= store.qmax))
 
 
+def lies_on(pin: Uniform, array: Reals) -> bool:
+    """Whether every number of a constant is a stored integer of a type, as float32 says it."""
+    if pin.storage.float_name or pin.blocks or pin.grid or not array.size:
+        return False
+    shape = [-1 if i == pin.axis else 1 for i in range(array.ndim)]
+    scales = np.asarray(pin.scales, np.float32).reshape(shape if pin.axis is not None else ())
+    zeros = np.asarray(pin.zero_points).reshape(shape if pin.axis is not None else ())
+    steps = np.rint(array.astype(np.float64) / scales)
+    low, high = np.asarray(pin.slice_ranges).T
+    ends = [end.reshape(zeros.shape) - zeros for end in (low, high)]
+    inside = bool(np.all((ends[0] <= steps) & (steps <= ends[1])))
+    return inside and np.array_equal(steps.astype(np.float32) * scales, array)
+
+
 def _reals(pin: Uniform, constant: Constant) -> tuple[object, object] | None:
     array = constant.array
     if pin.blocks or pin.grid:

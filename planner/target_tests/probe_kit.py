@@ -317,7 +317,7 @@ def _reached(
     }
     graph = _pinned(known, {**pins, **weights})
     if not row.hands_on_floats:
-        graph = _asked(graph, row, region)
+        graph = _asked(graph, row, region, wild)
     plan = plan_model(graph, target)
     if plan.kernels[region.name].row != row.key:
         # A row that other rows hide, or that wants a fact, serves where its storages are asked for.
@@ -386,12 +386,16 @@ def _pin(kind: PortType, wild: Storage | FloatType | None) -> Uniform | FloatTyp
     return replace(found, scales=(scale,), zero_points=(zero_point,))
 
 
-def _asked(graph: Graph, row: Row, region: Region) -> Graph:
-    """The model with stored results asked for in the row's widths: a row with float results is not meant."""
+def _asked(graph: Graph, row: Row, region: Region, wild: Storage | FloatType | None) -> Graph:
+    """The model with stored results asked for in the row's widths: a row with float results is not meant.
+
+    Args:
+      wild: what a row of any width stores in this item.
+    """
     patterns = expand_ports(row.outputs, region.outputs) or ()
     values = dict(graph.values)
     for name, pattern in zip(region.outputs, patterns, strict=False):
-        store = pattern.type.storage
+        store = pattern.type.storage or wild
         if name and isinstance(store, Storage):
             values[name] = replace(values[name], facts=(*values[name].facts, AnyType(store)))
     return replace(graph, values=values)

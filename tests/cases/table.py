@@ -124,7 +124,6 @@ CASES = {
         15,
         casts=(1, 1),
         floats={"soft": "port y ('s') is to stay float", "k2": "no range"},
-        warnings=("soft.in[0] is float", "k2.out[0] is float"),
     ),
     "softmax_of_a_quantized_model": Case(15, casts=(0, 0)),
     "fixed_input_behind_a_pin": Case(
@@ -186,9 +185,7 @@ CASES = {
         27, rescales=("a#0 widen -> fc.in[0]", "b#0 requantize -> k2.in[0] x2"), about=("fc",)
     ),
     "wildcard_takes_its_readers_storage": Case(28, casts=(1, 1), ports={"move.in[0]": (-1, 1, U8)}),
-    "wildcard_takes_its_default": Case(
-        28, floats={"g": "no row"}, ports={"move.in[0]": (-1, 1)}, warnings=("g.in[0] is float",)
-    ),
+    "wildcard_takes_its_default": Case(28, floats={"g": "no row"}, ports={"move.in[0]": (-1, 1)}),
     "none_between_two_kernels": Case(29, casts=(2, 2), ports={"k1.out[0]": (-1, 1), "k2.in[0]": (-1, 1)}),
     "float_asked_of_a_kernel": Case(
         29,

@@ -208,7 +208,7 @@ def test_facts_that_cannot_both_hold_are_a_conflict(other):
 def test_the_scales_of_a_pin_are_counted_where_there_are_many():
     """In reasons and warnings: a list of a thousand numbers says less."""
     pin = f"!quant.uniform<i4:f32:0, {{{','.join(['0.5'] * 40)}}}>"
-    values = {"x": "[-1, 1]", "w": np.ones((40, 1), np.float32), "y": "[-1, 1]"}
+    values = {"x": "[-1, 1]", "w": np.full((40, 1), 0.7, np.float32), "y": "[-1, 1]"}
     graph = graph_of(values, [("k", "fc", "x w", "y")], outputs="y")
     pinned = replace(graph.values["w"], facts=(parse_type(pin),))
     plan = propagate(replace(graph, values={**graph.values, "w": pinned}), ROWS)
@@ -260,3 +260,19 @@ def test_facts_of_constants_that_a_row_cannot_keep(target, name, kind, reason):
     plan = propagate(told_graph, target)
     assert (plan.kernels["k"].row, reason in plan.kernels["k"].reason) == (None, True), plan.kernels["k"]
     check(plan, None, target)
+
+
+def test_a_pin_that_holds_in_float_too_is_not_called_without_effect():
+    """Readers in float start from the pin, and weights lie on their grid whatever the kernel computes in."""
+    values = {
+        "x": "[-1, 1]",
+        "a": "!quant.uniform<i4:f32, 0.25>",
+        "w": np.full((40, 1), 0.5, np.float32),
+        "y": "[-1, 1]",
+    }
+    graph = graph_of(values, [("k", "norm", "x", "a"), ("k2", "norm", "a w", "y")], outputs="y")
+    pinned = replace(graph.values["w"], facts=(parse_type("!quant.uniform<i4:f32, 0.5>"),))
+    asked = replace(graph.values["y"], facts=(parse_type("!quant.any<i4>"),))
+    plan = propagate(replace(graph, values={**graph.values, "w": pinned, "y": asked}), ROWS)
+    assert not any(kernel.row for kernel in plan.kernels_in_order)
+    assert plan.warnings == ("k2.out[0] is float, so !quant.any<i4> on 'y' has no effect there",)

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import Conflict
 from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
@@ -181,7 +182,7 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
     address = port_address(region.name, *port.side)
     if kernel.choice.row is None and port.kind == FLOAT:
         for fact in _without_effect(network.graph, region, port):
-            if isinstance(fact, AnyType | Uniform):
+            if isinstance(fact, AnyType | Uniform) and not _holds_anyway(network, value, fact):
                 yield f"{address} is float, so {brief(fact)} on {value.name!r} has no effect there"
     if value.constant and value.pin is not None and port.group >= 0 and port.pin is None:
         kind = port.type
@@ -207,6 +208,17 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         yield f"{address} is fixed to {port.fixed}, the port is pinned to {brief(port.pin)}"
 
 
+def _holds_anyway(network: Network, value: Value, fact: AnyType | Uniform) -> bool:
+    """Whether a float port reads or gives numbers of a type all the same: through a pin, or as they are."""
+    if not value.constant:
+        return fact == value.pin
+    array = network.graph.constants[value.name].array
+    if not isinstance(fact, Uniform) or array is None or not array.size:
+        return False
+    stored = quantize_array(array.astype(np.float32), fact)
+    return bool(np.array_equal(dequantize_array(stored, fact), array))
+
+
 def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]:
     """A reader whose scale is another number than the value's and yet counts as the same."""
     value = network.values[port.value]
@@ -214,7 +226,8 @@ def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]
         return
     made = network.ports[value.definition].type if value.definition >= 0 else None
     start = value.pin if value.pin is not None or made is None else made
-    if start is not None and start != port.type and kind_of(start, port.type, network.target.costs) is None:
+    near = start is not None and start.scales != port.type.scales
+    if start is not None and near and kind_of(start, port.type, network.target.costs) is None:
         yield f"{address} reads {value.name!r} of {brief(start)} as {brief(port.type)}: 1e-6 apart, one label"
 
 
