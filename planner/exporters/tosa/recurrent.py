@@ -13,7 +13,8 @@ import numpy as np
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.blocks import Block
 from planner.exporters.common.layouts import plain
-from planner.exporters.tosa.control_flow import Trips, count_of, looped, place, plus
+from planner.exporters.common.walk import Trips
+from planner.exporters.tosa.control_flow import count_of, looped, place, plus
 from planner.exporters.tosa.elementwise import concatenated, joined
 from planner.exporters.tosa.float_conversion import bounded
 from planner.exporters.tosa.operations import Array, Tensor
@@ -219,7 +220,7 @@ def _over_time(layer: _Layer, step: Step, drive: Tensor, states: States, *, is_b
         flat = program.reshaped(after[0], (1, 1, batch * size))
         every = program.emit("scatter", [seen[1], at, flat], seen[1], stem)
         results = [plus(program, seen[0], 1), every, *after]
-    found = looped(program, Trips((), steps, None, is_steady=True), body, entering, seen, results)
+    found = looped(program, Trips((), steps, "", is_steady=True), None, body, entering, seen, results)
     return found[1:]
 
 
