@@ -2,7 +2,7 @@
 
 The two states are variable tensors: zero before the first call, and kept from call to call until the
 runtime's `reset_all_variables`; ONNX starts every call at zero. Gates are stored apart, in the order input,
-forget, cell, output; their sums are integers of 16 bits, where the inside of a plan's kernel is float.
+forget, cell, output; stored, they are words of 16 bits, as `interpreter.kernels.recurrent` computes them.
 Source: TensorFlow Lite, the kernel's `PopulateQuantizedLstmParams8x8_16`; ONNX LSTM.
 """
 
@@ -185,8 +185,7 @@ class _Layer:
         types = lstm_types(_stored(operands), _stored(results))
         if types is None:
             raise call.builder.refuse(
-                "its hidden state has no type, because nothing reads one; litert accepts an LSTM whose "
-                "hidden states are read"
+                "its hidden or its cell state has no type; litert accepts an LSTM whose row has both"
             )
         return types[1]
 

@@ -19,6 +19,7 @@ from planner.exporters.tosa.elementwise import concatenated, joined
 from planner.exporters.tosa.float_conversion import bounded
 from planner.exporters.tosa.operations import Array, Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder
+from planner.interpreter.kernels.litert import rounds_so
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 
@@ -145,6 +146,12 @@ def recurrent(builder: ProgramBuilder, block: Block) -> bool:
     cell = _CELLS.get(op.type)
     if cell is None or len(block.core) != 1:
         return False
+    x = block.kinds.get((op.name, 0))
+    if rounds_so(builder.values.arithmetic, (op.type,), x if isinstance(x, Uniform) else None):
+        raise builder.refuse(
+            f"its row computes {op.type} in 16-bit gates of LiteRT; tosa accepts one that is float inside",
+            "keep the kernel float, or plan for tosa-int8",
+        )
     ways = 2 if op.attributes.get("direction") == "bidirectional" else 1
     names = tuple(op.attributes.get("activations") or cell.activations * ways)
     _refuse_variants(builder, op, names)

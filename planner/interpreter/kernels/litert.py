@@ -15,6 +15,7 @@ import numpy.typing as npt
 from planner.interpreter.calls import Call, Operand, saturated
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
+from planner.interpreter.kernels.recurrent import LITERT_LAYERS
 from planner.interpreter.kernels.table import window_sums
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import Integers, apply_scale_32, mean_factor, multiplier_or_zero
@@ -317,8 +318,12 @@ _OF_WORDS: Final = frozenset({"Exp", "Sigmoid", "Softmax", "Tanh"})
 
 
 def rounds_so(arithmetic: str, ops: tuple[str, ...], x: Uniform | None) -> bool:
-    """Whether a kernel of this module computes ops, on an operand of this type."""
-    if arithmetic != LITERT or ops not in LITERT_KERNELS or x is None:
+    """Whether a kernel of this module, or of `recurrent`, computes ops on an operand of this type."""
+    if arithmetic != LITERT or x is None:
+        return False
+    if len(ops) == 1 and ops[0] in LITERT_LAYERS:
+        return x.storage.bits <= 8
+    if ops not in LITERT_KERNELS:
         return False
     is_word = x.storage.bits > 8
     return is_word if ops[0] in _OF_WORDS else not (is_word and ops == ("HardSwish",))
