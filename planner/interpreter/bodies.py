@@ -224,6 +224,8 @@ def _direction(body: Body, index: int) -> tuple[int, bool]:
 def _result(memory: Memory, body: Body, end: Border, made: Sequence[Array]) -> Array:
     """A result of a loop: the last trip's, or those of all of them."""
     begin = _carrier(body, end)
+    if begin is not None and not made and not begin.op.inputs[0]:
+        return np.asarray(True)  # a condition that is left out
     if begin is not None:
         return made[-1] if made else _take(memory, begin.op.inputs[0], begin)
     if body.scope.type not in ("Loop", "Scan"):

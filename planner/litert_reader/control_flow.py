@@ -59,7 +59,7 @@ def repeat(builder: Builder, op: Operator) -> None:
     operands = [builder.value(op, i) for i in range(len(op.inputs))]
     written = {body.outputs[item.index][1] for item in cycle.collected}
     kept = tuple([each for each in body.operators if written.isdisjoint(each.outputs)])
-    function = builder.function(replace(body, outputs=cycle.results, operators=kept))
+    function = builder.function(replace(body, outputs=tuple(cycle.results.values()), operators=kept))
     most, start = cycle.bound(builder, operands), ""
     if cycle.flag is not None:
         start = operands[cycle.flag]
@@ -110,10 +110,9 @@ class _Cycle:
       flag: the operand that says whether there is another trip, beside the count.
       carried: what trips hand on; the flag only where a trip reads it.
       constant: what enters every trip as it is.
-      results: the body's, with slices instead of the whole tensors.
+      results: of the body that something reads, by number, with slices instead of whole tensors.
     """
 
-    body: File
     count: int | None
     trips: int | None
     most: int | None
@@ -121,7 +120,7 @@ class _Cycle:
     carried: tuple[int, ...]
     constant: tuple[int, ...]
     collected: tuple[_Collected, ...]
-    results: tuple[tuple[str, int], ...]
+    results: Mapping[int, tuple[str, int]]
 
     def bound(self, builder: Builder, operands: Sequence[str]) -> str:
         """The value that is the number of trips; "" where only a condition ends them."""
@@ -133,17 +132,9 @@ class _Cycle:
 def _cycle(builder: Builder, op: Operator, question: File, body: File) -> _Cycle:
     places, made = [place for _, place in body.inputs], [place for _, place in body.outputs]
     same = tuple([i for i, place in enumerate(places) if made[i] == place])
-    plain = _Cycle(
-        body,
-        None,
-        None,
-        None,
-        None,
-        tuple([i for i in range(len(places)) if i not in same]),
-        same,
-        (),
-        body.outputs,
-    )
+    carried = tuple([i for i in range(len(places)) if i not in same])
+    every = {i: body.outputs[i] for i in carried}
+    plain = _Cycle(None, None, None, None, carried, same, (), every)
     asked = _asked_of(question)
     if asked is None:
         return plain
@@ -162,18 +153,10 @@ def _cycle(builder: Builder, op: Operator, question: File, body: File) -> _Cycle
     written = {item.index: item for item in collected}
     unread = {flag} if flag is not None and not _reads(body, places[flag]) else set()
     moved = [i for i in range(len(places)) if i not in (*same, *written, *unread, count)]
-    results = [("", written[i].slice_) if i in written else body.outputs[i] for i in range(len(places))]
-    return _Cycle(
-        body,
-        count,
-        trips,
-        None if is_number else int(most),
-        flag,
-        tuple(moved),
-        same,
-        collected,
-        tuple(results),
-    )
+    results = {i: body.outputs[i] for i in (*moved, *unread) if i is not None}
+    results |= {i: ("", item.slice_) for i, item in written.items()}
+    bound = None if is_number else int(most)
+    return _Cycle(count, trips, bound, flag, tuple(moved), same, collected, results)
 
 
 def _asked_of(question: File) -> tuple[int, "np.ndarray | int", int | None] | None:
@@ -340,7 +323,7 @@ def _trip(builder: Builder, cycle: _Cycle, body: str, asked: str) -> str:
     for i, name in enumerate(inner.inputs):
         operands[i] = f"state_{i}"
         values[operands[i]] = replace(inner.values[name], name=operands[i])
-    for i, name in enumerate(inner.outputs):
+    for i, name in zip(cycle.results, inner.outputs, strict=True):
         results[i] = f"after_{i}"
         values[results[i]] = replace(inner.values[name], name=results[i])
     if cycle.count is not None:
@@ -353,13 +336,14 @@ def _trip(builder: Builder, cycle: _Cycle, body: str, asked: str) -> str:
     slices = [item.index for item in cycle.collected]
     unread = [i for i in operands if i not in (*cycle.carried, *cycle.constant, cycle.count)]
     constants = {operands[i]: builder.zeros(values[operands[i]]) for i in unread}
-    made = tuple([results[i] for i in range(len(results))])
+    made = tuple(results.values())
     ops.append(Op("body", "tflite::CALL", tuple(operands.values()), made, structure=Call(body)))
     if cycle.flag is not None:
         on = results[cycle.flag]
     elif asked:
         on = "on"
-        ops.append(Op("going", "tflite::CALL", made, (on,), structure=Call(asked)))
+        after = tuple([results.get(i, operand) for i, operand in operands.items()])
+        ops.append(Op("going", "tflite::CALL", after, (on,), structure=Call(asked)))
         values[on] = replace(_only(builder.functions[asked]), name=on)
         values["go"] = replace(values[on], name="go")
     else:
