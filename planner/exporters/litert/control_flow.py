@@ -217,6 +217,10 @@ def _collected(  # noqa: PLR0917
 ) -> tuple[Tensor, Tensor]:
     """The slices of the trips before, an argument of the body, and the same with that of this trip."""
     program = builder.program
+    if not trips:
+        raise builder.refuse(
+            f"{end.value!r} has a slice of each of 0 trips; litert accepts tensors with elements"
+        )
     rank = len(tensor.shape) + 1
     axis = cycle.axis("output", end.index, rank)
     sizes = (*tensor.shape[:axis], 1, *tensor.shape[axis:])

@@ -229,6 +229,10 @@ def _collect(  # noqa: PLR0917
 ) -> tuple[_Slab, Tensor]:
     """The slices of the trips before, an argument of the body, and the same with that of this trip."""
     program = builder.program
+    if not trips:
+        raise builder.refuse(
+            f"{end.value!r} has a slice of each of 0 trips; tosa accepts tensors with elements"
+        )
     _refuse_element(builder, end, tensor)
     rank = len(tensor.shape) + 1
     axis = cycle.axis("output", end.index, rank)
