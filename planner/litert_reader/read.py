@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from onnx import ModelProto
-
 from planner.errors import ModelError, QTypeError
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, Op, validate
@@ -26,7 +24,7 @@ from planner.litert_reader.movers import MOVERS
 from planner.litert_reader.pooling import POOLING
 from planner.litert_reader.quantizers import with_quantizers
 from planner.litert_reader.recurrent import RECURRENT
-from planner.onnx.decoding import decoded
+from planner.onnx.decoding import graph_of_bytes
 from planner.onnx.drafts.draft import OPSET
 from planner.onnx.drafts.simplify import tidy
 from planner.onnx.normalise import normalise
@@ -97,8 +95,7 @@ def _written(graph: Graph, *, stored: bool = False) -> Graph:
     inner = {name: with_quantizers(body) for name, body in graph.functions.items()}
     outer = with_quantizers(replace(graph, functions={}), stored=stored)
     whole = expand(_typed(replace(outer, functions=inner)))
-    model = ModelProto.FromString(write_graph(infer(whole)))
-    found = decoded(model.graph, graph.opsets, graph.name)
+    found = graph_of_bytes(write_graph(infer(whole)), graph.opsets, graph.name)
     return replace(found, ops=topological(found.ops), notes=graph.notes)
 
 
