@@ -12,11 +12,13 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.constants.quantize import stored_dtype
 from planner.errors import ModelError
 from planner.interpreter.blocks import Stage, needed_regions, stages_of
 from planner.interpreter.memory import Memory
 from planner.interpreter.requantize import Array
 from planner.ir.borders import border_op, closed_scope, inner_scope
+from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.structure import BEGIN, END, JOIN, Scope
 from planner.ir.types.qtypes import Uniform
@@ -128,7 +130,7 @@ def run_loop(memory: Memory, body: Body, run: Run) -> None:
     """Run a loop trip by trip.
 
     Raises:
-      ModelError: no trip at all, where a result collects those of all trips.
+      ModelError: no trip at all, where a result collects slices of unknown size.
     """
     collected: dict[int, list[Array]] = {border.index: [] for border in body.ends}
     for begin in body.begins:
@@ -221,19 +223,35 @@ def _direction(body: Body, index: int) -> tuple[int, bool]:
     return (int(axes[at]) if axes else 0), bool(ways[at]) if ways else False
 
 
+def _without_slices(memory: Memory, body: Body, end: Border) -> Array:
+    """What a loop collects that makes no trip: no slices, of the size that one would have."""
+    value = memory.graph.values[end.op.inputs[0]]
+    sizes = [size for size in value.shape or () if isinstance(size, int)]
+    if value.shape is None or len(sizes) < len(value.shape):
+        raise ModelError(f"{body.scope.owner!r} made no trip, so {end.op.outputs[0]!r} has no shape")
+    dtype = stored_dtype(end.kind.storage) if isinstance(end.kind, Uniform) else NUMPY[value.dtype]
+    sizes.insert(_along(body, end)[0] % (len(sizes) + 1), 0)
+    return np.zeros(sizes, dtype)
+
+
+def _along(body: Body, end: Border) -> tuple[int, bool]:
+    """Axis and direction of a result with the slices of all trips: of a Loop the first, forward."""
+    states = sum(other.op.attributes["carried"] >= 0 for other in body.ends)
+    axes, ways = (body.scope.attributes.get(f"scan_output_{word}") for word in ("axes", "directions"))
+    at = end.index - states
+    return (int(axes[at]) if axes else 0), bool(ways[at]) if ways else False
+
+
 def _result(memory: Memory, body: Body, end: Border, made: Sequence[Array]) -> Array:
     """A result of a loop: the last trip's, or those of all of them."""
     begin = _carrier(body, end)
+    if begin is not None and not made and not begin.op.inputs[0]:
+        return np.asarray(True)  # a condition that is left out
     if begin is not None:
         return made[-1] if made else _take(memory, begin.op.inputs[0], begin)
     if body.scope.type not in ("Loop", "Scan"):
         return made[-1]
     if not made:
-        raise ModelError(f"{body.scope.owner!r} made no trip, so {end.op.outputs[0]!r} has no shape")
-    if body.scope.type == "Loop":
-        return np.stack(made)
-    states = sum(other.op.attributes["carried"] >= 0 for other in body.ends)
-    axes, ways = (body.scope.attributes.get(f"scan_output_{word}") for word in ("axes", "directions"))
-    at = end.index - states
-    ordered = list(reversed(made)) if ways and ways[at] else made
-    return np.stack(ordered, int(axes[at]) if axes else 0)
+        return _without_slices(memory, body, end)
+    axis, is_back = _along(body, end)
+    return np.stack(list(reversed(made)) if is_back else made, axis)

@@ -27,12 +27,13 @@ from planner.interpreter.blocks import (
     split_tail,
 )
 from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_of, run_loop
-from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Call
+from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Call, Operand
 from planner.interpreter.dynamic import product
 from planner.interpreter.fixed_point import ARITHMETICS
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.litert import LITERT, LITERT_KERNELS
 from planner.interpreter.kernels.pooling import max_pool
+from planner.interpreter.kernels.recurrent import LITERT_LAYERS
 from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
 from planner.interpreter.lookup import stored_results
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
@@ -183,6 +184,8 @@ class Interpreter:
         if block.row is not None and block.row.dynamic is not None:
             self._run_dynamic(memory, block, block.row.dynamic)
             return
+        if block.arithmetic == LITERT and self._run_layer(memory, block):
+            return
         core, tail = split_tail(block.core) if block.float_result else (block.core, ())
         result = _on_integers(memory, block, core) if block.result or block.float_result else None
         if result is None:
@@ -251,6 +254,26 @@ class Interpreter:
         )
         for name, array in fed.items():
             self._define_real(memory, name, array)
+
+    def _run_layer(self, memory: Memory, block: Block) -> bool:
+        """Run a recurrent op on integers from step to step; False where there is no such kernel."""
+        op, kernel = block.core[0], LITERT_LAYERS.get(block.core[0].type)
+        ports = [port for port in block.kernel.outputs if port.value]
+        if kernel is None or len(block.core) > 1 or not all(isinstance(p.type, Uniform) for p in ports):
+            return False
+        names = [port.value for port in ports] if block.activation is None else list(op.outputs[:1])
+        places = [op.outputs.index(name) for name in names]
+        kinds = {
+            i: port.type for i, port in zip(places, ports, strict=True) if isinstance(port.type, Uniform)
+        }
+        found = kernel(
+            Call(block.core, _operands(memory, block, block.core), None, block.arithmetic, memory.real), kinds
+        )
+        if found is None:
+            return False
+        for i, port in zip(places, ports, strict=True):
+            self._settle(memory, block, port, found[i])
+        return True
 
     def _define_real(self, memory: Memory, value: str, reals: Array) -> None:
         """Define a float value in its own element type."""
@@ -338,10 +361,15 @@ def _on_integers(memory: Memory, block: Block, core: tuple[Op, ...]) -> Array | 
     in_float = in_float or any(kind.storage.float_name for kind in kinds)
     if kernel is None or in_float or block.others:
         return None
-    operands = {
+    operands = _operands(memory, block, core)
+    return kernel(Call(core, operands, result, block.arithmetic, memory.real, block.row))
+
+
+def _operands(memory: Memory, block: Block, core: tuple[Op, ...]) -> dict[tuple[str, int], Operand]:
+    """The stored operands of ops, by (op name, operand index)."""
+    return {
         (op.name, i): memory.operand(op.inputs[i], block.kinds[op.name, i], block.arithmetic)
         for op in core
         for i in range(len(op.inputs))
         if (op.name, i) in block.kinds
     }
-    return kernel(Call(core, operands, result, block.arithmetic, memory.real, block.row))

@@ -5,14 +5,15 @@ LiteRT stores images channels last: what ONNX computes channels first stands bet
 `onnx.drafts.simplify` takes away again. Source: LiteRT 8-bit quantization specification; ONNX, opset 21.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from planner.errors import ModelError
-from planner.ir.graph import Constant, Facts, Op, Value
+from planner.ir.dtypes import NUMPY
+from planner.ir.graph import Constant, Facts, Graph, Op, Value
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.litert_reader.file import STORED, Array, File, Operator, Tensor
 from planner.litert_reader.vocabulary import FUSED
@@ -53,11 +54,50 @@ class Builder(Draft[State]):
     Attributes:
       names: of values, by the index of the tensor.
       taken: names of the model's inputs and outputs, which no other value may have.
+      functions: subgraphs read so far, of the whole file.
+      graph_of: reads a subgraph.
+      chain: subgraphs that this one is run by, and itself.
     """
 
     file: File = field(kw_only=True)
     names: dict[int, str] = field(default_factory=dict, kw_only=True)
     taken: set[str] = field(default_factory=set, kw_only=True)
+    functions: dict[str, Graph] = field(default_factory=dict, kw_only=True)
+    graph_of: "Callable[[Builder, File], Graph]" = field(kw_only=True)
+    chain: tuple[int, ...] = field(default=(0,), kw_only=True)
+    known_functions: dict[tuple[int, tuple[int, ...]], str] = field(default_factory=dict, kw_only=True)
+
+    def subgraph(self, index: int) -> File:
+        """Another subgraph of the file.
+
+        Raises:
+          ModelError: there is none, or it runs itself.
+        """
+        if index in self.chain:
+            raise ModelError(f"subgraph {index} runs itself: {' -> '.join(map(str, (*self.chain, index)))}")
+        return self.file.subgraph(index)
+
+    def function(self, file: File) -> str:
+        """The name of the function that a subgraph is; read once for the same results."""
+        key = file.index, tuple([place for _, place in file.outputs])
+        if key not in self.known_functions:
+            graph = self.graph_of(self, file)
+            name = self.known_functions[key] = self.named(file.name)
+            self.functions[name] = replace(graph, name=name)
+        return self.known_functions[key]
+
+    def named(self, base: str) -> str:
+        """A name that no function has."""
+        count, name = 1, base
+        while name in self.functions:
+            count += 1
+            name = f"{base}_{count}"
+        return name
+
+    def zeros(self, value: Value) -> Constant:
+        """Zeros of a value's shape, for an operand that nothing reads."""
+        shape = tuple([size for size in value.shape or () if isinstance(size, int)])
+        return Constant(np.zeros(shape, NUMPY[value.dtype]))
 
     def tensor(self, op: Operator, index: int) -> Tensor:
         """An operand; one that is absent ends the reading of the operator."""

@@ -80,6 +80,8 @@ class File:
 
     Attributes:
       inputs, outputs: (name in the signature, else of the tensor; index of the tensor).
+      index: of the subgraph.
+      subgraph: another one of the file, by index; a number that is none is a ModelError.
     """
 
     name: str
@@ -87,6 +89,8 @@ class File:
     operators: tuple[Operator, ...]
     inputs: tuple[tuple[str, int], ...]
     outputs: tuple[tuple[str, int], ...]
+    index: int
+    subgraph: "Callable[[int], File]"
 
 
 def read_file(data: bytes) -> File:
@@ -98,7 +102,7 @@ def read_file(data: bytes) -> File:
     scan_litert(data)
     schema = package("tflite", "read", ModelError)
     try:
-        return _Reader(schema, data).file()
+        return _Reader(schema, data).file(0)
     except _FAULTS as error:
         raise ModelError(f"no LiteRT file: a field has the wrong form: {error}") from None
 
@@ -110,6 +114,7 @@ class _Reader:
         self.schema, self.data = schema, data
         self.model = schema.Model.GetRootAs(data, 0)
         self.held = 0
+        self.known: dict[int, File] = {}
         self.types = {
             getattr(schema.TensorType, theirs): ours
             for ours, theirs in ELEMENTS.items()
@@ -118,10 +123,17 @@ class _Reader:
         self.operator_names = _by_number(schema.BuiltinOperator)
         self.option_names = _by_number(schema.BuiltinOptions)
 
-    def file(self) -> File:
+    def subgraph(self, index: int) -> File:
+        if not 0 <= index < self.model.SubgraphsLength():
+            raise ModelError(f"an operator runs subgraph {index}; there are {self.model.SubgraphsLength()}")
+        if index not in self.known:
+            self.known[index] = self.file(index)
+        return self.known[index]
+
+    def file(self, index: int) -> File:
         if not self.model.SubgraphsLength():
             raise ModelError("a LiteRT file without a subgraph, so there is nothing to compute")
-        graph = self.model.Subgraphs(0)
+        graph = self.model.Subgraphs(index)
         tensors = tuple([self.tensor(graph.Tensors(i), i) for i in range(graph.TensorsLength())])
         operators = tuple([self.operator(graph.Operators(i), i) for i in range(graph.OperatorsLength())])
         sides = [
@@ -136,15 +148,15 @@ class _Reader:
             wrong = next((place for place in places if not least <= place < len(tensors)), None)
             if wrong is not None:
                 raise ModelError(f"an {what} names tensor {wrong}; there are {len(tensors)}")
-        if not sides[1][1]:
+        if not sides[1][1] and not index:
             raise ModelError("a LiteRT file without outputs, so there is nothing to compute")
-        named = self.signature()
+        named = {} if index else self.signature()
         inputs, outputs = (
             tuple([(named.get((what, place), tensors[place].name), place) for place in places])
             for what, places in sides
         )
         name = graph.Name().decode() if graph.Name() else ""
-        return File(name or "model", tensors, operators, inputs, outputs)
+        return File(name or "model", tensors, operators, inputs, outputs, index, self.subgraph)
 
     def signature(self) -> Mapping[tuple[str, int], str]:
         """Names of inputs and outputs, where one signature alone says them."""

@@ -5,28 +5,33 @@ What no ONNX op equals stays under its own name, opaque and float, and a note sa
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from planner.errors import ModelError, QTypeError
+from planner.ir.expand import expand
 from planner.ir.graph import Graph, Op, validate
+from planner.ir.topology import topological
 from planner.ir.types.fit import refuse_misfits
 from planner.litert_reader.builder import Builder, State, Unread
+from planner.litert_reader.control_flow import CONTROL, TYPES
 from planner.litert_reader.elementwise import ELEMENTWISE
-from planner.litert_reader.file import Operator, read_file
+from planner.litert_reader.file import File, Operator, read_file
 from planner.litert_reader.linear import LINEAR, Reader
 from planner.litert_reader.movers import MOVERS
 from planner.litert_reader.pooling import POOLING
 from planner.litert_reader.quantizers import with_quantizers
 from planner.litert_reader.recurrent import RECURRENT
+from planner.onnx.decoding import graph_of_bytes
 from planner.onnx.drafts.draft import OPSET
 from planner.onnx.drafts.simplify import tidy
 from planner.onnx.normalise import normalise
 from planner.onnx.shapes import infer
+from planner.onnx.write import write_graph
 
-READERS: Final[Mapping[str, Reader]] = {**ELEMENTWISE, **LINEAR, **MOVERS, **POOLING, **RECURRENT}
+READERS: Final[Mapping[str, Reader]] = {**CONTROL, **ELEMENTWISE, **LINEAR, **MOVERS, **POOLING, **RECURRENT}
 _FAULTS: Final = (
     struct.error,
     AttributeError,
@@ -49,9 +54,9 @@ def read_litert(source: str | Path | bytes, *, name: str | None = None) -> Graph
       ModelError: no LiteRT file, or one that cannot be read; one line that says where and why.
     """
     plain = _drafted(source, name)
-    graph = normalise(plain)
-    if any(value.facts for value in plain.values.values()):
-        graph = replace(graph, written=_settled(with_quantizers(plain)))
+    graph = expand(_typed(_each(plain, normalise)))
+    if any(value.facts for part in (plain, *plain.functions.values()) for value in part.values.values()):
+        graph = replace(graph, written=_settled(_written(plain)))
     return _settled(refuse_misfits(validate(graph)))
 
 
@@ -64,23 +69,68 @@ def read_litert_written(source: str | Path | bytes, *, stored: bool = False) -> 
     Raises:
       ModelError: no LiteRT file, or one that cannot be read.
     """
-    return _settled(validate(infer(with_quantizers(_drafted(source, None), stored=stored))))
+    return _settled(validate(infer(_written(_drafted(source, None), stored=stored))))
+
+
+def _each(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """A graph and its functions, changed one by one."""
+    bodies = {name: change(body) for name, body in graph.functions.items()}
+    return replace(change(replace(graph, functions={})), functions=bodies)
+
+
+def _typed(graph: Graph) -> Graph:
+    """The graph with the ops that run functions under ONNX's names, which only their structure explains."""
+
+    def named(part: Graph) -> Graph:
+        ops = [replace(op, type=TYPES[op.type]) if op.structure is not None else op for op in part.ops]
+        return replace(part, ops=tuple(ops))
+
+    return _each(graph, named) if graph.functions else graph
+
+
+def _written(graph: Graph, *, stored: bool = False) -> Graph:
+    """The file as it quantizes, its loops and branches as ONNX's own, with subgraphs."""
+    if not graph.functions:
+        return with_quantizers(graph, stored=stored)
+    inner = {name: with_quantizers(body) for name, body in graph.functions.items()}
+    outer = with_quantizers(replace(graph, functions={}), stored=stored)
+    whole = expand(_typed(replace(outer, functions=inner)))
+    found = graph_of_bytes(write_graph(infer(whole)), graph.opsets, graph.name)
+    return replace(found, ops=topological(found.ops), notes=graph.notes)
 
 
 def _drafted(source: str | Path | bytes, name: str | None) -> Graph:
-    """The graph of a file, transposes sunk, with facts."""
+    """The graph of a file, transposes sunk, with facts; subgraphs that it runs are its functions."""
     data = source if isinstance(source, bytes) else _contents(Path(source))
     file = read_file(data)
     stem = "" if isinstance(source, bytes) else Path(source).stem
-    builder = Builder(State(), file=file)
-    boundary = [*file.inputs, *file.outputs]
-    builder.taken.update(called for called, _ in boundary)
+    builder = Builder(State(), file=file, graph_of=_subgraph)
+    graph = _read_file(builder)
+    return validate(replace(graph, name=name or stem or file.name, functions=builder.functions))
+
+
+def _subgraph(outer: Builder, file: File) -> Graph:
+    builder = Builder(
+        State(),
+        file=file,
+        graph_of=_subgraph,
+        functions=outer.functions,
+        known_functions=outer.known_functions,
+        chain=(*outer.chain, file.index),
+        notes=outer.notes,
+    )
+    return _read_file(builder)
+
+
+def _read_file(builder: Builder) -> Graph:
+    file = builder.file
+    builder.taken.update(called for called, _ in (*file.inputs, *file.outputs))
     inputs = tuple([_input(builder, called, place) for called, place in file.inputs])
     for operator in file.operators:
         _read(builder, operator)
     outputs = _outputs(builder)
     tidy(builder, outputs, pools=False)
-    return validate(_graph(builder, name or stem or file.name, inputs, outputs))
+    return _graph(builder, file.name, inputs, outputs)
 
 
 def _contents(path: Path) -> bytes:

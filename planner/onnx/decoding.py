@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from onnx import GraphProto, SparseTensorProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, SparseTensorProto, ValueInfoProto
 
 from planner.errors import ModelError
 from planner.ir.graph import Constant, Graph, Op, Value
@@ -17,6 +17,11 @@ from planner.onnx.quantized.datatypes import with_datatypes
 from planner.onnx.shapes import type_of
 from planner.onnx.structure.subgraph_nodes import ops_of
 from planner.onnx.tensors import array_of
+
+
+def graph_of_bytes(data: bytes, opsets: Mapping[str, int], name: str) -> Graph:
+    """The graph of a model that was written here, its bodies as they stand in their ops."""
+    return decoded(ModelProto.FromString(data).graph, opsets, name)
 
 
 def decoded(proto: GraphProto, opsets: Mapping[str, int], name: str, folder: Path | None = None) -> Graph:

@@ -25,12 +25,29 @@ class Hand:
         """Add an operator, a custom one with the bytes of its options."""
         self.operators.append((name, version, tuple(inputs), tuple(outputs), table, dict(options), custom))
 
-    def file(self, inputs, outputs):
-        """The bytes of the file."""
+    def file(self, inputs, outputs, others=()):
+        """The bytes of the file; `others` are its further subgraphs: (hand, inputs, outputs)."""
         made = flatbuffers.Builder(256)
-        datas = [b""] + [data for _, _, data, *_ in self.tensors if data is not None]
+        parts = [(self, inputs, outputs), *others]
+        datas = [b"", *(item[2] for hand, _, _ in parts for item in hand.tensors if item[2] is not None)]
         buffers = vector(made, [table(made, "Buffer", Data=raw(made, data)) for data in datas])
-        place = iter(range(1, len(datas)))
+        place, codes = iter(range(1, len(datas))), []
+        graphs = [hand.subgraph(made, place, codes, given, results) for hand, given, results in parts]
+        made.Finish(
+            table(
+                made,
+                "Model",
+                Buffers=buffers,
+                OperatorCodes=vector(made, codes),
+                Subgraphs=vector(made, graphs),
+                Version=3,
+            ),
+            file_identifier=b"TFL3",
+        )
+        return bytes(made.Output())
+
+    def subgraph(self, made, place, codes, inputs, outputs):
+        """One subgraph: its buffers have the next places, its operators the next codes."""
         tensors = []
         for i, (shape, element, data, scales, zeros, axis, name) in enumerate(self.tensors):
             fields = {
@@ -48,26 +65,26 @@ class Hand:
                     QuantizedDimension=axis,
                 )
             tensors.append(table(made, "Tensor", **fields))
-        codes, operators = [], []
-        for i, (name, version, given, results, kind, options, custom) in enumerate(self.operators):
+        operators = []
+        for name, version, given, results, kind, options, custom in self.operators:
             code = (
                 tflite.BuiltinOperator.CUSTOM if custom is not None else getattr(tflite.BuiltinOperator, name)
             )
             text = {"CustomCode": made.CreateString(name)} if custom is not None else {}
             more = {"DeprecatedBuiltinCode": min(code, 127), "BuiltinCode": code, "Version": version}
-            codes.append(table(made, "OperatorCode", **text, **more))
             fields = {
-                "OpcodeIndex": i,
+                "OpcodeIndex": len(codes),
                 "Inputs": numbers(made, given, np.int32),
                 "Outputs": numbers(made, results, np.int32),
             }
+            codes.append(table(made, "OperatorCode", **text, **more))
             if kind:
                 fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, kind)
                 fields["BuiltinOptions"] = table(made, kind, **options)
             if custom is not None:
                 fields["CustomOptions"] = raw(made, custom)
             operators.append(table(made, "Operator", **fields))
-        graph = table(
+        return table(
             made,
             "SubGraph",
             Operators=vector(made, operators),
@@ -75,18 +92,6 @@ class Hand:
             Inputs=numbers(made, inputs, np.int32),
             Outputs=numbers(made, outputs, np.int32),
         )
-        made.Finish(
-            table(
-                made,
-                "Model",
-                Buffers=buffers,
-                OperatorCodes=vector(made, codes),
-                Subgraphs=vector(made, [graph]),
-                Version=3,
-            ),
-            file_identifier=b"TFL3",
-        )
-        return bytes(made.Output())
 
 
 def table(made, kind, **fields):

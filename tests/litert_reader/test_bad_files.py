@@ -12,6 +12,7 @@ from benchmarks.scanners import litert
 from planner.errors import ModelError
 from planner.litert_reader.read import read_litert
 from planner.litert_reader.scan import scan_litert
+from tests.exporters.bodies import MODELS, prepared
 from tests.litert_reader.by_hand import Hand
 from tests.litert_reader.files import FLOAT, OFFICIAL, of_floats, of_rows, path_of
 
@@ -57,6 +58,29 @@ def test_changed_files(count, record_property):
             raise AssertionError(f"{type(error).__name__} of {data.hex()}") from error
     record_property("changed", f"{count} files, {read} read, {refused} refused")
     assert min(read, refused) > count // 20
+
+
+def test_changed_files_with_loops_and_branches():
+    """Subgraphs that run each other, bodies whose operands are others."""
+    chance, seeds = random.Random(5), []  # noqa: S311 - to be repeated, not to be secret
+    for name in ("branch", "collected", "until"):
+        graph, _ = prepared(*MODELS[name], count=1)
+        seeds.append(planner.export(graph, planner.plan(graph, "litert-int8"), "litert"))
+    read = 0
+    for _ in range(400):
+        with suppress(ModelError):
+            read_litert(changed(chance, seeds))
+            read += 1
+    assert 20 < read < 380
+
+
+@pytest.mark.parametrize("name", [*OFFICIAL, *FLOAT])
+def test_the_last_byte_is_missed(name):
+    """So every shorter cut is refused: the scan looks at the same bytes in order until one is missing."""
+    if not path_of(name).exists():
+        pytest.skip(f"no {path_of(name)}")
+    with pytest.raises(ModelError, match="or a truncated one"):
+        scan_litert(path_of(name).read_bytes()[:-1])
 
 
 @pytest.mark.parametrize("name", [*OFFICIAL, *FLOAT])

@@ -7,18 +7,20 @@ Source: TensorFlow Lite, kernels of IF and WHILE; ONNX If, Loop and Scan.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import BORDER_ARITHMETIC, Block
 from planner.exporters.common.control_flow import Border, Choice, Cycle, Item
 from planner.exporters.common.layouts import plain
+from planner.exporters.common.walk import Trips, Walk, Writers
 from planner.exporters.litert.operations import Body, Operator, Options, Program, Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
 from planner.ir.types.qtypes import Uniform
+from planner.plans.records import PortTyped
 
 Writer: TypeAlias = Callable[[ProgramBuilder, Block], None]
 
@@ -31,140 +33,80 @@ _INT64: Final = 4
 
 def write_items(builder: ProgramBuilder, items: Sequence[Item], write: Writer) -> None:
     """Write blocks in order, with `write`, and the bodies that stand among them."""
-    for item in items:
-        match item:
-            case Block():
-                write(builder, item)
-            case Border():
-                _hand_over(builder, item)
-            case Choice():
-                _choose(builder, item, write)
-            case Cycle():
-                _repeat(builder, item, write)
+    own = Writers(
+        "litert",
+        partial(write, builder),
+        partial(_start, builder),
+        partial(_read, builder),
+        partial(_choose, builder),
+        partial(_repeat, builder),
+        builder.sizes,
+    )
+    Walk(builder.values, own).write(items)
 
 
-def _start(builder: ProgramBuilder, place: str) -> None:
-    builder.address, builder.values.arithmetic = place, BORDER_ARITHMETIC
+def _start(builder: ProgramBuilder, item: Border | Choice | Cycle) -> None:
+    builder.address = item.op.name if isinstance(item, Border) else item.place
+    builder.values.arithmetic = BORDER_ARITHMETIC
 
 
-def _hand_over(builder: ProgramBuilder, border: Border) -> None:
-    known = builder.values.known(border.source)
-    if known is not None and not isinstance(border.kind, Uniform):
-        builder.values.numbers[border.value] = known
-        return
-    _start(builder, border.op.name)
-    _define(builder, border, _read(builder, border, border.source))
-
-
-def _read(builder: ProgramBuilder, border: Border, source: str, like: Tensor | None = None) -> Tensor:
+def _read(builder: ProgramBuilder, value: str, kind: PortTyped, like: Tensor | None = None) -> Tensor:
     """The tensor that a border hands over, stored as the model has it, or as another one is."""
-    kind = border.kind
-    tensor = builder.operand(source, kind) if isinstance(kind, Uniform) else builder.real(source)
+    tensor = builder.operand(value, kind) if isinstance(kind, Uniform) else builder.real(value)
     is_like = like is not None and len(like.order) == len(tensor.order)
     return builder.program.ordered(tensor, like.order if like and is_like else plain(len(tensor.shape)))
 
 
-def _define(builder: ProgramBuilder, border: Border, tensor: Tensor) -> None:
-    if isinstance(border.kind, Uniform):
-        builder.values.define_stored(border.value, border.kind, tensor)
-    else:
-        builder.values.define_real(border.value, tensor)
-
-
-def _choose(builder: ProgramBuilder, choice: Choice, write: Writer) -> None:
-    index = choice.taken(builder.values.known)
-    if index is not None:
-        taken = choice.branches[index]
-        write_items(builder, (*taken.begins, *taken.items), write)
-        for join in choice.joins:
-            _start(builder, choice.place)
-            _define(builder, join, _read(builder, join, join.branch(index)))
-        return
-    for branch in choice.branches:
-        write_items(builder, branch.begins, write)
-    _start(builder, choice.place)
+def _choose(builder: ProgramBuilder, walk: Walk[Tensor], choice: Choice) -> Sequence[Tensor]:
     program, flag = builder.program, builder.real(choice.condition)
     made: list[tuple[Sequence[Operator], list[Tensor]]] = []
-    for index, branch in enumerate(choice.branches):
+    for index in range(len(choice.branches)):
         with builder.inside() as operators:
-            write_items(builder, branch.items, write)
-            _start(builder, choice.place)
-            made.append((operators, [_read(builder, join, join.branch(index)) for join in choice.joins]))
+            made.append((operators, walk.finish_branch(choice, index)))
     for join, a, b in zip(choice.joins, made[0][1], made[1][1], strict=True):
-        _refuse_change(builder, f"its branches give {join.value!r}", a, b)
+        walk.refuse_change(builder.address, f"its branches give {join.value!r}", _text(a), _text(b))
     names = [f"{choice.scope.owner}/{word}" for word in ("then", "else")]
     bodies = [program.closed(name, *parts[:1], (), parts[1]) for name, parts in zip(names, made, strict=True)]
     outside = tuple(dict.fromkeys(index for body in bodies for index in program.captured(body)))
     bodies = [replace(body, arguments=outside) for body in bodies]
-    found = program.emit_bodies(
+    return program.emit_bodies(
         "IF",
         (flag.index, *outside),
         [(join.value, tensor) for join, tensor in zip(choice.joins, made[0][1], strict=True)],
         "IfOptions",
         dict(zip(("ThenSubgraphIndex", "ElseSubgraphIndex"), bodies, strict=True)),
     )
-    for join, tensor in zip(choice.joins, found, strict=True):
-        _define(builder, join, tensor)
 
 
-def _refuse_change(builder: ProgramBuilder, what: str, a: Tensor, b: Tensor) -> None:
-    if (a.shape, a.element) != (b.shape, b.element):
-        shapes = " and as ".join(f"{each.element}{list(each.shape)}" for each in (a, b))
-        raise UnsupportedExport(
-            f"{builder.address}: {what} as {shapes}; litert accepts one shape here",
-            hint="give the model's inputs fixed sizes, or use an ONNX format",
-        )
+def _text(tensor: Tensor) -> str:
+    return f"{tensor.element}{list(tensor.shape)}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Trips:
-    """What steers a loop.
-
-    Attributes:
-      pairs: where what one trip hands to the next enters and leaves, a condition first.
-      trips: how many there are, where that is known.
-      bound: their number at most, where it is computed.
-      is_steady: whether the first pair is no condition.
-    """
-
-    pairs: tuple[tuple[Border, Border], ...]
-    trips: int | None
-    bound: Tensor | None
-    is_steady: bool
-
-
-def _trips(builder: ProgramBuilder, cycle: Cycle) -> _Trips:
-    is_steady, trips = cycle.is_steady(builder.values.known), cycle.trips(builder.values.known, builder.sizes)
-    cycle.check("litert", trips, is_steady=is_steady)
-    bound = None
-    if trips is None and cycle.scope.operands[0]:
-        bound = _bound(builder.program, builder.real(cycle.scope.operands[0]))
-    return _Trips(cycle.pairs(is_steady=is_steady), trips, bound, is_steady)
-
-
-def _repeat(builder: ProgramBuilder, cycle: Cycle, write: Writer) -> None:
-    write_items(builder, cycle.unchanged, write)
-    _start(builder, cycle.place)
-    program, loop = builder.program, _trips(builder, cycle)
-    entering = [_number(program, 0), *(_first(builder, cycle, begin) for begin, _ in loop.pairs)]
-    wholes = [_read(builder, begin, begin.source) for begin in cycle.slices]
+def _repeat(builder: ProgramBuilder, walk: Walk[Tensor], cycle: Cycle, loop: Trips) -> Sequence[Tensor]:
+    program = builder.program
+    bound = _bound(program, builder.real(loop.bound)) if loop.bound else None
+    entering = [_number(program, 0), *(_first(builder, walk, cycle, begin) for begin, _ in loop.pairs)]
+    wholes = [walk.read(begin) for begin in cycle.slices]
     seen = [program.twin(tensor) for tensor in entering]
     with builder.inside() as operators:
-        _enter(builder, cycle, loop, seen)
+        _enter(builder, walk, cycle, loop, seen)
         for begin, whole in zip(cycle.slices, wholes, strict=True):
-            _define(builder, begin, _sliced(builder, cycle, begin, whole, seen[0]))
+            walk.define(begin, _sliced(builder, cycle, begin, whole, seen[0]))
         builder.loops += 1
-        write_items(builder, cycle.items, write)
+        walk.write(cycle.items)
         builder.loops -= 1
-        _start(builder, cycle.place)
+        _start(builder, cycle)
         after = [program.emit("ADD", [seen[0], _number(program, 1)], _COUNT, "count", ("AddOptions", {}))]
         for (begin, end), given in zip(loop.pairs, seen[1:], strict=True):
-            after.append(_read(builder, end, end.source, given))
+            after.append(_read(builder, end.source, end.kind, given))
             if cycle.is_condition(begin):
                 after[-1] = program.reshaped(after[-1], (1,))
-        grown = [_collected(builder, cycle, end, seen[0], loop.trips or 0) for end in cycle.collected]
+        grown = [
+            _collected(builder, cycle, end, walk.read(end), seen[0], loop.trips or 0)
+            for end in cycle.collected
+        ]
     for (begin, _), a, b in zip(loop.pairs, entering[1:], after[1:], strict=True):
-        _refuse_change(builder, f"a trip takes and leaves {begin.value!r}", a, b)
+        walk.refuse_change(builder.address, f"a trip takes and leaves {begin.value!r}", _text(a), _text(b))
     entering += [_empty(program, rows) for rows, _ in grown]
     arguments = [*seen, *(rows for rows, _ in grown)]
     body = program.closed(
@@ -172,25 +114,27 @@ def _repeat(builder: ProgramBuilder, cycle: Cycle, write: Writer) -> None:
     )
     ends = [(begin.value, tensor) for (begin, _), tensor in zip(loop.pairs, seen[1:], strict=True)]
     ends += [(end.value, rows) for end, (rows, _) in zip(cycle.collected, grown, strict=True)]
-    found = _looped(program, loop, body, entering, [("count", _COUNT), *ends])
-    borders = [*(end for _, end in loop.pairs), *cycle.collected]
-    for end, tensor in zip(borders, found[1:], strict=True):
-        _define(builder, end, tensor)
+    return _looped(program, loop, bound, body, entering, [("count", _COUNT), *ends])[1:]
 
 
-def _looped(
-    program: Program, loop: _Trips, body: Body, entering: Sequence[Tensor], ends: Sequence[tuple[str, Tensor]]
+def _looped(  # noqa: PLR0917
+    program: Program,
+    loop: Trips,
+    bound: Tensor | None,
+    body: Body,
+    entering: Sequence[Tensor],
+    ends: Sequence[tuple[str, Tensor]],
 ) -> tuple[Tensor, ...]:
     """The loop; what its body or its question reads from around it is handed on as it is."""
     outside = program.captured(body)
-    if loop.bound is not None and loop.bound.index not in outside:
-        outside = (*outside, loop.bound.index)
+    if bound is not None and bound.index not in outside:
+        outside = (*outside, bound.index)
     asked = [program.twin(tensor) for tensor in entering]
     with program.inside() as operators:
         going = None
-        if loop.trips is not None or loop.bound is not None:
+        if loop.trips is not None or bound is not None:
             # Counts have 32 bits here; a larger one, of a loop that its condition ends, is never reached.
-            end = _number(program, min(loop.trips or 0, _MOST)) if loop.bound is None else loop.bound
+            end = _number(program, min(loop.trips or 0, _MOST)) if bound is None else bound
             like = replace(end, index=-1, element="bool")
             going = program.emit("LESS", [asked[0], end], like, "going", ("LessOptions", {}))
         if not loop.is_steady:
@@ -233,24 +177,23 @@ def _cast(program: Program, tensor: Tensor, element: str) -> Tensor:
     return program.emit("CAST", [tensor], like, "count", ("CastOptions", options))
 
 
-def _first(builder: ProgramBuilder, cycle: Cycle, begin: Border) -> Tensor:
+def _first(builder: ProgramBuilder, walk: Walk[Tensor], cycle: Cycle, begin: Border) -> Tensor:
     """The tensor that the first trip takes; the condition that a Loop leaves out holds."""
     if not begin.source:
         return builder.program.constant(np.asarray([True]), "bool", "yes")
-    tensor = _read(builder, begin, begin.source)
+    tensor = walk.read(begin)
     return builder.program.reshaped(tensor, (1,)) if cycle.is_condition(begin) else tensor
 
 
-def _enter(builder: ProgramBuilder, cycle: Cycle, loop: _Trips, seen: Sequence[Tensor]) -> None:
-    """Define what a trip sees: what steers a Loop, and what is handed to it."""
-    program = builder.program
+def _enter(
+    builder: ProgramBuilder, walk: Walk[Tensor], cycle: Cycle, loop: Trips, seen: Sequence[Tensor]
+) -> None:
+    """Define what a trip sees: the count of a Loop, and what is handed to it."""
     for begin in cycle.begins:
         if cycle.is_count(begin):
-            builder.values.define_real(begin.value, _cast(program, seen[0], "i64"))
-        elif loop.is_steady and cycle.is_condition(begin):
-            builder.values.define_real(begin.value, program.constant(np.asarray(True), "bool", "yes"))
+            builder.values.define_real(begin.value, _cast(builder.program, seen[0], "i64"))
     for (begin, _), tensor in zip(loop.pairs, seen[1:], strict=True):
-        _define(builder, begin, tensor)
+        walk.define(begin, tensor)
 
 
 def _place(program: Program, count: Tensor, slices: int, *, is_back: bool) -> Tensor:
@@ -269,11 +212,15 @@ def _sliced(builder: ProgramBuilder, cycle: Cycle, begin: Border, whole: Tensor,
     return program.emit("GATHER", [whole, at], like, begin.value, ("GatherOptions", {"Axis": axis}))
 
 
-def _collected(
-    builder: ProgramBuilder, cycle: Cycle, end: Border, count: Tensor, trips: int
+def _collected(  # noqa: PLR0917
+    builder: ProgramBuilder, cycle: Cycle, end: Border, tensor: Tensor, count: Tensor, trips: int
 ) -> tuple[Tensor, Tensor]:
     """The slices of the trips before, an argument of the body, and the same with that of this trip."""
-    program, tensor = builder.program, _read(builder, end, end.source)
+    program = builder.program
+    if not trips:
+        raise builder.refuse(
+            f"{end.value!r} has a slice of each of 0 trips; litert accepts tensors with elements"
+        )
     rank = len(tensor.shape) + 1
     axis = cycle.axis("output", end.index, rank)
     sizes = (*tensor.shape[:axis], 1, *tensor.shape[axis:])

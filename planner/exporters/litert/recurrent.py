@@ -2,11 +2,11 @@
 
 The two states are variable tensors: zero before the first call, and kept from call to call until the
 runtime's `reset_all_variables`; ONNX starts every call at zero. Gates are stored apart, in the order input,
-forget, cell, output; their sums are integers of 16 bits, where the inside of a plan's kernel is float.
+forget, cell, output; stored, they are words of 16 bits, as `interpreter.kernels.recurrent` computes them.
 Source: TensorFlow Lite, the kernel's `PopulateQuantizedLstmParams8x8_16`; ONNX LSTM.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,7 +17,9 @@ from planner.exporters.common.layouts import plain
 from planner.exporters.common.values import Array
 from planner.exporters.litert.calls import Call
 from planner.exporters.litert.operations import Tensor
+from planner.interpreter.kernels.recurrent import lstm_types
 from planner.ir.types.qtypes import Storage, Uniform
+from planner.plans.records import PortTyped
 
 _GATES: Final = (0, 2, 3, 1)
 """Where ONNX has the input, forget, cell and output gate: it packs them input, output, forget, cell."""
@@ -58,6 +60,10 @@ def lstm(call: Call) -> Sequence[Tensor] | None:
     found = [_Layer(call, x, way, is_back=direction == "reverse" or way == 1).made() for way in range(ways)]
     results = zip(zip(*found, strict=True), (1, 0, 0), strict=True)
     return [_joined(call, tensors, axis) for tensors, axis in results]
+
+
+def _stored(types: Mapping[int, PortTyped]) -> dict[int, Uniform]:
+    return {i: kind for i, kind in types.items() if isinstance(kind, Uniform)}
 
 
 def _is_zero(numbers: Array | None) -> bool:
@@ -148,7 +154,6 @@ class _Layer:
         """Both biases of a gate as one, on the grid of input times input weight."""
         call = self.call
         pair = np.split(self._array(3), 2) if call.has(3) else [np.zeros(4 * size, np.float32)] * 2
-        parts = np.split(pair[0] + pair[1], 4)
         x, w, kind = call.kind(0), call.kind(1), call.kind(3)
         if x is not None and w is not None and kind is None:
             scale = float(np.float32(x.scale) * np.float32(w.scale))
@@ -156,10 +161,12 @@ class _Layer:
         element = "i32" if x is None or x.storage.bits == 8 else "i64"
         program, stem = call.builder.program, call.op.inputs[3] if call.has(3) else f"{call.stem}_bias"
         if kind is None or x is None:
+            parts = np.split(pair[0] + pair[1], 4)
             return [program.constant(parts[gate], "f32", stem) for gate in _GATES]
-        return [
-            program.constant(quantize_array(parts[gate], kind), element, stem, kind=kind) for gate in _GATES
-        ]
+        # Each is stored before they are added, as the plan's one constant has both.
+        both = sum(quantize_array(part, kind).astype(np.int64) for part in pair)
+        parts = np.split(np.clip(both, kind.storage.qmin, kind.storage.qmax), 4)
+        return [program.constant(parts[gate], element, stem, kind=kind) for gate in _GATES]
 
     def _holes(self, size: int) -> list[Tensor | None]:
         if not self.call.has(7):
@@ -172,12 +179,15 @@ class _Layer:
         call = self.call
         if call.y is None:
             return None
-        value = call.op.outputs[2] if len(call.op.outputs) > 2 else ""
-        ports = [port for kernel in call.builder.plan.kernels_in_order for port in kernel.outputs]
-        found = call.kind(6) or next((port.type for port in ports if value and port.value == value), None)
-        if not isinstance(found, Uniform):
-            raise call.builder.refuse("its cell state has no type; litert accepts an LSTM whose row has one")
-        return found
+        found = {port.value: port.type for k in call.builder.plan.kernels_in_order for port in k.outputs}
+        results = {i: found.get(name) for i, name in enumerate(call.op.outputs) if name}
+        operands = {i: call.kind(i) for i in call.kinds}
+        types = lstm_types(_stored(operands), _stored(results))
+        if types is None:
+            raise call.builder.refuse(
+                "its hidden or its cell state has no type; litert accepts an LSTM whose row has both"
+            )
+        return types[1]
 
     def _intermediates(self) -> list[Tensor]:
         """Four gates and the hidden state, whose grids integer kernels look up."""

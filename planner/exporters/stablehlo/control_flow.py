@@ -7,140 +7,99 @@ collects, a slice a trip. Source: ONNX If, Loop and Scan; design 01, section 5.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
-from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
 from planner.exporters.common.control_flow import Border, Choice, Cycle, Item
+from planner.exporters.common.walk import Trips, Walk, Writers
 from planner.exporters.stablehlo.loops import COUNT, counted, filled, is_before, placed, renamed, sliced
 from planner.exporters.stablehlo.operations import binary, convert, reshape
 from planner.exporters.stablehlo.program_builder import ProgramBuilder
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import Block as Region
+from planner.plans.records import PortTyped
 
 Writer: TypeAlias = Callable[[ProgramBuilder, Block], None]
 
 
 def write_items(builder: ProgramBuilder, items: Sequence[Item], write: Writer) -> None:
     """Write blocks in order, with `write`, and the bodies that stand among them."""
-    for item in items:
-        match item:
-            case Block():
-                write(builder, item)
-            case Border():
-                _hand_over(builder, item)
-            case Choice():
-                _choose(builder, item, write)
-            case Cycle():
-                _repeat(builder, item, write)
-
-
-def _hand_over(builder: ProgramBuilder, border: Border) -> None:
-    known = builder.values.known(border.source)
-    if known is not None and not isinstance(border.kind, Uniform):
-        builder.values.numbers[border.value] = known
-    else:
-        _define(builder, border, _read(builder, border, border.source))
-
-
-def _read(builder: ProgramBuilder, border: Border, source: str) -> Tensor:
-    return (
-        builder.values.integers(source, border.kind)
-        if isinstance(border.kind, Uniform)
-        else builder.values.real(source)
+    own = Writers(
+        builder.form.name,
+        partial(write, builder),
+        partial(_start, builder),
+        partial(_read, builder),
+        partial(_choose, builder),
+        partial(_repeat, builder),
+        builder.shape,
     )
+    Walk(builder.values, own).write(items)
 
 
-def _define(builder: ProgramBuilder, border: Border, tensor: Tensor) -> None:
-    if isinstance(border.kind, Uniform):
-        builder.values.define_stored(border.value, border.kind, tensor)
-    else:
-        builder.values.define_real(border.value, tensor)
+def _read(builder: ProgramBuilder, value: str, kind: PortTyped) -> Tensor:
+    return builder.values.integers(value, kind) if isinstance(kind, Uniform) else builder.values.real(value)
 
 
-def _start(builder: ProgramBuilder, kernel: Choice | Cycle) -> None:
-    builder.p.start(kernel.scope.owner, kernel.place)
+def _start(builder: ProgramBuilder, item: Border | Choice | Cycle) -> None:
+    if not isinstance(item, Border):
+        builder.p.start(item.scope.owner, item.place)
 
 
-def _choose(builder: ProgramBuilder, choice: Choice, write: Writer) -> None:
-    index = choice.taken(builder.values.known)
-    if index is not None:
-        taken = choice.branches[index]
-        write_items(builder, (*taken.begins, *taken.items), write)
-        for join in choice.joins:
-            _start(builder, choice)
-            _define(builder, join, _read(builder, join, join.branch(index)))
-        return
+def _choose(builder: ProgramBuilder, walk: Walk[Tensor], choice: Choice) -> Sequence[Tensor]:
     condition = reshape(builder.p, builder.values.real(choice.condition), ())
-    for branch in choice.branches:
-        write_items(builder, branch.begins, write)
     bodies = []
-    for index, branch in enumerate(choice.branches):
+    for index in range(len(choice.branches)):
         with builder.inside() as operations:
-            write_items(builder, branch.items, write)
-            _start(builder, choice)
-            results = [_read(builder, join, join.branch(index)) for join in choice.joins]
+            results = walk.finish_branch(choice, index)
         bodies.append((operations, results))
     first, second = (results for _, results in bodies)
     for join, a, b in zip(choice.joins, first, second, strict=True):
-        _refuse_change(builder, f"its branches give {join.value!r}", a, b)
+        walk.refuse_change(builder.p.place, f"its branches give {join.value!r}", f"{a.type}", f"{b.type}")
     regions = tuple(builder.p.closed((), *body) for body in bodies)
-    found = builder.p.emit_many("if", [condition], first, regions)
-    for join, tensor in zip(choice.joins, found, strict=True):
-        _define(builder, join, tensor)
+    return builder.p.emit_many("if", [condition], first, regions)
 
 
-def _refuse_change(builder: ProgramBuilder, what: str, a: Tensor, b: Tensor) -> None:
-    if a.type != b.type:
-        raise UnsupportedExport(
-            f"{builder.p.place}: {what} as {a.type} and as {b.type}; {builder.form.name} accepts one shape",
-            hint="give the model's inputs fixed sizes, or use an ONNX format",
-        )
-
-
-def _repeat(builder: ProgramBuilder, cycle: Cycle, write: Writer) -> None:
+def _repeat(builder: ProgramBuilder, walk: Walk[Tensor], cycle: Cycle, loop: Trips) -> Sequence[Tensor]:
     p = builder.p
-    for begin in cycle.unchanged:
-        _hand_over(builder, begin)
-    _start(builder, cycle)
-    is_steady, trips = cycle.is_steady(builder.values.known), cycle.trips(builder.values.known, builder.shape)
-    cycle.check(builder.form.name, trips, is_steady=is_steady)
-    pairs = cycle.pairs(is_steady=is_steady)
-    entering = [counted(p, 0), *(_first(builder, cycle, begin) for begin, _ in pairs)]
-    bound = _bound(builder, cycle, trips)
-    slices = [(begin, _read(builder, begin, begin.source)) for begin in cycle.slices]
+    entering = [counted(p, 0), *(_first(builder, walk, cycle, begin) for begin, _ in loop.pairs)]
+    bound = _bound(builder, loop)
+    slices = [(begin, walk.read(begin)) for begin in cycle.slices]
     seen = renamed(p, entering, "in")
     with builder.inside() as operations:
-        _enter(builder, cycle, seen[0], is_steady=is_steady)
-        for (begin, _), tensor in zip(pairs, seen[1:], strict=True):
-            _define(builder, begin, tensor)
+        for begin in cycle.begins:
+            if cycle.is_count(begin):
+                builder.values.define_real(begin.value, seen[0])
+        for (begin, _), tensor in zip(loop.pairs, seen[1:], strict=True):
+            walk.define(begin, tensor)
         for begin, whole in slices:
-            _define(builder, begin, _slice(builder, cycle, begin, whole, seen[0]))
-        write_items(builder, cycle.items, write)
+            walk.define(begin, _slice(builder, cycle, begin, whole, seen[0]))
+        walk.write(cycle.items)
         _start(builder, cycle)
         after = [binary(p, "add", seen[0], counted(p, 1))]
-        after += [_given(builder, cycle, begin, _read(builder, end, end.source)) for begin, end in pairs]
-        grown = [_collect(builder, cycle, end, seen[0], trips or 0) for end in cycle.collected]
-    for (begin, _), a, b in zip(pairs, entering[1:], after[1:], strict=True):
-        _refuse_change(builder, f"a trip takes and leaves {begin.value!r}", a, b)
+        after += [_given(builder, cycle, begin, walk.read(end)) for begin, end in loop.pairs]
+        grown = [
+            _collect(builder, cycle, end, walk.read(end), seen[0], loop.trips or 0) for end in cycle.collected
+        ]
+    for (begin, _), a, b in zip(loop.pairs, entering[1:], after[1:], strict=True):
+        walk.refuse_change(p.place, f"a trip takes and leaves {begin.value!r}", f"{a.type}", f"{b.type}")
     buffers = [buffer for buffer, _ in grown]
     entering += [_empty(builder, end, each) for end, each in zip(cycle.collected, buffers, strict=True)]
     body = p.closed((*seen, *buffers), operations, [*after, *(filled_up for _, filled_up in grown)])
-    going = _going(builder, entering, bound, has_condition=any(cycle.is_condition(b) for b, _ in pairs))
-    found = p.emit_many("while", entering, entering, (going, body))
-    for end, tensor in zip((*(end for _, end in pairs), *cycle.collected), found[1:], strict=True):
-        _define(builder, end, tensor)
+    going = _going(builder, entering, bound, has_condition=not loop.is_steady)
+    return p.emit_many("while", entering, entering, (going, body))[1:]
 
 
-def _bound(builder: ProgramBuilder, cycle: Cycle, trips: int | None) -> Tensor | None:
+def _bound(builder: ProgramBuilder, loop: Trips) -> Tensor | None:
     """The number of trips at most; None where only the condition ends them."""
-    if trips is not None:
-        return counted(builder.p, trips)
-    most = cycle.scope.operands[0]
-    return reshape(builder.p, convert(builder.p, builder.values.real(most), COUNT), ()) if most else None
+    if loop.trips is not None:
+        return counted(builder.p, loop.trips)
+    if not loop.bound:
+        return None
+    return reshape(builder.p, convert(builder.p, builder.values.real(loop.bound), COUNT), ())
 
 
 def _given(builder: ProgramBuilder, cycle: Cycle, begin: Border, tensor: Tensor) -> Tensor:
@@ -148,20 +107,11 @@ def _given(builder: ProgramBuilder, cycle: Cycle, begin: Border, tensor: Tensor)
     return reshape(builder.p, tensor, ()) if cycle.is_condition(begin) else tensor
 
 
-def _first(builder: ProgramBuilder, cycle: Cycle, begin: Border) -> Tensor:
+def _first(builder: ProgramBuilder, walk: Walk[Tensor], cycle: Cycle, begin: Border) -> Tensor:
     """The tensor that the first trip takes; the condition that a Loop leaves out holds."""
     if not begin.source:
         return builder.p.number(1, "i1")
-    return _given(builder, cycle, begin, _read(builder, begin, begin.source))
-
-
-def _enter(builder: ProgramBuilder, cycle: Cycle, count: Tensor, *, is_steady: bool) -> None:
-    """Define what steers a Loop as a trip sees it."""
-    for begin in cycle.begins:
-        if cycle.is_count(begin):
-            builder.values.define_real(begin.value, count)
-        elif is_steady and cycle.is_condition(begin):
-            builder.values.numbers[begin.value] = np.asarray(True)
+    return _given(builder, cycle, begin, walk.read(begin))
 
 
 def _slice(builder: ProgramBuilder, cycle: Cycle, begin: Border, whole: Tensor, count: Tensor) -> Tensor:
@@ -171,11 +121,10 @@ def _slice(builder: ProgramBuilder, cycle: Cycle, begin: Border, whole: Tensor, 
     return sliced(builder.p, whole, at, axis)
 
 
-def _collect(
-    builder: ProgramBuilder, cycle: Cycle, end: Border, count: Tensor, trips: int
+def _collect(  # noqa: PLR0917
+    builder: ProgramBuilder, cycle: Cycle, end: Border, tensor: Tensor, count: Tensor, trips: int
 ) -> tuple[Tensor, Tensor]:
     """The slices of the trips before, an argument of the body, and the same with that of this trip."""
-    tensor = _read(builder, end, end.source)
     axis = cycle.axis("output", end.index, tensor.rank + 1)
     shape = (*tensor.shape[:axis], trips, *tensor.shape[axis:])
     (buffer,) = renamed(builder.p, [replace(tensor, shape=shape)], "in")

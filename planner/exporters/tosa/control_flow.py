@@ -7,18 +7,20 @@ Source: TOSA 1.0, control flow operators (EXT-CONTROLFLOW); ONNX If, Loop and Sc
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import BORDER_ARITHMETIC, Block
 from planner.exporters.common.control_flow import Border, Choice, Cycle, Item
 from planner.exporters.common.layouts import plain
+from planner.exporters.common.walk import Trips, Walk, Writers
 from planner.exporters.tosa.operations import Body, Program, Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.ir.types.qtypes import Uniform
+from planner.plans.records import PortTyped
 
 Writer: TypeAlias = Callable[[ProgramBuilder, Block], None]
 Tensors: TypeAlias = Sequence[Tensor]
@@ -30,66 +32,37 @@ _MOVED: Final = ("f32", "i16", "i32", "i8")
 
 def write_items(builder: ProgramBuilder, items: Sequence[Item], write: Writer) -> None:
     """Write blocks in order, with `write`, and the bodies that stand among them."""
-    for item in items:
-        match item:
-            case Block():
-                write(builder, item)
-            case Border():
-                _hand_over(builder, item)
-            case Choice():
-                _choose(builder, item, write)
-            case Cycle():
-                _repeat(builder, item, write)
+    own = Writers(
+        "tosa",
+        partial(write, builder),
+        partial(_start, builder),
+        partial(_read, builder),
+        partial(_choose, builder),
+        partial(_repeat, builder),
+        builder.sizes,
+    )
+    Walk(builder.values, own).write(items)
 
 
-def _start(builder: ProgramBuilder, place: str) -> None:
-    builder.address, builder.values.arithmetic = place, BORDER_ARITHMETIC
+def _start(builder: ProgramBuilder, item: Border | Choice | Cycle) -> None:
+    builder.address = item.op.name if isinstance(item, Border) else item.place
+    builder.values.arithmetic = BORDER_ARITHMETIC
 
 
-def _hand_over(builder: ProgramBuilder, border: Border) -> None:
-    known = builder.values.known(border.source)
-    if known is not None and not isinstance(border.kind, Uniform):
-        builder.values.numbers[border.value] = known
-        return
-    _start(builder, border.op.name)
-    _define(builder, border, _read(builder, border, border.source))
-
-
-def _read(builder: ProgramBuilder, border: Border, source: str) -> Tensor:
+def _read(builder: ProgramBuilder, value: str, kind: PortTyped) -> Tensor:
     """The tensor that a border hands over, stored as the model has it."""
-    kind = border.kind
-    tensor = builder.operand(source, kind) if isinstance(kind, Uniform) else builder.real(source)
+    tensor = builder.operand(value, kind) if isinstance(kind, Uniform) else builder.real(value)
     return builder.program.ordered(tensor, plain(len(tensor.shape)))
 
 
-def _define(builder: ProgramBuilder, border: Border, tensor: Tensor) -> None:
-    if isinstance(border.kind, Uniform):
-        builder.values.define_stored(border.value, border.kind, tensor)
-    else:
-        builder.values.define_real(border.value, tensor)
-
-
-def _choose(builder: ProgramBuilder, choice: Choice, write: Writer) -> None:
-    index = choice.taken(builder.values.known)
-    if index is not None:
-        taken = choice.branches[index]
-        write_items(builder, (*taken.begins, *taken.items), write)
-        for join in choice.joins:
-            _start(builder, choice.place)
-            _define(builder, join, _read(builder, join, join.branch(index)))
-        return
-    for branch in choice.branches:
-        write_items(builder, branch.begins, write)
-    _start(builder, choice.place)
+def _choose(builder: ProgramBuilder, walk: Walk[Tensor], choice: Choice) -> Tensors:
     flag = builder.program.reshaped(builder.real(choice.condition), ())
     made: list[tuple[Body, list[Tensor]]] = []
-    for index, branch in enumerate(choice.branches):
+    for index in range(len(choice.branches)):
         with builder.inside() as body:
-            write_items(builder, branch.items, write)
-            _start(builder, choice.place)
-            made.append((body, [_read(builder, join, join.branch(index)) for join in choice.joins]))
+            made.append((body, walk.finish_branch(choice, index)))
     for join, a, b in zip(choice.joins, made[0][1], made[1][1], strict=True):
-        _refuse_change(builder, f"its branches give {join.value!r}", a, b)
+        walk.refuse_change(builder.address, f"its branches give {join.value!r}", _text(a), _text(b))
     outside = {name: pair[0] for body, _ in made for name, pair in body.captured.items()}
     regions = tuple(
         builder.program.closed(
@@ -97,100 +70,78 @@ def _choose(builder: ProgramBuilder, choice: Choice, write: Writer) -> None:
         )
         for body, results in made
     )
-    found = builder.program.emit_bodies("cond_if", [flag, *outside.values()], made[0][1], regions)
-    for join, tensor in zip(choice.joins, found, strict=True):
-        _define(builder, join, tensor)
+    return builder.program.emit_bodies("cond_if", [flag, *outside.values()], made[0][1], regions)
 
 
-def _refuse_change(builder: ProgramBuilder, what: str, a: Tensor, b: Tensor) -> None:
-    if (a.shape, a.element) != (b.shape, b.element):
-        shapes = " and as ".join(f"{each.element}{list(each.shape)}" for each in (a, b))
-        raise UnsupportedExport(
-            f"{builder.address}: {what} as {shapes}; tosa accepts one shape",
-            hint="give the model's inputs fixed sizes, or use an ONNX format",
-        )
+def _text(tensor: Tensor) -> str:
+    return f"{tensor.element}{list(tensor.shape)}"
 
 
-def _repeat(builder: ProgramBuilder, cycle: Cycle, write: Writer) -> None:
-    write_items(builder, cycle.unchanged, write)
-    _start(builder, cycle.place)
-    program, loop = builder.program, _trips(builder, cycle)
-    entering = [count_of(program, 0), *(_first(builder, cycle, begin) for begin, _ in loop.pairs)]
-    slabs = [_slab(builder, cycle, begin) for begin in cycle.slices]
+def _repeat(builder: ProgramBuilder, walk: Walk[Tensor], cycle: Cycle, loop: Trips) -> Tensors:
+    program = builder.program
+    bound = program.reshaped(builder.real(loop.bound), ()) if loop.bound else None
+    entering = [count_of(program, 0), *(_first(program, walk, cycle, begin) for begin, _ in loop.pairs)]
+    slabs = [_slab(builder, cycle, begin, walk.read(begin)) for begin in cycle.slices]
     seen = [program.twin(tensor) for tensor in entering]
     with builder.inside() as body:
-        _enter(builder, cycle, loop, seen)
+        _enter(builder, walk, cycle, loop, seen)
         for begin, slab in zip(cycle.slices, slabs, strict=True):
             at = place(program, seen[0], slab.size, is_back=cycle.is_back("input", begin.index))
             rows = program.captured(body, slab.rows)
-            _define(builder, begin, _sliced(program, replace(slab, rows=rows), at, begin.value))
-        write_items(builder, cycle.items, write)
-        _start(builder, cycle.place)
+            walk.define(begin, _sliced(program, replace(slab, rows=rows), at, begin.value))
+        walk.write(cycle.items)
+        _start(builder, cycle)
         after = [plus(program, seen[0], 1)]
-        after += [_given(program, cycle, begin, _read(builder, end, end.source)) for begin, end in loop.pairs]
-        grown = [_collect(builder, cycle, end, seen[0], loop.trips or 0) for end in cycle.collected]
+        after += [_given(program, cycle, begin, walk.read(end)) for begin, end in loop.pairs]
+        grown = [
+            _collect(builder, cycle, end, walk.read(end), seen[0], loop.trips or 0) for end in cycle.collected
+        ]
     for (begin, _), a, b in zip(loop.pairs, entering[1:], after[1:], strict=True):
-        _refuse_change(builder, f"a trip takes and leaves {begin.value!r}", a, b)
+        walk.refuse_change(builder.address, f"a trip takes and leaves {begin.value!r}", _text(a), _text(b))
     entering += [
         _empty(program, end, slab.rows) for end, (slab, _) in zip(cycle.collected, grown, strict=True)
     ]
     found = looped(
         program,
         loop,
+        bound,
         body,
         entering,
         [*seen, *(slab.rows for slab, _ in grown)],
         [*after, *(filled for _, filled in grown)],
     )
-    for (_, end), tensor in zip(loop.pairs, found[1:], strict=False):
-        _define(builder, end, tensor)
-    for end, (slab, _), rows in zip(cycle.collected, grown, found[1 + len(loop.pairs) :], strict=True):
-        shape = tuple(slab.size if i == slab.order[0] else slab.sizes[i] for i in slab.order)
-        _define(builder, end, program.reshaped(rows, shape, slab.order))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Trips:
-    """The trips of a loop, and the values handed from one to the next.
-
-    Attributes:
-      pairs: where what one trip hands to the next enters and leaves, a condition first.
-      trips: how many there are, where that is known.
-      bound: the number of trips at most, where it is computed.
-      is_steady: whether the first pair is no condition.
-    """
-
-    pairs: tuple[tuple[Border, Border], ...]
-    trips: int | None
-    bound: Tensor | None
-    is_steady: bool
-
-
-def _trips(builder: ProgramBuilder, cycle: Cycle) -> Trips:
-    is_steady, trips = cycle.is_steady(builder.values.known), cycle.trips(builder.values.known, builder.sizes)
-    cycle.check("tosa", trips, is_steady=is_steady)
-    bound = None
-    if trips is None and cycle.scope.operands[0]:
-        bound = builder.program.reshaped(builder.real(cycle.scope.operands[0]), ())
-    return Trips(cycle.pairs(is_steady=is_steady), trips, bound, is_steady)
+    count = 1 + len(loop.pairs)
+    collected = [
+        program.reshaped(
+            rows, tuple(slab.size if i == slab.order[0] else slab.sizes[i] for i in slab.order), slab.order
+        )
+        for (slab, _), rows in zip(grown, found[count:], strict=True)
+    ]
+    return [*found[1:count], *collected]
 
 
 def looped(  # noqa: PLR0917
-    program: Program, loop: Trips, body: Body, entering: Tensors, seen: Tensors, after: Tensors
+    program: Program,
+    loop: Trips,
+    bound: Tensor | None,
+    body: Body,
+    entering: Tensors,
+    seen: Tensors,
+    after: Tensors,
 ) -> tuple[Tensor, ...]:
     """The loop; what its body reads from around it is handed on as it is."""
-    if loop.bound is not None:
-        program.captured(body, loop.bound)
+    if bound is not None:
+        program.captured(body, bound)
     outside = [pair[0] for pair in body.captured.values()]
     inside = [pair[1] for pair in body.captured.values()]
     given = [*entering, *outside]
     asked = [program.twin(tensor) for tensor in given]
     with program.inside() as question:
         going = None
-        if loop.trips is not None or loop.bound is not None:
+        if loop.trips is not None or bound is not None:
             end = count_of(program, loop.trips or 0)
-            if loop.bound is not None:
-                end = asked[len(entering) + list(body.captured).index(loop.bound.name)]
+            if bound is not None:
+                end = asked[len(entering) + list(body.captured).index(bound.name)]
             going = program.emit("greater", [end, asked[0]], replace(_COUNT, element="i1"), "going")
         if not loop.is_steady:
             going = (
@@ -219,24 +170,20 @@ def _given(program: Program, cycle: Cycle, begin: Border, tensor: Tensor) -> Ten
     return program.reshaped(tensor, ()) if cycle.is_condition(begin) else tensor
 
 
-def _first(builder: ProgramBuilder, cycle: Cycle, begin: Border) -> Tensor:
+def _first(program: Program, walk: Walk[Tensor], cycle: Cycle, begin: Border) -> Tensor:
     """The tensor that the first trip takes; the condition that a Loop leaves out holds."""
     if not begin.source:
-        yes = builder.program.constant(np.asarray(True), "i1")
-        return Tensor(yes, (), "i1", ())
-    return _given(builder.program, cycle, begin, _read(builder, begin, begin.source))
+        return Tensor(program.constant(np.asarray(True), "i1"), (), "i1", ())
+    return _given(program, cycle, begin, walk.read(begin))
 
 
-def _enter(builder: ProgramBuilder, cycle: Cycle, loop: Trips, seen: Tensors) -> None:
-    """Define what a trip sees: what steers a Loop, and what is handed to it."""
+def _enter(builder: ProgramBuilder, walk: Walk[Tensor], cycle: Cycle, loop: Trips, seen: Tensors) -> None:
+    """Define what a trip sees: the count of a Loop, and what is handed to it."""
     for begin in cycle.begins:
         if cycle.is_count(begin):
             builder.values.define_real(begin.value, seen[0])
-        elif loop.is_steady and cycle.is_condition(begin):
-            yes = builder.program.constant(np.asarray(True), "i1")
-            builder.values.define_real(begin.value, Tensor(yes, (), "i1", ()))
     for (begin, _), tensor in zip(loop.pairs, seen[1:], strict=True):
-        _define(builder, begin, tensor)
+        walk.define(begin, tensor)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,9 +206,9 @@ class _Slab:
         return self.rows.shape[1]
 
 
-def _slab(builder: ProgramBuilder, cycle: Cycle, begin: Border) -> _Slab:
+def _slab(builder: ProgramBuilder, cycle: Cycle, begin: Border, whole: Tensor) -> _Slab:
     """The operand that a Scan takes slice by slice."""
-    whole, program = _read(builder, begin, begin.source), builder.program
+    program = builder.program
     _refuse_element(builder, begin, whole)
     axis = cycle.axis("input", begin.index, len(whole.shape))
     order = (axis, *(i for i in range(len(whole.shape)) if i != axis))
@@ -277,11 +224,15 @@ def _sliced(program: Program, slab: _Slab, at: Tensor, stem: str) -> Tensor:
     return program.reshaped(found, [slab.sizes[i] for i in slab.order[1:]])
 
 
-def _collect(
-    builder: ProgramBuilder, cycle: Cycle, end: Border, count: Tensor, trips: int
+def _collect(  # noqa: PLR0917
+    builder: ProgramBuilder, cycle: Cycle, end: Border, tensor: Tensor, count: Tensor, trips: int
 ) -> tuple[_Slab, Tensor]:
     """The slices of the trips before, an argument of the body, and the same with that of this trip."""
-    tensor, program = _read(builder, end, end.source), builder.program
+    program = builder.program
+    if not trips:
+        raise builder.refuse(
+            f"{end.value!r} has a slice of each of 0 trips; tosa accepts tensors with elements"
+        )
     _refuse_element(builder, end, tensor)
     rank = len(tensor.shape) + 1
     axis = cycle.axis("output", end.index, rank)

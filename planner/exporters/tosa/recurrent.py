@@ -13,11 +13,13 @@ import numpy as np
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.blocks import Block
 from planner.exporters.common.layouts import plain
-from planner.exporters.tosa.control_flow import Trips, count_of, looped, place, plus
+from planner.exporters.common.walk import Trips
+from planner.exporters.tosa.control_flow import count_of, looped, place, plus
 from planner.exporters.tosa.elementwise import concatenated, joined
 from planner.exporters.tosa.float_conversion import bounded
 from planner.exporters.tosa.operations import Array, Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder
+from planner.interpreter.kernels.litert import rounds_so
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 
@@ -144,6 +146,12 @@ def recurrent(builder: ProgramBuilder, block: Block) -> bool:
     cell = _CELLS.get(op.type)
     if cell is None or len(block.core) != 1:
         return False
+    x = block.kinds.get((op.name, 0))
+    if rounds_so(builder.values.arithmetic, (op.type,), x if isinstance(x, Uniform) else None):
+        raise builder.refuse(
+            f"its row computes {op.type} in 16-bit gates of LiteRT; tosa accepts one that is float inside",
+            "keep the kernel float, or plan for tosa-int8",
+        )
     ways = 2 if op.attributes.get("direction") == "bidirectional" else 1
     names = tuple(op.attributes.get("activations") or cell.activations * ways)
     _refuse_variants(builder, op, names)
@@ -219,7 +227,7 @@ def _over_time(layer: _Layer, step: Step, drive: Tensor, states: States, *, is_b
         flat = program.reshaped(after[0], (1, 1, batch * size))
         every = program.emit("scatter", [seen[1], at, flat], seen[1], stem)
         results = [plus(program, seen[0], 1), every, *after]
-    found = looped(program, Trips((), steps, None, is_steady=True), body, entering, seen, results)
+    found = looped(program, Trips((), steps, "", is_steady=True), None, body, entering, seen, results)
     return found[1:]
 
 

@@ -15,9 +15,11 @@ import numpy.typing as npt
 from planner.interpreter.calls import Call, Operand, saturated
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
+from planner.interpreter.kernels.recurrent import LITERT_LAYERS
 from planner.interpreter.kernels.table import window_sums
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import Integers, apply_scale_32, mean_factor, multiplier_or_zero
+from planner.ir.arithmetic.words import divided_by_power, high_product
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 
@@ -183,19 +185,19 @@ def hard_swish(call: Call) -> Array | None:
     out, out_power = _short_factor(float(fine / np.float32(call.y.scale)))
     relu, relu_power = _short_factor(float(fine / np.float32(3 / 32768)))
     wide = x.shifted() << 7
-    value = _high_product(wide, out)
+    value = high_product(wide, out)
     gate = wide
     if relu_power > 0:
         gate = np.clip(gate << (relu_power - 1), -32768, 32767)
-    gate = _high_product(gate, relu)
+    gate = high_product(gate, relu)
     if relu_power > 0:
         gate = np.clip(gate << 1, -32768, 32767)
     if relu_power < 0:
-        gate = _divided_by_power(gate, -relu_power)
+        gate = divided_by_power(gate, -relu_power)
     gate = (gate + (1 << 15)) >> 1
     whole = gate * value
     product = np.minimum(np.sign(whole) * (np.abs(whole) >> 15), 32767)
-    return saturated(_divided_by_power(product, -out_power), call.y)
+    return saturated(divided_by_power(product, -out_power), call.y)
 
 
 def _short_factor(scale: float) -> tuple[int, int]:
@@ -205,22 +207,6 @@ def _short_factor(scale: float) -> tuple[int, int]:
     if whole == 1 << 31:
         whole, power = whole >> 1, power + 1
     return min((whole + (1 << 15)) >> 16, 32767), power
-
-
-def _high_product(values: Integers, factor: int) -> Integers:
-    """The upper half of twice a product, rounded half away from zero."""
-    product = values * factor
-    nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
-    # A division in C drops what is behind the point.
-    return np.asarray(np.sign(nudged) * (np.abs(nudged) >> 15))
-
-
-def _divided_by_power(values: Integers, power: int) -> Integers:
-    """Values over a power of two, rounded half away from zero."""
-    if power <= 0:
-        return values << -power
-    rest, half = values & ((1 << power) - 1), ((1 << power) - 1) >> 1
-    return np.asarray((values >> power) + (rest > half + (values < 0)))
 
 
 def resize(call: Call) -> Array | None:
@@ -332,8 +318,12 @@ _OF_WORDS: Final = frozenset({"Exp", "Sigmoid", "Softmax", "Tanh"})
 
 
 def rounds_so(arithmetic: str, ops: tuple[str, ...], x: Uniform | None) -> bool:
-    """Whether a kernel of this module computes ops, on an operand of this type."""
-    if arithmetic != LITERT or ops not in LITERT_KERNELS or x is None:
+    """Whether a kernel of this module, or of `recurrent`, computes ops on an operand of this type."""
+    if arithmetic != LITERT or x is None:
+        return False
+    if len(ops) == 1 and ops[0] in LITERT_LAYERS:
+        return x.storage.bits <= 8
+    if ops not in LITERT_KERNELS:
         return False
     is_word = x.storage.bits > 8
     return is_word if ops[0] in _OF_WORDS else not (is_word and ops == ("HardSwish",))

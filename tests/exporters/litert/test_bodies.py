@@ -87,3 +87,17 @@ g (float[3,1,2] x, float[1,1,2] h) => (float[1,1,2] y)
       on = Identity(go)  l, t = LSTM<hidden_size = 2>(x, w, r) }> }""")
     with pytest.raises(UnsupportedExport, match="LSTM in the body of a loop"):
         planner.export(graph, planner.plan(graph, "litert-int8"), "litert")
+
+
+def test_a_loop_that_makes_no_trip_collects_nothing():
+    """The interpreter gives no slices, as onnxruntime does; a file has no tensor without elements."""
+    text = MODELS["collected"][0].replace("int64 most = {3}", "int64 most = {0}")
+    graph, samples = prepared(text.replace("[3,4] seen, int64[3]", "[0,4] seen, int64[0]"), {"x": (4,)})
+    plan = planner.plan(graph, "litert-int8")
+    found = Interpreter(graph, plan).run(samples[0]).outputs
+    assert {name: array.shape for name, array in found.items()} == {"y": (4,), "seen": (0, 4), "counts": (0,)}
+    assert found["counts"].dtype == np.int64
+    with pytest.raises(UnsupportedExport, match="'seen' has a slice of each of 0 trips; litert accepts"):
+        planner.export(graph, plan, "litert")
+    with pytest.raises(UnsupportedExport, match="'seen' has a slice of each of 0 trips; tosa accepts"):
+        planner.export(graph, planner.plan(graph, "tosa-int8"), "tosa")
