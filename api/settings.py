@@ -118,8 +118,8 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
       InputError: one that cannot be read, with its name.
       CannotStart: a database that is named twice.
     """
-    if all(environment.get(name, "").strip() for name in DATABASE):
-        raise CannotStart(f"{' and '.join(DATABASE)} are both set", hint="leave one of them out")
+    if all(environment.get(name, "").strip() for name in DATABASE_URLS):
+        raise CannotStart(f"{' and '.join(DATABASE_URLS)} are both set", hint="leave one of them out")
     given: dict[str, Any] = {"data": _path("QPLAN_DATA", "qplan-data")}
     for variable, (name, read) in VARIABLES.items():
         text = environment.get(variable, "").strip()
@@ -272,6 +272,6 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "QPLAN_CONNECTIONS": ("connections", _positive),
     "QPLAN_DRAIN_SECONDS": ("drain_seconds", _positive),
 }
-DATABASE: Final = ("QPLAN_DATABASE_URL", "QPLAN_DATABASE_URL_FILE")
+DATABASE_URLS: Final = ("QPLAN_DATABASE_URL", "QPLAN_DATABASE_URL_FILE")
 OTHERS: Final = frozenset({"QPLAN_HYPOTHESIS", "QPLAN_MODELS", "QPLAN_TRACEBACK"})
 """Variables of the command and of the tests, not of the service."""
