@@ -21,6 +21,12 @@ ALL: Final = 100
 _FUNCTION: Final = re.compile(r"([\w.:-]{1,200})=([A-Za-z_][\w.]*:[A-Za-z_]\w*)")
 
 
+class CannotStart(InputError):
+    """A part of the server cannot be used; nothing was wrong with the command, so the exit code is 1."""
+
+    exit_code = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of a server; `VARIABLES` says which variable each comes from.
@@ -110,7 +116,10 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
 
     Raises:
       InputError: one that cannot be read, with its name.
+      CannotStart: a database that is named twice.
     """
+    if all(environment.get(name, "").strip() for name in DATABASE_URLS):
+        raise CannotStart(f"{' and '.join(DATABASE_URLS)} are both set", hint="leave one of them out")
     given: dict[str, Any] = {"data": _path("QPLAN_DATA", "qplan-data")}
     for variable, (name, read) in VARIABLES.items():
         text = environment.get(variable, "").strip()
@@ -263,5 +272,6 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "QPLAN_CONNECTIONS": ("connections", _positive),
     "QPLAN_DRAIN_SECONDS": ("drain_seconds", _positive),
 }
+DATABASE_URLS: Final = ("QPLAN_DATABASE_URL", "QPLAN_DATABASE_URL_FILE")
 OTHERS: Final = frozenset({"QPLAN_HYPOTHESIS", "QPLAN_MODELS", "QPLAN_TRACEBACK"})
 """Variables of the command and of the tests, not of the service."""

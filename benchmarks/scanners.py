@@ -51,6 +51,10 @@ def files(size: int) -> Mapping[str, tuple[Callable[[bytes], None], bytes]]:
     node = wire(NODES, b"\x0a\x01a\x22\x04Relu" + attribute)
     tensor = wire(TENSORS, b"\x08\x02\x08\x02\x10\x01\x42\x03abc\x4a\x10" + bytes(16))
     info = wire(INFOS, b"\x0a\x06abcdef" + wire(2, b"\x0a\x08" + b"\x08\x01" * 4))
+    entry = b"\x0a\x08location\x12\x0aweights.da"
+    elsewhere = wire(
+        TENSORS, b"\x08\x80\x06\x08\x80\x18\x10\x01\x42\x10model.layers.0.w" + wire(13, entry) + b"\x70\x01"
+    )
     onnx = {
         "whole numbers": filled(b"\x08\x01"),
         "whole numbers in an attribute": wire(MODEL, wire(NODES, wire(ATTRIBUTES, filled(b"\x40\x01")))),
@@ -63,6 +67,14 @@ def files(size: int) -> Mapping[str, tuple[Callable[[bytes], None], bytes]]:
         "short nodes": wire(MODEL, filled(node)),
         "short tensors": wire(MODEL, filled(tensor)),
         "short infos": wire(MODEL, filled(info)),
+        "tensors elsewhere": wire(MODEL, filled(elsewhere)),
+        "tensors in odd order": wire(MODEL, filled(wire(TENSORS, b"\x4a\x01a\x08\x01\x4a\x01a"))),
+        "fields between infos": wire(MODEL, filled(b"\x6a\x00\x12\x00")),
+        "optional types": wire(MODEL, filled(wire(INFOS, wire(2, wire(9, wire(1, b"\x0a\x00")))))),
+        "long nodes that open late": wire(MODEL, filled(wire(NODES, b"\x0a\x00" * 55 + b"\x2a\x00"))),
+        "long tensors of padded tags": wire(MODEL, filled(wire(TENSORS, b"\x10\x01" * 58 + b"\xca\x00\x00"))),
+        "padded tags": wire(MODEL, filled(b"\x92\x00\x01a")),
+        "padded lengths": wire(MODEL, filled(b"\x6a\x80\x00")),
         "zeros": bytes(size),
         "random bytes": os.urandom(size),
     }

@@ -1,7 +1,8 @@
 """Streams of events: what they cost a server while nothing happens, and whether they delay others.
 
 One server of one process, started as users do; its jobs wait for a cluster that is not there. Processor time
-and the empty route are measured alone and beside the streams, in one run. Usage, from the repository root:
+and the empty route are measured alone and beside the streams, in one run; the route is asked by a process of
+its own, as waiting at a thousand sockets delays the one that does. Usage, from the repository root:
 `python -m benchmarks.service_streams [--streams 950] [--seconds 10]`
 """
 
@@ -56,9 +57,19 @@ async def turn(server: Fleet, seconds: float) -> tuple[float, float]:
     before = server.cpu_ms()
     await asyncio.sleep(seconds)
     cores = (server.cpu_ms() - before) / 1e3 / seconds
+    line = [sys.executable, "-m", "benchmarks.service_streams", "--seconds", str(seconds)]
+    asking = await asyncio.create_subprocess_exec(
+        *line, "--ask", str(server.port), stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await asking.communicate()
+    return cores, float(told)
+
+
+async def ask(port: int, seconds: float) -> float:
+    """Ask the empty route at a rate: the p95 in milliseconds."""
     times: list[float] = []
-    await steady(server.port, EMPTY_RATE, seconds, repeated(EMPTY), times)
-    return cores, percentile(times, 0.95)
+    await steady(port, EMPTY_RATE, seconds, repeated(EMPTY), times)
+    return percentile(times, 0.95)
 
 
 async def measure(server: Fleet, options: argparse.Namespace) -> bool:
@@ -85,7 +96,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--streams", type=int, default=950)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--ask", type=int, metavar="PORT", help="only ask a server that runs")
     options = parser.parse_args()
+    if options.ask:
+        with asyncio.Runner(loop_factory=punctual) as runner:
+            print(runner.run(ask(options.ask, options.seconds)))
+        return
     os.environ |= {"QPLAN_EXECUTOR": NOWHERE, "QPLAN_CONNECTIONS": str(options.streams + 100)}
     with fleet(1) as server, asyncio.Runner(loop_factory=punctual) as runner:
         met = runner.run(measure(server, options))

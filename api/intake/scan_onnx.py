@@ -6,8 +6,9 @@ Bounded are depth, counts and texts, and a tensor's bytes have to hold the shape
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, TypeAlias, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
+from typing import Final, NoReturn, TypeAlias, cast
 
 from planner.errors import ModelError
 
@@ -15,9 +16,11 @@ MAX_DEPTH: Final = 64
 MAX_FIELDS: Final = 20_000_000
 MAX_NODES: Final = 500_000
 FREE_STEPS: Final = 200_000
-BYTES_A_STEP: Final = 12
-"""Bytes of a message, on average, beyond the first so many: real models have 40 and more."""
+BYTES_A_STEP: Final = 32
+"""Bytes of a step of work, on average, beyond the first so many steps; real models have 10 and more without
+their weights (`benchmarks.scanners`), so that graphs of 100,000 nodes need none."""
 MAX_TEXT: Final = 65_536
+MAX_DIMS: Final = 64
 MAX_ELEMENTS: Final = 1 << 40
 MAX_SPARSE: Final = 1 << 24
 _ELEMENTS_PER_BYTE: Final = 8
@@ -48,181 +51,309 @@ _MESSAGES: Final[Mapping[str, Mapping[int, str]]] = {
     "training": {1: "graph", 2: "graph"},
     "type": {4: "sequence", 5: "map", 9: "sequence"},
 }
-_DIMS: Final[Mapping[str, int]] = {"sparse": 3, "tensor": 1}
+_SPARSE_DIMS: Final = 3
 _DATA: Final = frozenset({4, 5, 6, 7, 9, 10, 11})
+_ONE_TENSOR: Final = 5
+_TENSORS: Final = frozenset({"sparse", "tensor"})
+_RAW: Final = 9 << 3 | 2
 _EXTERNAL: Final = 14
 _EXTERNAL_DATA: Final = 1
 
 
-class _Open:
-    """A message being walked: its kind and end, and of a tensor its dims and bytes held."""
-
-    __slots__ = ("dims", "end", "external", "held", "kind")
-
-    def __init__(self, kind: str, end: int) -> None:
-        self.kind = kind
-        self.end = end
-        self.dims: list[int] = []
-        self.held = 0
-        self.external = False
-
-
+_TWO_BYTES: Final = 1 << 14
+_NUMBER: Final = 0
+_LENGTH: Final = 2
 _WHOLE_NUMBER: Final = rb"(?:[\x80-\xff]{0,9}+[\x00-\x7f])"
 _SHORT: Final = b"(?:" + b"|".join(b"\\x%02x.{%d}" % (size, size) for size in range(128)) + b")"
-_BODIES: Final = {0: _WHOLE_NUMBER, 1: b".{8}", 2: _SHORT, 5: b".{4}"}
-
+_BODIES: Final = {_NUMBER: _WHOLE_NUMBER, 1: b".{8}", _LENGTH: _SHORT, 5: b".{4}"}
+_ANY: Final = frozenset(range(16))
+_ALSO: Final = {
+    "attribute": [rb"\xa0\x01[\x00-\x7f]"],  # its type: in every one, the only usual tag of two bytes
+    "info": [  # a short type of one field, which says what a tensor holds: nearly every value has one
+        b"\\x12(?:%b)"
+        % b"|".join(b"\\x%02x\\x0a\\x%02x.{%d}" % (size + 2, size, size) for size in range(126))
+    ],
+}
 
 _Run: TypeAlias = Callable[[bytes, int, int], re.Match[bytes]]
 
 
-def _run_of(numbers: Iterable[int], *, opened: Collection[int] = ()) -> _Run:
-    """Fields of some numbers, one after the other, in one look; of those that are `opened` numbers alone.
+def _fields(numbers: Iterable[int], *, but: Iterable[int] = ()) -> bytes:
+    """A pattern of one field of these numbers; of `but`, whose bytes are looked into, numbers alone.
 
     Tags have one byte, texts and packed values at most 127: what is left is walked.
     """
+    opened = frozenset(but)
     found = [
-        (wire, [number for number in numbers if not (wire == _LENGTH and number in opened)])
-        for wire in _BODIES
+        (body, sorted(n for n in numbers if not (wire == _LENGTH and n in opened)), wire)
+        for wire, body in _BODIES.items()
     ]
-    fields = [
-        b"[%b]" % b"".join(b"\\x%02x" % (number << 3 | wire) for number in own) + _BODIES[wire]
-        for wire, own in found
+    return b"|".join(
+        b"[%b]%b" % (b"".join(b"\\x%02x" % (number << 3 | wire) for number in own), body)
+        for body, own, wire in found
         if own
-    ]
-    # No fields are a run too, so there always is a match.
+    )
+
+
+def _run_of(*fields: bytes) -> _Run:
+    """Fields one after the other, in one look; none are a run too, so there always is a match."""
     return cast("_Run", re.compile(b"(?:" + b"|".join(fields) + b")*+", re.DOTALL).match)
 
 
-def _noted(kind: str) -> frozenset[int]:
-    return frozenset({_DIMS[kind], *(() if kind == "sparse" else (*_DATA, _EXTERNAL))}) & _SHORT_TAGS
-
-
-_LENGTH: Final = 2
-_SHORT_TAGS: Final = frozenset(range(16))
 _RUNS: Final = {
     kind: _run_of(
-        sorted(_SHORT_TAGS - (_noted(kind) if kind in _DIMS else frozenset())),
-        opened=[number for number, what in fields.items() if what is not _TEXT],
+        _fields(_ANY, but=[number for number, what in fields.items() if what is not _TEXT]),
+        *_ALSO.get(kind, []),
     )
     for kind, fields in _MESSAGES.items()
 }
-"""Of each message, the fields of which nothing is noted and that open nothing."""
-_HELD: Final = _run_of(sorted(_DATA))
+"""Of each message, the fields that open nothing."""
+_OPENED: Final = {
+    kind: {
+        number << 3 | _LENGTH: what for number, what in fields.items() if what is not _TEXT and number < 16
+    }
+    for kind, fields in _MESSAGES.items()
+}
+"""Of each message, what its tags of one byte open."""
+_PLAIN: Final = _fields(_ANY - _DATA - {1, _EXTERNAL})
+_PASSED: Final = _run_of(_PLAIN)
+_HELD: Final = _run_of(_fields(_DATA))
+_TENSOR: Final = cast(
+    "_Run",
+    re.compile(
+        b"((?:\\x08%b)*+)(?:%b)*+((?:%b)*+)(?:%b)*+(?:\\x70([\\x00\\x01]))?+"
+        % (_WHOLE_NUMBER, _PLAIN, _fields(_DATA), _PLAIN),
+        re.DOTALL,
+    ).match,
+)
+"""A tensor as it is usually written: dims, its type and name, numbers or entries that name a file, where."""
 
 
 def scan_onnx(data: bytes, *, whole: bool = False) -> None:
     """Refuse an ONNX file whose wire format is broken, or claims more than its bytes can hold.
 
-    Fields that open nothing are passed in runs; the others take a step each, and steps are bounded by the
-    bytes they are made of, so that junk of tiny messages costs no more time than a model of its length.
+    Fields that open nothing are passed in runs. A message, and whatever is spelled unusually, takes steps of
+    about a microsecond, and those are bounded by the length of the file, so that junk takes no more time than
+    a model of its length.
 
     Args:
       whole: also refuse tensors whose numbers lie in another file.
 
     Raises:
       ModelError: what and at which byte; nested too deep, too many fields or nodes, too many messages for
-        their bytes, a name too long, a tensor with fewer bytes than its dimensions claim.
+        its bytes, a name too long, a tensor with fewer bytes than its dimensions claim.
     """
-    position, fields, nodes, steps = 0, 0, 0, 0
-    stack = [_Open("model", len(data))]
-    while stack:
-        here = stack[-1]
-        run = _RUNS[here.kind](data, position, here.end).end()
-        if here.kind == "tensor":
-            run = _pass_numbers(data, run, here)
-        fields, position = fields + (run - position) // 2, run
-        if position >= here.end:
-            done = stack.pop()
-            if whole and done.external:
-                raise ModelError(f"the tensor that ends at byte {position} has its numbers in another file")
-            _close(done, position)
-            continue
-        fields += 1
-        steps += 1
-        tag = data[position]
-        tag, position = (tag, position + 1) if tag < 0x80 else _varint(data, position, here.end)
-        number, wire = tag >> 3, tag & 7
-        if wire != _LENGTH:
-            start = position
-            value, position = _skip(data, position, here.end, wire)
-            _note(here, number, [value] if wire == 0 else [], position - start)
+    kind, position, end = "model", 0, len(data)
+    work, fields, nodes = 0, 0, 0
+    most = FREE_STEPS + end // BYTES_A_STEP
+    last = end - 2
+    outer: list[tuple[str, int, bool]] = []
+    told = False  # whether an attribute has had its tensor
+    while True:
+        run, opened = _RUNS[kind], _OPENED[kind]
+        while position < end:
+            if work > most:
+                _refuse(position, steps=True)
+            tag = data[position]
+            child = opened.get(tag) if position < last else None
+            start, length = position + 2, 0
+            if child is not None:
+                length = data[position + 1]
+                if length > 127:
+                    length, start = length - 128 + 128 * data[start], start + 1
+            stop = start + length
+            if child is None or length >= _TWO_BYTES or stop > end:
+                work += 1
+                passed = run(data, position, end).end()
+                if passed > position:
+                    fields, position = fields + (passed - position) // 2, passed
+                    if fields > MAX_FIELDS:
+                        _refuse(position, steps=False)
+                    continue
+                work += 3
+                tag, start, stop = _field(data, position, end)
+                child = _MESSAGES[kind].get(tag >> 3) if tag & 7 == _LENGTH else None
+                if child is None or child is _TEXT:
+                    if child:
+                        _check_text(start, stop)
+                    position = stop
+                    continue
+            work += 1
+            position = stop
+            if child in _TENSORS:
+                if kind == "attribute" and tag >> 3 == _ONE_TENSOR:
+                    if told:
+                        _refuse_second(stop)
+                    told = True
+                scan = _scan_tensor if child == "tensor" else _scan_sparse
+                work += scan(data, start, stop, most - work, len(outer) + 2, whole=whole)
+                continue
+            if child == "node":
+                nodes += 1
+                if nodes > MAX_NODES:
+                    _refuse(position, steps=False)
+            passed = _RUNS[child](data, start, stop).end()
+            if passed < stop or len(outer) + 2 > MAX_DEPTH:
+                outer.append((kind, end, told))
+                if len(outer) >= MAX_DEPTH:
+                    _refuse_depth(start)
+                work += 1
+                kind, position, end, told = child, passed, stop, False
+                break
         else:
-            length, position = _varint(data, position, here.end)
-            if length > here.end - position:
-                raise ModelError(
-                    f"no ONNX model, or a truncated one: byte {position} promises {length} bytes, "
-                    f"{here.end - position} are left"
-                )
-            kind = _MESSAGES[here.kind].get(number)
-            if kind is None:
-                dims = _DIMS.get(here.kind) == number
-                packed = _packed(data, position, position + length) if dims else []
-                _note(here, number, packed, length + 1)
-                position += length
-            elif kind is _TEXT:
-                if length > MAX_TEXT:
-                    raise ModelError(
-                        f"a name at byte {position} has {length} bytes; {MAX_TEXT} are the limit"
-                    )
-                position += length
-            else:
-                nodes += kind == "node"
-                end = position + length
-                is_leaf = kind not in _DIMS and _RUNS[kind](data, position, end).end() == end
-                if is_leaf and len(stack) < MAX_DEPTH:
-                    fields, position = fields + length // 2, end
-                else:
-                    stack.append(_Open(kind, end))
-        if len(stack) > MAX_DEPTH or fields > MAX_FIELDS or nodes > MAX_NODES:
-            raise ModelError(
-                f"too big to read at byte {position}: at most {MAX_DEPTH} messages deep, {MAX_FIELDS} fields "
-                f"and {MAX_NODES} nodes"
-            )
-        if steps > FREE_STEPS + position // BYTES_A_STEP:
-            raise ModelError(
-                f"too big to read: the messages before byte {position} "
-                f"have fewer than {BYTES_A_STEP} bytes each"
-            )
+            if not outer:
+                break
+            kind, end, told = outer.pop()
+    if work > most:
+        _refuse(position, steps=True)
 
 
-def _pass_numbers(data: bytes, position: int, here: _Open) -> int:
-    """Pass the numbers that a tensor holds; where they end."""
-    end = _HELD(data, position, here.end).end()
-    here.held += end - position
-    return end
+def _refuse(position: int, *, steps: bool) -> NoReturn:
+    if steps:
+        raise ModelError(
+            f"too big to read: at byte {position} its messages took more steps than a file of its length may "
+            f"take, {FREE_STEPS} and one for each {BYTES_A_STEP} bytes"
+        )
+    raise ModelError(f"too big to read at byte {position}: at most {MAX_FIELDS} fields and {MAX_NODES} nodes")
 
 
-def _note(here: _Open, number: int, values: list[int], size: int) -> None:
-    if here.kind not in _DIMS:
-        return
-    if number == _DIMS[here.kind]:
-        here.dims += values
-        if len(here.dims) > MAX_DEPTH:
-            raise ModelError(f"a tensor of more than {MAX_DEPTH} dimensions")
-    elif here.kind == "tensor" and number in _DATA:
-        here.held += size
-    elif here.kind == "tensor" and number == _EXTERNAL:
-        # protobuf keeps the lower 32 bits of an enumeration, however it was spelled.
-        here.external = any(value & 0xFFFFFFFF == _EXTERNAL_DATA for value in values)
+def _refuse_second(position: int) -> NoReturn:
+    """Readers join the dimensions of both, and keep the bytes of one."""
+    raise ModelError(f"no ONNX model: a tensor comes a second time, before byte {position}, where one may be")
 
 
-def _close(done: _Open, position: int) -> None:
-    if done.kind not in _DIMS:
-        return
-    elements = 1
-    for dim in done.dims:
-        elements *= dim if dim < 1 << 63 else 0
-    limit = MAX_SPARSE if done.kind == "sparse" else MAX_ELEMENTS
-    if done.kind == "tensor" and not done.external:
-        limit = min(limit, done.held * _ELEMENTS_PER_BYTE)
-    if elements > limit and elements != 1:
-        held = f", its {done.held} bytes hold less" if done.kind == "tensor" else ""
-        raise ModelError(f"the tensor that ends at byte {position} claims {elements} elements{held}")
+def _refuse_depth(position: int) -> NoReturn:
+    raise ModelError(f"too big to read at byte {position}: at most {MAX_DEPTH} messages deep")
+
+
+def _scan_tensor(data: bytes, position: int, end: int, left: int, depth: int, *, whole: bool) -> int:
+    """Refuse a tensor that claims more than it holds; how many of the steps left that took, beyond one."""
+    if depth > MAX_DEPTH:
+        _refuse_depth(position)
+    found, steps = _TENSOR(data, position, end), 2
+    start, stop = found.span(2)
+    held, external, position = stop - start, found[3] == b"\x01", found.end()
+    dims: Sequence[int] = found[1][1::2]
+    if not found[1].isascii():
+        dims = _values(found[1])
+        steps += len(found[1]) // 2
+    if position < end and data[position] == _RAW:  # usually the last field, of any length
+        _, start, position = _field(data, position, end)
+        held, steps = held + position - start + 1, steps + 1
+    if position < end:
+        more, more_held, where, more_steps = _walk_tensor(data, position, end, left)
+        dims, held, steps = [*dims, *more], held + more_held, steps + more_steps
+        external = external if where is None else where
+    if whole and external:
+        raise ModelError(f"the tensor that ends at byte {end} has its numbers in another file")
+    elements = _elements(dims, end)
+    most = MAX_ELEMENTS if external else min(MAX_ELEMENTS, held * _ELEMENTS_PER_BYTE)
+    if elements > most and elements != 1:
+        raise ModelError(
+            f"the tensor that ends at byte {end} claims {elements} elements, its {held} bytes hold less"
+        )
+    return steps
+
+
+def _values(run: bytes) -> list[int]:
+    """The dimensions in a run of fields of one."""
+    found, position = [], 0
+    while position < len(run):
+        value, position = _varint(run, position + 1, len(run))
+        found.append(value)
+        if len(found) > MAX_DIMS:
+            break
+    return found
+
+
+def _walk_tensor(data: bytes, position: int, end: int, left: int) -> tuple[list[int], int, bool | None, int]:
+    """Dimensions, bytes of numbers, whether they lie in another file where that is said, and steps taken."""
+    dims: list[int] = []
+    external: bool | None = None
+    held, steps = 0, 2
+    while True:
+        position = _PASSED(data, position, end).end()
+        passed = _HELD(data, position, end).end()
+        held, position = held + passed - position, passed
+        if position == end:
+            return dims, held, external, steps
+        if steps > left:
+            _refuse(position, steps=True)
+        tag, start, position = _field(data, position, end)
+        number, wire = tag >> 3, tag & 7
+        steps += 5
+        if number == 1 and wire in (_NUMBER, _LENGTH):
+            dims += _packed(data, start, position)
+            steps += min(position - start, 10 * MAX_DIMS) // 2
+            if len(dims) > MAX_DIMS:
+                raise ModelError(f"a tensor of more than {MAX_DIMS} dimensions at byte {position}")
+        elif number in _DATA:
+            held += position - start + (wire == _LENGTH)
+        elif number == _EXTERNAL and wire == _NUMBER:
+            # protobuf keeps the lower 32 bits of an enumeration, and drops values that it does not know.
+            value = _varint(data, start, position)[0] & 0xFFFFFFFF
+            steps += position - start
+            external = {0: False, _EXTERNAL_DATA: True}.get(value, external)
+        elif wire == _LENGTH and _MESSAGES["tensor"].get(number) is _TEXT:
+            _check_text(start, position)
+
+
+def _scan_sparse(data: bytes, position: int, end: int, left: int, depth: int, *, whole: bool) -> int:
+    """Refuse a sparse tensor that claims too much, or one of whose two tensors does; steps taken."""
+    if depth > MAX_DEPTH:
+        _refuse_depth(position)
+    dims: list[int] = []
+    told: set[int] = set()
+    steps = 2
+    while position < end:
+        if steps > left:
+            _refuse(position, steps=True)
+        tag, start, position = _field(data, position, end)
+        number, wire = tag >> 3, tag & 7
+        steps += 3
+        if number == _SPARSE_DIMS and wire in (_NUMBER, _LENGTH):
+            dims += _packed(data, start, position)
+            steps += min(position - start, 10 * MAX_DIMS) // 2
+        elif wire == _LENGTH and number in _MESSAGES["sparse"]:
+            if number in told:
+                _refuse_second(position)
+            told.add(number)
+            steps += _scan_tensor(data, start, position, left - steps, depth + 1, whole=whole)
+    elements = _elements(dims, end)
+    if elements > MAX_SPARSE:
+        raise ModelError(f"the tensor that ends at byte {end} claims {elements} elements")
+    return steps
+
+
+def _elements(dims: Sequence[int], position: int) -> int:
+    """How many there are of such dimensions; protobuf keeps the lower 64 bits, the highest is a sign."""
+    if len(dims) > MAX_DIMS:
+        raise ModelError(f"the tensor that ends at byte {position} has more than {MAX_DIMS} dimensions")
+    if isinstance(dims, bytes):
+        return prod(dims)
+    known = [dim & 0xFFFF_FFFF_FFFF_FFFF for dim in dims]
+    return 0 if any(dim >> 63 for dim in known) else prod(known)
+
+
+def _check_text(start: int, stop: int) -> None:
+    if stop - start > MAX_TEXT:
+        raise ModelError(f"a name at byte {start} has {stop - start} bytes; {MAX_TEXT} are the limit")
+
+
+def _field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
+    """The tag of a field, where its value starts and where it stops; protobuf keeps a tag's lower 32 bits."""
+    tag, start = _varint(data, position, end)
+    if tag & 7 != _LENGTH:
+        return tag & 0xFFFFFFFF, start, _skip(data, start, end, tag & 7)
+    length, start = _varint(data, start, end)
+    if length > end - start:
+        raise ModelError(
+            f"no ONNX model, or a truncated one: byte {start} promises {length} bytes, {end - start} are left"
+        )
+    return tag & 0xFFFFFFFF, start, start + length
 
 
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    if position < end and data[position] < 0x80:
-        return data[position], position + 1
     value = shift = 0
     while position < end and shift < 70:
         byte = data[position]
@@ -234,15 +365,15 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     raise ModelError(f"no ONNX model, or a truncated one: no whole number ends at byte {position}")
 
 
-def _skip(data: bytes, position: int, end: int, wire: int) -> tuple[int, int]:
-    if wire == 0:
-        return _varint(data, position, end)
+def _skip(data: bytes, position: int, end: int, wire: int) -> int:
+    if wire == _NUMBER:
+        return _varint(data, position, end)[1]
     size = {1: 8, 5: 4}.get(wire)
     if size is None:
         raise ModelError(f"no ONNX model: wire type {wire} before byte {position}")
     if size > end - position:
         raise ModelError(f"no ONNX model, or a truncated one: it ends inside a field at byte {position}")
-    return 0, position + size
+    return position + size
 
 
 def _packed(data: bytes, position: int, end: int) -> list[int]:
@@ -250,6 +381,6 @@ def _packed(data: bytes, position: int, end: int) -> list[int]:
     while position < end:
         value, position = _varint(data, position, end)
         found.append(value)
-        if len(found) > MAX_DEPTH:
-            raise ModelError(f"a tensor of more than {MAX_DEPTH} dimensions at byte {position}")
+        if len(found) > MAX_DIMS:
+            raise ModelError(f"a tensor of more than {MAX_DIMS} dimensions at byte {position}")
     return found

@@ -1,16 +1,24 @@
 """A Dask worker whose exit code says whether it was told to end: `python -m api.jobs.worker_process ADDRESS`.
 
 Dask's own command ends with 0 when it has lost its scheduler, as if it were done. It runs here as a child;
-signals go on to it, options too. Source: distributed.cli.dask_worker.
+signals go on to it, options too. The child ends when this process does, however it does: it watches a pipe
+that only this process holds open. Source: distributed.cli.dask_worker.
 """
 
+import os
+import runpy
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import Final
 
-LOST = 1
+from api.server.workers import watch_lifeline
+
+LOST: Final = 1
+WATCHING: Final = "--watching"
+"""First of the child's arguments, before the pipe it watches."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,8 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     # Before the child is there: no signal may leave it behind.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
-    command = [sys.executable, "-m", "distributed.cli.dask_worker", *arguments]
-    worker = subprocess.Popen(command)  # noqa: S603
+    lifeline, _held = os.pipe()
+    command = [sys.executable, "-m", "api.jobs.worker_process", WATCHING, str(lifeline), *arguments]
+    worker = subprocess.Popen(command, pass_fds=(lifeline,))  # noqa: S603
     workers.append(worker)
     if told:
         worker.send_signal(told[-1])
@@ -35,5 +44,15 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if told else code or LOST
 
 
+def work(lifeline: int, arguments: Sequence[str]) -> None:
+    """Be the worker, until the process that holds the pipe is gone."""
+    watch_lifeline(lifeline)
+    sys.argv = ["dask-worker", *arguments]
+    runpy.run_module("distributed.cli.dask_worker", run_name="__main__", alter_sys=True)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if sys.argv[1:2] == [WATCHING]:
+        work(int(sys.argv[2]), sys.argv[3:])
+    else:
+        sys.exit(main(sys.argv[1:]))

@@ -33,7 +33,7 @@ from api.schemas.examples import TARGET
 from api.server.backup import DATABASE, damaged
 from api.server.paths import import_path
 from api.server.run import is_loopback
-from api.settings import VARIABLES, Settings, settings_from, unknown_variables
+from api.settings import DATABASE_URLS, VARIABLES, Settings, settings_from, unknown_variables
 from api.storage.database import default_url, make_engine
 from api.storage.objects import open_objects
 from api.storage.store import Store
@@ -112,8 +112,9 @@ def _variables(environment: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _refusal(variable: str, environment: Mapping[str, str]) -> str:
+    together = DATABASE_URLS if variable == DATABASE_URLS[-1] else (variable,)
     try:
-        settings_from({variable: environment.get(variable, "")})
+        settings_from({name: environment.get(name, "") for name in together})
     except PlannerError as error:
         return str(error)
     return ""

@@ -24,7 +24,7 @@ from api.server.logs import configure
 from api.server.middleware import HEAD_BYTES
 from api.server.protocol import protocol
 from api.server.workers import supervise, watch_lifeline
-from api.settings import Settings, settings_from
+from api.settings import CannotStart, Settings, settings_from
 from api.storage.database import default_url, open_database
 from api.storage.objects import open_objects
 from api.storage.store import Store
@@ -33,12 +33,6 @@ from planner.errors import InputError
 BACKLOG: Final = 1024
 BETWEEN_COLLECTIONS: Final = 50_000
 """Objects more than before; a small plan stays below while it is made, and leaves few behind."""
-
-
-class CannotStart(InputError):
-    """A part of the server cannot be used; nothing was wrong with the command, so the exit code is 1."""
-
-    exit_code = 1
 
 
 class Server(uvicorn.Server):

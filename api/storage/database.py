@@ -112,7 +112,9 @@ def open_database(url: str) -> Engine:
         ) from error
     except DatabaseError as error:
         engine.dispose()
-        raise InputError(f"cannot use the database at {_shown(url)}: {error.orig}") from error
+        raise InputError(
+            f"cannot use the database at {_shown(url)}: {' '.join(str(error.orig).split())}"
+        ) from error
     return engine
 
 

@@ -38,6 +38,28 @@ def test_a_plan_comes_compressed(service, address, path):
     assert packed.headers.get("cache-control") == plain.headers.get("cache-control")
 
 
+PART = (206, None)
+WHOLE = (200, "gzip")
+
+
+@pytest.mark.parametrize(
+    ("tag", "comes"),
+    [(None, PART), ('"{}"', PART), ('W/"{}"', WHOLE), ('"{}0"', WHOLE)],
+    ids=["no If-Range", "the strong tag", "the weak tag", "another tag"],
+)
+def test_a_part_of_a_plan_comes_as_it_is(service, address, tag, comes):
+    """A range counts the bytes that are kept; a weak tag does not say which bytes those were."""
+    _, whole = raw(service, address, **AS_IT_IS)
+    condition = {} if tag is None else {"If-Range": tag.format(address.rpartition("/")[2])}
+    answer, found = raw(service, address, **GZIP, Range="bytes=10-9009", **condition)
+    assert (answer.status_code, answer.headers.get("content-encoding")) == comes
+    if comes == PART:
+        assert (found, answer.headers["content-range"]) == (whole[10:9010], f"bytes 10-9009/{len(whole)}")
+        assert not answer.headers["etag"].startswith("W/")
+    else:
+        assert (gzip.decompress(found), answer.headers["etag"][:2]) == (whole, "W/")
+
+
 def test_either_tag_is_known_and_comes_back_as_it_was(service, address):
     for headers in (AS_IT_IS, GZIP):
         tag = service.get(address, headers=headers).headers["etag"]

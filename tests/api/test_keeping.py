@@ -184,6 +184,12 @@ def test_a_doctor_finds_nothing_on_a_healthy_machine(tmp_path, store):
         ({"QPLAN_DATABASE_URL": "mysql://u:secret@h/x"}, "database", "bad", "or postgresql://USER"),
         ({"QPLAN_DATABASE_URL": "sqlite:////none/x"}, "database", "bad", "unable to open database file"),
         ({"QPLAN_DATABASE_URL": "postgresql://u:secret@127.0.0.1:9/x"}, "database", "bad", "does not answer"),
+        (
+            {"QPLAN_DATABASE_URL": "sqlite:///x", "QPLAN_DATABASE_URL_FILE": __file__},
+            "settings",
+            "bad",
+            "QPLAN_DATABASE_URL and QPLAN_DATABASE_URL_FILE are both set",
+        ),
         ({"QPLAN_BLOBS": "s4://x"}, "blobs", "bad", "cannot open 's4://x'"),
         (
             {"QPLAN_BLOBS": "file:///proc/none"},

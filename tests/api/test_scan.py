@@ -1,11 +1,13 @@
 """The scans let good files through and stop the others where their limits are."""
 
 import json
+import math
 from pathlib import Path
 
 import onnx
 import pytest
-from hypothesis import given
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.intake.scan import deeper_at, require_unicode, scan_json
@@ -114,14 +116,99 @@ TENSOR, NODE = b"\x2a\x00", wire(1, wire(5, b"\x08\x01"))
 JUNK = {
     "tensors that are empty": wire(7, TENSOR * 1_000_000),
     "nodes of two messages in four bytes": wire(7, NODE * 400_000),
+    "tensors of fields in no order": wire(7, wire(5, b"\x4a\x01a\x08\x01\x4a\x01a") * 300_000),
+    "one tensor of tags that are too long": wire(7, wire(5, b"\xca\x00\x00" * 1_000_000)),
+    "one tensor that is here, and elsewhere": wire(7, wire(5, b"\x70\x01\x70\x00" * 1_000_000)),
+    "one sparse tensor of numbers": wire(7, wire(15, b"\x20\x00" * 1_000_000)),
+    "texts of tags that are too long": wire(7, b"\x92\x00\x01a" * 1_000_000),
 }
 
 
 @pytest.mark.parametrize("name", JUNK)
 def test_messages_of_a_few_bytes_each_are_refused_early(name):
-    with pytest.raises(ModelError, match="fewer than 12 bytes each") as caught:
+    with pytest.raises(ModelError, match="took more steps than a file of its length may take") as caught:
         scan_onnx(JUNK[name])
     assert int(str(caught.value).split("byte ")[1].split()[0]) < 1_500_000
+
+
+def test_a_graph_of_100_000_small_nodes_needs_no_weights():
+    """Nodes as the densest of real exporters write them: short names, an attribute, a value each."""
+    node = b"\x0a\x05n1234\x12\x05n1235\x1a\x05n1235\x22\x04Relu" + wire(
+        5, b"\x0a\x04axis\x18\x01\xa0\x01\x02"
+    )
+    info = wire(13, b"\x0a\x05n1235" + wire(2, wire(1, b"\x08\x01\x12\x08" + b"\x0a\x02\x08\x01" * 2)))
+    scan_onnx(wire(7, wire(1, node) * 100_000 + info * 100_000))
+
+
+def claims(model: onnx.ModelProto) -> tuple[bool, bool]:
+    """Whether a tensor lies in another file, and whether one claims more than it holds, as protobuf reads."""
+
+    def of_nodes(nodes):
+        for node in nodes:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
+                for graph in (attribute.g, *attribute.graphs):
+                    yield from of_graph(graph)
+                for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                    yield from (sparse.values, sparse.indices)
+
+    def of_graph(graph):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        yield from of_nodes(graph.node)
+
+    tensors = [*of_graph(model.graph), *(t for f in model.functions for t in of_nodes(f.node))]
+    outside = [t for t in tensors if t.data_location == onnx.TensorProto.EXTERNAL]
+    here = [t for t in tensors if t.data_location != onnx.TensorProto.EXTERNAL]
+    elements = [math.prod(t.dims) if all(d >= 0 for d in t.dims) else 0 for t in here]
+    return bool(outside), any(n > 8 * t.ByteSize() and n > 1 for n, t in zip(elements, here, strict=True))
+
+
+SEEDS = (
+    relu(),
+    external("a.bin"),
+    wire(7, wire(1, wire(5, wire(5, b"\x08\x02\x08\x03\x10\x01\x4a\x18" + bytes(24))))),
+    wire(7, wire(15, wire(1, b"\x08\x01\x4a\x04abcd") + wire(2, b"\x08\x01\x4a\x08abcdefgh") + b"\x18\x05")),
+    wire(7, wire(5, b"\x08\x80\x01\x42\x01a\x6a\x04\x0a\x02ab\x70\x01") * 3),
+)
+PIECES = (
+    *(b"\x70\x01", b"\x70\x00", b"\x70\x05", b"\x72\x00", b"\x75\x00\x00\x00\x00", b"\x70\x81\x80\x00"),
+    *(
+        b"\x08\x7f",
+        b"\x0a\x02\x05\x05",
+        b"\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02",
+        b"\x4a\x00",
+        b"\x4a\x85\x01",
+    ),
+    *(b"\x2a\x00", b"\x2a\x02\x08\x7f", b"\x80", b"\x7a\x00", b"\x00", b"\xff"),
+)
+
+
+@settings(max_examples=1000)
+@given(
+    st.sampled_from(SEEDS),
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 3), st.sampled_from(PIECES)), max_size=4),
+)
+def test_what_passes_is_what_protobuf_reads(seed, edits):
+    """Files cut and patched anywhere: none that passes hides a reference, or a claim beyond its bytes."""
+    data = seed
+    for place, gone, piece in edits:
+        data = data[: place % (len(data) + 1)] + piece + data[place % (len(data) + 1) + gone :]
+    try:
+        model = onnx.ModelProto.FromString(data)
+        scan_onnx(data)
+    except (DecodeError, ModelError):
+        return
+    outside, beyond = claims(model)
+    assert not beyond
+    try:
+        scan_onnx(data, whole=True)
+    except ModelError:
+        return
+    assert not outside
 
 
 def test_tensors_have_to_hold_what_they_claim():
@@ -151,6 +238,35 @@ def test_a_reference_to_another_file_is_seen_however_it_is_spelled(spelled):
     for data in (wire(7, named), wire(7, named * 2000)):
         with pytest.raises(ModelError, match="in another file"):
             scan_onnx(data, whole=True)
+
+
+@pytest.mark.parametrize(
+    "behind", [b"\x72\x00", b"\x75\x00\x00\x00\x00", b"\x70\x05"], ids=["text", "real", "unknown"]
+)
+def test_what_protobuf_passes_over_does_not_hide_a_reference(behind):
+    named = wire(7, wire(5, b"\x08\x02\x10\x01\x70\x01" + behind))
+    assert onnx.ModelProto.FromString(named).graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
+    with pytest.raises(ModelError, match="in another file"):
+        scan_onnx(named, whole=True)
+
+
+def test_a_dimension_beyond_64_bits_is_what_protobuf_keeps_of_it():
+    big = b"\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02"  # 2^64
+    with pytest.raises(ModelError, match="claims 127 elements"):
+        scan_onnx(tensor(big.replace(b"\x08\x80", b"\x08\xff", 1), b"\x4a\x00"))
+
+
+def test_a_tensor_that_readers_would_join_with_another_is_refused():
+    """Protobuf joins the dimensions of both, and keeps the bytes of one."""
+    held = wire(5, b"\x08\x10\x10\x03\x4a\x10" + bytes(16))
+    one = wire(7, wire(1, wire(5, held)))
+    scan_onnx(one)
+    scan_onnx(wire(7, wire(1, wire(5, held) * 2)))
+    joined = wire(7, wire(1, wire(5, held + b"\x0a\x01a" + held)))
+    assert list(onnx.ModelProto.FromString(joined).graph.node[0].attribute[0].t.dims) == [16, 16]
+    for data in (joined, wire(7, wire(15, wire(1, b"\x08\x01") * 2))):
+        with pytest.raises(ModelError, match="a second time"):
+            scan_onnx(data)
 
 
 @pytest.mark.parametrize(

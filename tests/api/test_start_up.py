@@ -37,6 +37,14 @@ def no_executor(_: Path) -> dict[str, str]:
     return {"QPLAN_EXECUTOR": "smoke://signals"}
 
 
+def two_databases(data: Path) -> dict[str, str]:
+    (data / "url").write_text("sqlite:///hidden.sqlite")
+    return {
+        "QPLAN_DATABASE_URL": "sqlite:///hidden.sqlite",
+        "QPLAN_DATABASE_URL_FILE": str(data / "url"),
+    }
+
+
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize(
     ("break_", "words"),
@@ -44,6 +52,7 @@ def no_executor(_: Path) -> dict[str, str]:
         (broken_file, "file is not a database"),
         (no_server, "cannot use the database at postgresql"),
         (broken_folder, "cannot keep data in"),
+        (two_databases, "QPLAN_DATABASE_URL and QPLAN_DATABASE_URL_FILE are both set"),
         (no_executor, "QPLAN_EXECUTOR is 'smoke://signals'"),
     ],
 )
@@ -57,6 +66,7 @@ def test_what_cannot_be_used_is_one_line(tmp_path, processes, break_, words):
     assert "Traceback" not in ended.stderr
     assert "hidden" not in ended.stderr
     assert ended.stderr.startswith("qplan: error: ")
+    assert len(ended.stderr.splitlines()) == 1
 
 
 def test_ready_says_what_is_missing(make_service, tmp_path):
