@@ -6,7 +6,7 @@ constraints" and "Export: materializing quantization".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from planner.errors import ModelError, PlanFormatError, QTypeError
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import FloatType, QType, Uniform
+from planner.ir.types.written_scales import written_scales
 from planner.mlir.casts import CastOp, StatisticsOp
 from planner.mlir.dialect import RegionOp
 from planner.mlir.integrity import misfit
@@ -25,7 +26,7 @@ from planner.mlir.text.read_module import read_module
 from planner.mlir.text.read_structure import op_name
 from planner.mlir.text.spelling import is_ours
 from planner.mlir.types import UniformType, element_of, uniform_of, with_element
-from planner.mlir.verbatim_types import as_qtype
+from planner.mlir.verbatim_types import WrittenUniform, as_qtype, as_written
 from planner.stablehlo_reader.program import read_hlo_model
 
 Form: TypeAlias = Literal["casts", "types"]
@@ -258,7 +259,12 @@ class _Typing:
         """Write the type of a value in a type, or in reals."""
         if kind is None:
             return str(expressed_type(value.type))
-        return str(with_element(value.type, self.stated.get(kind, UniformType(kind))))
+        return str(with_element(value.type, self.stated.get(kind) or UniformType(self.written(kind))))
+
+    def written(self, kind: Uniform) -> Uniform | WrittenUniform:
+        """A type with the digits that a text gave its scales."""
+        found = written_scales(self.plan.graph).of(kind)
+        return replace(as_written(kind), scales=found.written) if found.written else kind
 
     def is_castable(self, value: SSAValue, kind: Uniform | FloatType | None) -> bool:
         """Whether upstream has casts of a value to a type."""
