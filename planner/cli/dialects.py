@@ -164,6 +164,14 @@ def mlir(
     passes: Annotated[
         list[str] | None, typer.Option("--pass", metavar="NAME", help="Run this pass; repeat it for several.")
     ] = None,
+    pass_pipeline: Annotated[
+        str | None,
+        typer.Option(
+            "--pass-pipeline",
+            metavar="TEXT",
+            help="Run passes as mlir-opt takes them: builtin.module(func.func(cse),inline).",
+        ),
+    ] = None,
     truncating: Annotated[
         bool, typer.Option("--truncating", help="lower-quant-ops as upstream: towards zero, wrapping.")
     ] = False,
@@ -189,8 +197,14 @@ def mlir(
     json: JsonOption = False,
 ) -> int:
     """Parse, verify, transform and print MLIR modules."""
+    from planner.mlir.passes.table import PASSES
     from planner.mlir.passes.tool import SEPARATOR, run_parts
+    from planner.mlir.pipeline_text import read_pipeline
 
+    if pass_pipeline is not None:
+        if passes:
+            raise InputError("--pass beside --pass-pipeline", hint="name all passes in one of them")
+        passes = list(read_pipeline(pass_pipeline, PASSES))
     only_one_stdin(file, casts)
     keep_from(out, file, casts)
     text = read_text(file, "module")

@@ -323,7 +323,7 @@ def _narrow_moved(found: Ranges, step: Step) -> ByWidth:
 
 
 def _reads_of(found: Ranges, step: Step) -> Iterator[Reals | None]:
-    """The ranges that a mover reads; of a value without one, that of the type that its port has of its own."""
+    """The ranges that a mover reads; of a value without one, that of its port's own type."""
     for port, own in zip(step.kernel.inputs, step.fixed, strict=False):
         if port.value:
             known = found.of.get(port.value)
