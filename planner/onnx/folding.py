@@ -41,7 +41,7 @@ def fold_constants(graph: Graph) -> Graph:
     arrays: dict[str, np.ndarray] = {}
     batch: list[Op] = []
     for op in graph.ops:
-        if any(out in graph.outputs for out in op.outputs):
+        if any(out in graph.outputs for out in op.outputs) or _is_constrained(op, graph):
             continue
         direct = _direct(op, graph, arrays)
         if direct is not None:
@@ -61,6 +61,12 @@ def fold_constants(graph: Graph) -> Graph:
         values={**graph.values, **types},
         constants={**graph.constants, **{name: Constant(array) for name, array in arrays.items()}},
     )
+
+
+def _is_constrained(op: Op, graph: Graph) -> bool:
+    """Whether something is known or wanted of what an op reads or gives: rounding would be lost."""
+    values = graph.values
+    return any(name in values and values[name].facts for name in (*op.inputs, *op.outputs))
 
 
 def _direct(op: Op, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
