@@ -12,6 +12,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from planner.ir.graph import Op
+from planner.ir.types.qtypes import NoneType
 from planner.mlir.stablehlo_ops import items_of, name_of
 from planner.stablehlo_reader.graph_builder import GraphBuilder
 
@@ -300,6 +301,9 @@ def custom_call(draft: GraphBuilder, op: Operation) -> str:
     shape = draft.shape(names[0])
     if shape is None:
         return "its shape is not known"
+    for name in names:  # it compares reals: a constant is not to be stored for it
+        if draft.array(name) is not None:
+            draft.read.stated.setdefault(name, (NoneType(),))
     equal = draft.between("Equal", names, shape, dtype="bool")
     number = draft.between("Cast", [equal], shape, {"to": _ONNX["i32"]}, "i32")
     axes = draft.constant(np.arange(len(shape), dtype=np.int64), "axes")

@@ -1,4 +1,4 @@
-"""StableHLO's gather as ONNX's Gather: of whole slices along one axis, or of any windows from the flat operand.
+"""StableHLO's gather as ONNX's: of whole slices along one axis, or of any windows from the flat operand.
 
 Windows become positions in the flat operand: what the indices choose, clamped so that a window stays inside,
 plus where each of its elements lies. Both ways move stored integers. Source: StableHLO specification,
