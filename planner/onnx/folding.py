@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Value
+from planner.ir.roles import is_mover
 from planner.ir.topology import reads
 from planner.onnx.dtypes import NUMPY, byte_size, dtype_of
 from planner.onnx.sessions import FAILURES, open_session, session_options
@@ -64,9 +65,10 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def _is_constrained(op: Op, graph: Graph) -> bool:
-    """Whether something is known or wanted of what an op reads or gives: rounding would be lost."""
+    """Whether something is known or wanted of what an op computes of, or gives: rounding would be lost."""
     values = graph.values
-    return any(name in values and values[name].facts for name in (*op.inputs, *op.outputs))
+    names = op.outputs if is_mover(op) else (*op.inputs, *op.outputs)
+    return any(name in values and values[name].facts for name in names)
 
 
 def _direct(op: Op, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
