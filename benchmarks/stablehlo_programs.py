@@ -1,4 +1,4 @@
-"""Upstream's quantized test programs: how many are read, planned, evaluated and exported, and give their numbers.
+"""Upstream's quantized test programs: how many are read, planned, evaluated and exported, with their numbers.
 
 The programs are StableHLO's `stablehlo/testdata/quantized`, a folder that is not part of this project. Custom
 form is made generic in `.oracles/mlir` (`make oracles`). A program ends with `check.eq` of an expectation and
@@ -74,6 +74,7 @@ def reached(text: str) -> list[str]:
 
 
 def main() -> None:
+    """Print how many programs reach each stage."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     files = sorted(parser.parse_args().folder.glob("*.mlir"))

@@ -268,15 +268,18 @@ def test_hexadecimal_floats_are_bits():
 
 
 def test_programs_of_constants_are_rounded_as_they_say():
-    """Upstream's own tests are such: a plan gives what the program's quantized ops give, and `check.eq` sees it."""
+    """Upstream's own tests are such: a plan gives what the program's ops give, and `check.eq` sees it."""
     q, r = "!quant.uniform<i8:f32, 0.0039215482917486456:-128>", "!quant.uniform<i8:f32, 0.0625:-128>"
     text = f"""func.func @main() -> tensor<i1> {{
-  %x = "stablehlo.constant"() <{{value = dense<[[0.1, 2.0], [-1.0, 0.499]]> : tensor<2x2xf32>}}> : () -> tensor<2x2xf32>
+  %x = "stablehlo.constant"() <{{
+    value = dense<[[0.1, 2.0], [-1.0, 0.499]]> : tensor<2x2xf32>
+  }}> : () -> tensor<2x2xf32>
   %e = "stablehlo.constant"() <{{value = dense<{{}}> : tensor<2x2xf32>}}> : () -> tensor<2x2xf32>
   %q = "stablehlo.uniform_quantize"(%x) : (tensor<2x2xf32>) -> tensor<2x2x{q}>
   %d = "stablehlo.dot"(%q, %q) : (tensor<2x2x{q}>, tensor<2x2x{q}>) -> tensor<2x2x{r}>
   %y = "stablehlo.uniform_dequantize"(%d) : (tensor<2x2x{r}>) -> tensor<2x2xf32>
-  %c = "stablehlo.custom_call"(%e, %y) <{{call_target_name = "check.eq"}}> : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<i1>
+  %c = "stablehlo.custom_call"(%e, %y) <{{call_target_name = "check.eq"}}>
+    : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<i1>
   return %c : tensor<i1>
 }}
 """
