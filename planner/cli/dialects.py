@@ -210,6 +210,10 @@ def mlir(
             "--casts", metavar="PLAN", help="Put the casts of a plan of this module around its ops."
         ),
     ] = None,
+    form: Annotated[
+        Literal["attributes", "casts", "types"] | None,
+        typer.Option("--form", help="With --casts: what says the types; casts unless told."),
+    ] = None,
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", metavar="FILE", help="File to write; standard output if none."),
@@ -229,8 +233,10 @@ def mlir(
     only_one_stdin(file, casts)
     keep_from(out, file, casts)
     text = _module_text(file)
+    if form is not None and casts is None:
+        raise InputError(f"--form {form} is for --casts PLAN")
     if casts is not None:
-        text = _with_casts(file, text, casts, split_input_file=split_input_file)
+        text = _with_casts(file, text, casts, form or "casts", split_input_file=split_input_file)
         if not passes and to == "mlir" and not json:
             _write_module(out, text)
             return 0
@@ -280,7 +286,9 @@ def _write_serialized(out: str | None, texts: list[str], form: str) -> None:
     say(f"wrote {out}: {form}, {len(data):,} bytes")
 
 
-def _with_casts(file: str, text: str, plan: str, *, split_input_file: bool) -> str:
+def _with_casts(
+    file: str, text: str, plan: str, form: Literal["attributes", "casts", "types"], *, split_input_file: bool
+) -> str:
     """The module of a plan with its casts; warns of the ports that they do not show."""
     from planner.plans.read_mlir import cast_module
 
@@ -288,7 +296,7 @@ def _with_casts(file: str, text: str, plan: str, *, split_input_file: bool) -> s
         raise InputError("--casts is for one module", hint="leave --split-input-file away")
     planned = read_plan(plan)
     with of_file(file):
-        found = cast_module(text, planned)
+        found = cast_module(text, planned, form)
     if found.left:
         warn(f"no cast shows {len(found.left)} ports of the plan: {', '.join(found.left[:5])}")
     return found.text

@@ -82,7 +82,8 @@ def _formula(kind: Uniform, rank: int) -> Iterator[tuple[str, tuple[np.ndarray, 
     scale, zero = np.asarray(kind.scales, np.float32), np.asarray(kind.zero_points, np.float32)
     shape = () if kind.axis is None else tuple([-1 if axis == kind.axis else 1 for axis in range(rank)])
     scale, zero = scale.reshape(shape), zero.reshape(shape)
-    ends = np.float32(kind.storage.qmin).reshape(()), np.float32(kind.storage.qmax).reshape(())
+    low, high = kind.storage.qmin, kind.storage.qmax
+    ends = np.asarray(low, np.float32), np.asarray(high, np.float32)
     yield "Div", (scale,)
     yield "Add", (zero,)
     yield "Clip", ends

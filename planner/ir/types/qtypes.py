@@ -92,7 +92,7 @@ class Uniform:
             raise QTypeError(f"{len(self.scales)} scales for {len(self.zero_points)} zero points")
         check_scales(self.scales, self.expressed)
         if self.written and (
-            self.written == self.scales or held_scales(self.written, self.expressed) != self.scales
+            self.written == self.scales or held_scales([*self.written], self.expressed) != self.scales
         ):
             object.__setattr__(self, "written", ())  # of other scales: `replace` keeps it
         if self.ranges:
