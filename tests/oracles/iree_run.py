@@ -1,4 +1,4 @@
-"""IREE's compiler and runtime, asked by files: run by the Python of `.oracles/iree`; see `iree.py`.
+"""IREE's compiler and runtime, asked by files: run by the Python of `.oracles/iree`; see `in_iree`.
 
 Jobs come as JSON on standard input, each {module, backend, inputs}: files of a module's text and of .npy
 arrays in the function's order; answers name the files of the results, or say why there are none.
