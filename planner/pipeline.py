@@ -39,6 +39,8 @@ from planner.onnx.read import read_onnx
 from planner.onnx.sessions import Optimisation
 from planner.plan_model import annotate, plan
 from planner.plans.plan import Plan, require_plan
+from planner.stablehlo_reader.identifier import is_serialized, payload
+from planner.stablehlo_reader.serialized import serialized_text
 from planner.target.load import TargetSource, as_target
 
 __all__ = [
@@ -77,7 +79,8 @@ def load_model(
     Args:
       source: a path, the bytes of a file or an open one, an `onnx.ModelProto`, an MLIR module of xDSL or of
         MLIR's own bindings, a `torch.export.ExportedProgram` (through PyTorch's exporter), a
-        `jax.export.Exported`.
+        `jax.export.Exported`. Files may be MLIR's bytecode, StableHLO's portable artifacts and those of
+        `jax.export`.
       format: `onnx`, `litert`, `json` or `mlir`; by default a file's suffix says, or the bytes do.
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
       outputs: values that the model shall end at; what computes others is left out. Of ONNX models only.
@@ -97,6 +100,7 @@ def load_model(
         suffix = "" if isinstance(given, bytes) else Path(given).suffix.removeprefix(".").lower()
         format = sniffed(given) if isinstance(given, bytes) else suffix  # noqa: A001
         format = "litert" if suffix == "tflite" or starts_as_litert(given) else format  # noqa: A001
+        format = "mlir" if is_serialized(given) else format  # noqa: A001
         format = format if format in _READERS else "onnx"  # noqa: A001
     require_name("model format", format, _READERS)
     if not isinstance(given, bytes):
@@ -397,7 +401,10 @@ def _normal(model: Graph) -> Graph:
 
 
 def _text(source: _File) -> str:
+    data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    if payload(data) is not None:
+        return serialized_text(data)
     try:
-        return (source if isinstance(source, bytes) else Path(source).read_bytes()).decode()
+        return data.decode()
     except UnicodeDecodeError as error:
         raise ModelError(f"not text: byte {error.start} is no UTF-8") from None

@@ -51,7 +51,7 @@ from planner.ir.edges import with_edges
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate, without_written
 from planner.ir.topology import topological
 from planner.ir.types.fit import refuse_misfits
-from planner.ir.types.qtypes import QType
+from planner.ir.types.qtypes import QType, Uniform
 from planner.ir.types.ranges import check_range
 from planner.ir.types.typetext import parse_type
 from planner.ir.types.wanted import Wanted, wanted_from_data, wanted_to_data
@@ -230,8 +230,12 @@ class _Types:
         return tuple([self.facts(texts, f"{path}[{i}]") for i, texts in enumerate(lists)])
 
 
+def _type_text(fact: QType) -> str:
+    return fact.written_text if isinstance(fact, Uniform) else str(fact)
+
+
 def _texts(facts: Iterable[QType], types: dict[int, str]) -> list[str]:
-    return [types.get(id(fact)) or types.setdefault(id(fact), str(fact)) for fact in facts]
+    return [types.get(id(fact)) or types.setdefault(id(fact), _type_text(fact)) for fact in facts]
 
 
 def _value_line(value: Value, graph: Graph, known: dict[Any, str]) -> str:
@@ -241,7 +245,9 @@ def _value_line(value: Value, graph: Graph, known: dict[Any, str]) -> str:
         shape = known[value.shape] = encode(None if value.shape is None else list(value.shape))
     text = f'{{"name": {quote(value.name)}, "shape": {shape}, "dtype": "{value.dtype}"'
     if value.facts:
-        facts = [known.get(id(fact)) or known.setdefault(id(fact), quote(str(fact))) for fact in value.facts]
+        facts = [
+            known.get(id(fact)) or known.setdefault(id(fact), quote(_type_text(fact))) for fact in value.facts
+        ]
         text += f', "constraints": [{", ".join(facts)}]'
     if value.name in graph.constants:
         text += f', "constant": {encode(_constant_doc(graph.constants[value.name]))}'

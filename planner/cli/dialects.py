@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from planner.cli.console import complain, progress, say, say_json, say_table, warn, write_text
-from planner.cli.files import STDIN, as_samples, keep_from, only_one_stdin, read_bytes, read_text, write_file
+from planner.cli.files import STDIN, as_samples, as_text, keep_from, only_one_stdin, read_bytes, write_file
 from planner.cli.options import CutOption, JsonOption, RequiredData, cut_names, of_file, read_plan
 from planner.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from planner.ir.graph import Graph
 
 _TOTALS: Final = ("macs", "bops", "weights", "weight_bits", "main_macs", "main_weights")
 
@@ -59,7 +61,7 @@ def _sizes(texts: Iterable[str]) -> dict[str, int]:
 
 def run(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect, or .tflite.")
+        str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect, .tflite, or MLIR.")
     ],
     *,
     data: RequiredData,
@@ -74,12 +76,11 @@ def run(
 
     from planner.calibration.samples import open_samples
     from planner.interpreter.models import ModelRunner
-    from planner.onnx.read import read_written
 
     only_one_stdin(model, data)
     if out is not None:
         keep_from(out, model, data)
-    graph = read_written(read_bytes(model, "model") if model == STDIN else Path(model))
+    graph = _runnable(model)
     runner = ModelRunner(graph)
     with as_samples(data, graph) as samples, progress("running") as bar:
         opened = open_samples(samples, graph)
@@ -89,7 +90,7 @@ def run(
             bar(len(results), opened.count)
     if not results:
         raise InputError(f"no samples in {data!r}")
-    stacked = {name: np.stack([result[name] for result in results]) for name in graph.outputs}
+    stacked = {name.partition("#r")[0]: np.stack([one[name] for one in results]) for name in graph.outputs}
     if out is not None:
         try:
             _save(out, stacked)
@@ -101,6 +102,22 @@ def run(
         return
     rows = [(name, *_cells(_summary(array))) for name, array in stacked.items()]
     say_table(f"{len(results)} samples", ("output", "shape", "least", "largest"), rows)
+
+
+def _runnable(model: str) -> "Graph":
+    """A model as it is written; of MLIR and JSON, with the rounding that its types say."""
+    from planner.cli.files import model_format
+    from planner.conversion.pins import with_rounding
+    from planner.onnx.read import read_written
+    from planner.pipeline import load_model
+    from planner.stablehlo_reader.identifier import is_serialized
+
+    data = read_bytes(model, "model") if model == STDIN or Path(model).is_file() else b""
+    if is_serialized(data) or (data and model_format(data) in ("json", "mlir")):
+        kind = None if is_serialized(data) else model_format(data)
+        with of_file(model):
+            return with_rounding(load_model(data, format=kind))
+    return read_written(data if model == STDIN else Path(model))
 
 
 def _save(path: str, arrays: "Mapping[str, NDArray[Any]]") -> None:
@@ -164,11 +181,22 @@ def mlir(
     passes: Annotated[
         list[str] | None, typer.Option("--pass", metavar="NAME", help="Run this pass; repeat it for several.")
     ] = None,
+    pass_pipeline: Annotated[
+        str | None,
+        typer.Option(
+            "--pass-pipeline",
+            metavar="TEXT",
+            help="Run passes as mlir-opt takes them: builtin.module(func.func(cse),inline).",
+        ),
+    ] = None,
     truncating: Annotated[
         bool, typer.Option("--truncating", help="lower-quant-ops as upstream: towards zero, wrapping.")
     ] = False,
     to: Annotated[
-        Literal["mlir", "json"], typer.Option("--to", help="Print a module, or an annotated model as JSON.")
+        Literal["mlir", "json", "mlirbc", "vhlo"],
+        typer.Option(
+            "--to", help="A module, an annotated model as JSON, bytecode, or StableHLO's portable artifact."
+        ),
     ] = "mlir",
     spelling: Annotated[
         Literal["qplan", "rfc"],
@@ -182,6 +210,10 @@ def mlir(
             "--casts", metavar="PLAN", help="Put the casts of a plan of this module around its ops."
         ),
     ] = None,
+    form: Annotated[
+        Literal["attributes", "casts", "types"] | None,
+        typer.Option("--form", help="With --casts: what says the types; casts unless told."),
+    ] = None,
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", metavar="FILE", help="File to write; standard output if none."),
@@ -189,13 +221,22 @@ def mlir(
     json: JsonOption = False,
 ) -> int:
     """Parse, verify, transform and print MLIR modules."""
+    from planner.mlir.passes.table import PASSES
     from planner.mlir.passes.tool import SEPARATOR, run_parts
+    from planner.mlir.pipeline_text import read_pipeline
+    from planner.stablehlo_reader.serialized import SERIALS
 
+    if pass_pipeline is not None:
+        if passes:
+            raise InputError("--pass beside --pass-pipeline", hint="name all passes in one of them")
+        passes = list(read_pipeline(pass_pipeline, PASSES))
     only_one_stdin(file, casts)
     keep_from(out, file, casts)
-    text = read_text(file, "module")
+    text = _module_text(file)
+    if form is not None and casts is None:
+        raise InputError(f"--form {form} is for --casts PLAN")
     if casts is not None:
-        text = _with_casts(file, text, casts, split_input_file=split_input_file)
+        text = _with_casts(file, text, casts, form or "casts", split_input_file=split_input_file)
         if not passes and to == "mlir" and not json:
             _write_module(out, text)
             return 0
@@ -207,7 +248,9 @@ def mlir(
         to_json=to == "json",
         spelling=spelling,
     )
-    if json:
+    if to in SERIALS and not any(part.error for part in parts):
+        _write_serialized(out, [part.text for part in parts], to)
+    elif json:
         say_json({"parts": [asdict(part) for part in parts]})
     else:
         written = [part.text or f"// error: {part.error}\n" for part in parts]
@@ -221,7 +264,31 @@ def mlir(
     return 1 if any(part.error for part in parts) else 0
 
 
-def _with_casts(file: str, text: str, plan: str, *, split_input_file: bool) -> str:
+def _module_text(file: str) -> str:
+    """The text of a module, of serialized MLIR too."""
+    from planner.stablehlo_reader.identifier import is_serialized
+    from planner.stablehlo_reader.serialized import serialized_text
+
+    data = read_bytes(file, "module")
+    if not is_serialized(data):
+        return as_text(file, "module", data)
+    with of_file(file):
+        return serialized_text(data)
+
+
+def _write_serialized(out: str | None, texts: list[str], form: str) -> None:
+    from planner.stablehlo_reader.serialized import SERIALS, serialize
+
+    if out is None or len(texts) > 1:
+        raise InputError(f"--to {form} writes one module to a file", hint="name it with -o")
+    data = next(serialize(texts[0], known) for known in SERIALS if known == form)
+    write_file(out, data)
+    say(f"wrote {out}: {form}, {len(data):,} bytes")
+
+
+def _with_casts(
+    file: str, text: str, plan: str, form: Literal["attributes", "casts", "types"], *, split_input_file: bool
+) -> str:
     """The module of a plan with its casts; warns of the ports that they do not show."""
     from planner.plans.read_mlir import cast_module
 
@@ -229,7 +296,7 @@ def _with_casts(file: str, text: str, plan: str, *, split_input_file: bool) -> s
         raise InputError("--casts is for one module", hint="leave --split-input-file away")
     planned = read_plan(plan)
     with of_file(file):
-        found = cast_module(text, planned)
+        found = cast_module(text, planned, form)
     if found.left:
         warn(f"no cast shows {len(found.left)} ports of the plan: {', '.join(found.left[:5])}")
     return found.text

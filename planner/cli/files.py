@@ -59,7 +59,15 @@ def read_text(name: str, what: str) -> str:
     Raises:
       InputError: a file that cannot be read, or is no UTF-8.
     """
-    data = read_bytes(name, what)
+    return as_text(name, what, read_bytes(name, what))
+
+
+def as_text(name: str, what: str, data: bytes) -> str:
+    """Decode the bytes of a text file.
+
+    Raises:
+      InputError: bytes that are no UTF-8.
+    """
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -16,6 +16,7 @@ import typer
 from planner.cli.files import STDIN, model_format, read_bytes, read_text
 from planner.cli.help.choices import complete_target
 from planner.errors import InputError, ModelError, PlanFormatError, QTypeError, StatsError, unknown_name
+from planner.stablehlo_reader.identifier import is_serialized
 
 if TYPE_CHECKING:
     from planner.calibration.statistics import Statistics
@@ -148,7 +149,9 @@ def read_model(name: str, cut: str | None = None) -> "Graph":
         with of_file(name):
             return planner.load_model(name, outputs=outputs)
     data = read_bytes(name, "model")
-    return planner.load_model(data, format=model_format(data), outputs=outputs)
+    return planner.load_model(
+        data, format=None if is_serialized(data) else model_format(data), outputs=outputs
+    )
 
 
 def cut_names(cut: str | None) -> list[str] | None:

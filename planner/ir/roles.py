@@ -147,6 +147,14 @@ def port_outputs(op: Op, graph: Graph) -> tuple[str, ...]:
     return _floats(op.outputs, graph)
 
 
+def is_of_other_dialect(op: Op) -> bool:
+    """Whether nothing here knows what an op computes: `stablehlo::add`, `com.acme::Turn`.
+
+    A row that joins all of its ports by `same_scale` says that it moves data, unless it says `computes`.
+    """
+    return "::" in op.type
+
+
 def is_mover(op: Op, graph: Graph | None = None) -> bool:
     """Whether every element of the results is an element of the operands, or one cut to a bound.
 

@@ -10,10 +10,10 @@ import math
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from xdsl.dialects.builtin import AnyFloat, IntegerType
+from xdsl.dialects.builtin import AnyFloat
 from xdsl.parser import AttrParser
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
@@ -28,20 +28,25 @@ _FLOAT_BITS: Final = {"f4E2M1FN": 4}
 _INTEGER: Final = re.compile(r"(i|si|u|ui)0*([1-9][0-9]*)")
 _COLUMN: Final = re.compile(r"^column \d+: ")
 _INT64: Final = 1 << 63
+_MOST: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenStorage:
-    """A storage and its spelling: `u8`, `ui8`, `i4<-8:6>`, `f8E5M2`; a float storage's range is in reals."""
+    """A storage and its spelling: `u8`, `ui8`, `i4<-8:6>`, `f8E5M2`; a float storage's range is in reals.
+
+    `table`: the quantile type that is the storage (LLVM 23), whose own storage the rest describes.
+    """
 
     name: str
     qmin: int
     qmax: int
+    table: "WrittenQuantile | None" = None
 
     @property
     def is_float(self) -> bool:
-        """Whether it holds floats."""
-        return self.name in FLOAT_LIMITS
+        """Whether it holds floats, or what stands for them in a table."""
+        return self.name in FLOAT_LIMITS or self.table is not None
 
     @property
     def signed(self) -> bool:
@@ -51,17 +56,20 @@ class WrittenStorage:
     @property
     def bits(self) -> int:
         """Width."""
-        return _FLOAT_BITS.get(self.name, 8) if self.is_float else int(self.name.lstrip("siu"))
+        return _FLOAT_BITS.get(self.name, 8) if self.name in FLOAT_LIMITS else int(self.name.lstrip("siu"))
 
     @property
     def full(self) -> tuple[int, int]:
         """The range that need not be written."""
+        if self.table is not None:
+            return self.table.storage.qmin, self.table.storage.qmax
         if self.is_float:
             return -FLOAT_LIMITS[self.name], FLOAT_LIMITS[self.name]
         return full_range(self.bits, signed=self.signed)
 
     def __str__(self) -> str:
-        return self.name if (self.qmin, self.qmax) == self.full else f"{self.name}<{self.qmin}:{self.qmax}>"
+        name = self.name if self.table is None else str(self.table)
+        return name if (self.qmin, self.qmax) == self.full else f"{name}<{self.qmin}:{self.qmax}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +138,18 @@ def as_qtype(data: QType | Written) -> QType:
     """
     if not isinstance(data, WrittenUniform | WrittenAny | WrittenQuantile):
         return data
+    table = data if isinstance(data, WrittenQuantile) else data.storage.table
+    if table is not None:
+        raise QTypeError(f"{_brief(table)} is a table of reals; a plan stores integers and floats")
     try:
         return parse_type(str(data))
     except QTypeError as error:
         raise QTypeError(_COLUMN.sub("", error.message)) from None
+
+
+def _brief(table: WrittenQuantile) -> str:
+    text = str(table)
+    return text if len(text) <= _MOST else f"{text[:_MOST]}...>"
 
 
 def as_written(data: Uniform) -> WrittenUniform:
@@ -208,8 +224,8 @@ def read_quantile(parser: AttrParser) -> QType | Written:
     parser.parse_punctuation(":")
     start = parser.pos
     kind = parser.parse_type()
-    if not isinstance(kind, AnyFloat | IntegerType):
-        parser.raise_error(f"the quantile type is a float or integer type, this is {kind}", start)
+    if not isinstance(kind, AnyFloat):
+        parser.raise_error(f"the quantile type is a float type, this is {kind}", start)
     parser.parse_punctuation(",")
     start = parser.pos
     braces = AttrParser.Delimiter.BRACES
@@ -239,7 +255,12 @@ def read_calibrated(parser: AttrParser) -> QType:
 def _storage(parser: AttrParser) -> WrittenStorage:
     start = parser.pos
     token = parser._parse_optional_token(MLIRTokenKind.BARE_IDENT)  # noqa: SLF001 - xDSL has no keyword of any name
-    name = token.text if token is not None else str(parser.parse_type())
+    kind = None if token is not None else parser.parse_type()
+    table = getattr(kind, "data", None)
+    if isinstance(table, WrittenQuantile):
+        inner = table.storage
+        return _narrowed(parser, WrittenStorage(inner.name, inner.qmin, inner.qmax, table), start)
+    name = token.text if token is not None else str(kind)
     match = _INTEGER.fullmatch(name)
     if name in FLOAT_LIMITS:
         store = WrittenStorage(name, -FLOAT_LIMITS[name], FLOAT_LIMITS[name])
@@ -264,7 +285,7 @@ def _narrowed(parser: AttrParser, store: WrittenStorage, start: int) -> WrittenS
         message = f"storage range {qmin}:{qmax} must not be empty and lie within {low}:{high} of {store.name}"
         parser.raise_error(message, start)
     parser.parse_punctuation(">")
-    return WrittenStorage(store.name, qmin, qmax)
+    return replace(store, qmin=qmin, qmax=qmax)
 
 
 def _expressed(parser: AttrParser) -> str:

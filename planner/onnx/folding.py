@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Value
+from planner.ir.roles import is_mover
 from planner.ir.topology import reads
 from planner.onnx.dtypes import NUMPY, byte_size, dtype_of
 from planner.onnx.sessions import FAILURES, open_session, session_options
@@ -41,7 +42,7 @@ def fold_constants(graph: Graph) -> Graph:
     arrays: dict[str, np.ndarray] = {}
     batch: list[Op] = []
     for op in graph.ops:
-        if any(out in graph.outputs for out in op.outputs):
+        if any(out in graph.outputs for out in op.outputs) or _is_constrained(op, graph):
             continue
         direct = _direct(op, graph, arrays)
         if direct is not None:
@@ -61,6 +62,13 @@ def fold_constants(graph: Graph) -> Graph:
         values={**graph.values, **types},
         constants={**graph.constants, **{name: Constant(array) for name, array in arrays.items()}},
     )
+
+
+def _is_constrained(op: Op, graph: Graph) -> bool:
+    """Whether something is known or wanted of what an op computes of, or gives: rounding would be lost."""
+    values = graph.values
+    names = op.outputs if is_mover(op) else (*op.inputs, *op.outputs)
+    return any(name in values and values[name].facts for name in names)
 
 
 def _direct(op: Op, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:

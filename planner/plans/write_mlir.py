@@ -13,6 +13,8 @@ from typing import Any, Final
 from planner.annotated.jsontext import write_lines
 from planner.ir.edges import RESCALE
 from planner.ir.graph import BOUNDARY, Facts, Graph, Op, Region, Value
+from planner.ir.types.qtypes import Uniform
+from planner.ir.types.written_scales import WrittenScales, written_scales
 from planner.mlir.text.spelling import Spelling
 from planner.mlir.text.write_module import write_mlir
 from planner.plans.fields import PlanFields
@@ -48,9 +50,14 @@ def plan_to_mlir(plan: PlanFields, *, spelling: Spelling = "qplan") -> str:
     )
 
 
-def port_facts(types: Iterable[PortTyped]) -> tuple[Facts, ...]:
-    """Port types as the facts of a region's side."""
-    facts: tuple[Facts, ...] = tuple([() if kind is None else (kind,) for kind in types])
+def port_facts(types: Iterable[PortTyped], written: WrittenScales | None = None) -> tuple[Facts, ...]:
+    """Port types as the facts of a region's side, with the digits that a text gave their scales."""
+    facts: tuple[Facts, ...] = tuple(
+        [
+            () if kind is None else (written.of(kind) if written and isinstance(kind, Uniform) else kind,)
+            for kind in types
+        ]
+    )
     return facts if any(facts) else ()
 
 
@@ -64,6 +71,7 @@ class _Edges:
     """Where rescales put new values: by use edge and by source, and all new names."""
 
     graph: Graph
+    written: WrittenScales
     feeds: dict[tuple[str, int], str] = field(default_factory=dict)
     regions: dict[str, list[Region]] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
@@ -83,22 +91,22 @@ class _Edges:
                 inputs=(source,),
                 outputs=(name,),
                 attributes={"kind": rescale.kind, "to_pin": rescale.to_pin},
-                input_facts=port_facts([rescale.from_type]),
-                output_facts=port_facts([rescale.to_type]),
+                input_facts=port_facts([rescale.from_type], self.written),
+                output_facts=port_facts([rescale.to_type], self.written),
             )
         )
         self.feeds |= dict.fromkeys(rescale.consumers, name)
 
 
 def _planned_graph(plan: PlanFields) -> Graph:
-    graph, edges = plan.graph, _Edges(plan.graph)
+    graph, edges = plan.graph, _Edges(plan.graph, written_scales(plan.graph))
     taken = {region.name for region in graph.regions}
     for rescale in plan.rescales:
         edges.add(rescale, taken)
     regions = [region for name in graph.inputs for region in edges.regions.get(name, ())]
     for region in graph.regions:
         kernel = plan.kernels.get(region.name)
-        regions.append(region if kernel is None else _planned_region(region, kernel, edges.feeds))
+        regions.append(region if kernel is None else _planned_region(region, kernel, edges))
         regions += [new for name in region.outputs for new in edges.regions.get(name, ())]
     outputs = [edges.feeds.get((BOUNDARY, i), name) for i, name in enumerate(graph.outputs)]
     return replace(
@@ -106,15 +114,15 @@ def _planned_graph(plan: PlanFields) -> Graph:
     )
 
 
-def _planned_region(region: Region, kernel: KernelPlan, feeds: Mapping[tuple[str, int], str]) -> Region:
-    inputs = tuple([feeds.get((region.name, i), name) for i, name in enumerate(region.inputs)])
+def _planned_region(region: Region, kernel: KernelPlan, edges: _Edges) -> Region:
+    inputs = tuple([edges.feeds.get((region.name, i), name) for i, name in enumerate(region.inputs)])
     first = dict(reversed(list(zip(region.inputs, inputs, strict=True))))
     return replace(
         region,
         inputs=inputs,
         ops=tuple([renamed(op, first) for op in region.ops]),
-        input_facts=port_facts(port.type for port in kernel.inputs),
-        output_facts=port_facts(port.type for port in kernel.outputs),
+        input_facts=port_facts((port.type for port in kernel.inputs), edges.written),
+        output_facts=port_facts((port.type for port in kernel.outputs), edges.written),
     )
 
 

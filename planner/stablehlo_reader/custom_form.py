@@ -78,7 +78,7 @@ def generic_form(text: str) -> str:
             f"{line}:{column}: StableHLO ops in custom form are read through jaxlib, which is not installed",
             hint=f"{INSTALL}, or write the module in generic form (mlir-opt --mlir-print-op-generic)",
         )
-    ir, context = _context()
+    ir, context, _ = bindings()
     with context, ir.Location.unknown():
         try:
             module = ir.Module.parse(text)
@@ -90,8 +90,8 @@ def generic_form(text: str) -> str:
 
 
 @cache
-def _context() -> tuple[Any, Any]:
-    """The bindings, and a context that knows StableHLO; a pass that needs `quant` loads that."""
+def bindings() -> tuple[Any, Any, Any]:
+    """The bindings, a context that knows StableHLO (a pass that needs `quant` loads that), and its module."""
     ir = import_module("jaxlib.mlir.ir")
     stablehlo = import_module("jaxlib.mlir.dialects.stablehlo")
     manager = import_module("jaxlib.mlir.passmanager").PassManager
@@ -105,4 +105,4 @@ def _context() -> tuple[Any, Any]:
     context.allow_unregistered_dialects = True
     with context, ir.Location.unknown():
         manager.parse(_LOADS_QUANT).run(ir.Module.parse("module {}").operation)
-    return ir, context
+    return ir, context, stablehlo

@@ -12,6 +12,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from planner.ir.graph import Op
+from planner.ir.types.qtypes import NoneType
 from planner.mlir.stablehlo_ops import items_of, name_of
 from planner.stablehlo_reader.graph_builder import GraphBuilder
 
@@ -261,18 +262,71 @@ def beside_one(draft: GraphBuilder, op: Operation) -> str:
     return ""
 
 
+def cbrt(draft: GraphBuilder, op: Operation) -> str:
+    """Read a cube root as a power of the magnitude, with the sign put back."""
+    name = draft.name(op.operands[0])
+    shape, dtype = draft.shape(name), draft.read.values[name].dtype
+    if shape is None or dtype != "f32":
+        return "it is read for f32 of known shape"
+    third = draft.constant(np.array(1 / 3, np.float32))
+    root = draft.between("Pow", [draft.between("Abs", [name], shape), third], shape)
+    draft.result("Mul", [draft.between("Sign", [name], shape), root], op.results[0])
+    return ""
+
+
+def round_away(draft: GraphBuilder, op: Operation) -> str:
+    """Read a rounding half away from zero: the magnitude's floor, one more from a half on, and the sign."""
+    name = draft.name(op.operands[0])
+    shape, dtype = draft.shape(name), draft.read.values[name].dtype
+    if shape is None or dtype != "f32":
+        return "it is read for f32 of known shape"
+    size = draft.between("Abs", [name], shape)
+    floor = draft.between("Floor", [size], shape)
+    # Adding a half first would round: 0.49999997 + 0.5 is 1.
+    rest = draft.between("Sub", [size, floor], shape)
+    half = draft.constant(np.array(0.5, np.float32))
+    more = draft.between("GreaterOrEqual", [rest, half], shape, dtype="bool")
+    one = draft.between("Cast", [more], shape, {"to": _ONNX["f32"]}, "f32")
+    away = draft.between("Add", [floor, one], shape)
+    draft.result("Mul", [draft.between("Sign", [name], shape), away], op.results[0])
+    return ""
+
+
+def custom_call(draft: GraphBuilder, op: Operation) -> str:
+    """Read upstream's test for equality, which its own interpreter runs; any other call stays opaque."""
+    target = items_of(op).get("call_target_name")
+    if str(target).strip('"') != "check.eq" or len(op.operands) != 2:
+        return "no ONNX op means the same"
+    names = [draft.name(value) for value in op.operands]
+    shape = draft.shape(names[0])
+    if shape is None:
+        return "its shape is not known"
+    for name in names:  # it compares reals: a constant is not to be stored for it
+        if draft.array(name) is not None:
+            draft.read.stated.setdefault(name, (NoneType(),))
+    equal = draft.between("Equal", names, shape, dtype="bool")
+    number = draft.between("Cast", [equal], shape, {"to": _ONNX["i32"]}, "i32")
+    axes = draft.constant(np.arange(len(shape), dtype=np.int64), "axes")
+    least = draft.between("ReduceMin", [number, axes], (), {"keepdims": 0}) if shape else number
+    draft.result("Cast", [least], op.results[0], {"to": _ONNX["bool"]})
+    return ""
+
+
 ELEMENTS: Final[Mapping[str, Reader]] = {
     **dict.fromkeys(DIRECT, elementwise),
     **dict.fromkeys(_LOGIC, logic),
     "chlo.erfc": beside_one,
     "chlo.square": square,
+    "stablehlo.cbrt": cbrt,
     "stablehlo.clamp": clamp,
     "stablehlo.compare": compare,
     "stablehlo.convert": convert,
+    "stablehlo.custom_call": custom_call,
     "stablehlo.divide": divide,
     "stablehlo.exponential_minus_one": beside_one,
     "stablehlo.log_plus_one": beside_one,
     "stablehlo.maximum": maximum,
     "stablehlo.minimum": minimum,
+    "stablehlo.round_nearest_afz": round_away,
     "stablehlo.rsqrt": rsqrt,
 }

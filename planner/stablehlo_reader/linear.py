@@ -94,8 +94,6 @@ def convolution(draft: GraphBuilder, op: Operation) -> str:
     data, kernel, out = ([item.strip() for item in text.split(",")] for text in match.groups())
     count = len(data) - 2
     spatial = [str(i) for i in range(count)]
-    if max(number(op, "batch_group_count"), 1) != 1 or any(numbers(op, "window_reversal")):
-        return "ONNX has no batch groups and no reversed windows"
     wide = numbers(op, "lhs_dilation") or (1,) * count
     kinds = [_dtype(value) for value in (*op.operands, op.results[0])]
     if not set(kinds) <= _REALS:
@@ -104,9 +102,13 @@ def convolution(draft: GraphBuilder, op: Operation) -> str:
     x = draft.transposed(draft.name(op.operands[0]), [data.index(item) for item in ("b", "f", *spatial)])
     w = draft.transposed(draft.name(op.operands[1]), [kernel.index(item) for item in ("o", "i", *spatial)])
     x, w = (draft.cast(name, kinds[2]) for name in (x, w))
+    w = _reversed(draft, w, [axis for axis, turned in enumerate(numbers(op, "window_reversal")) if turned])
+    groups = max(number(op, "batch_group_count"), 1)
+    if groups > 1:
+        x = _batch_in_groups(draft, x, groups)
     attributes: dict[str, Any] = {
         "dilations": numbers(op, "rhs_dilation") or (1,) * count,
-        "group": max(number(op, "feature_group_count"), 1),
+        "group": max(number(op, "feature_group_count"), groups, 1),
         "kernel_shape": tuple(draft.shape(w) or ())[2:],
         "strides": numbers(op, "window_strides") or (1,) * count,
     }
@@ -114,20 +116,72 @@ def convolution(draft: GraphBuilder, op: Operation) -> str:
     if any(step != 1 for step in wide):
         turned = _turned(draft, w, attributes["strides"], attributes["group"])
         if turned is None:
-            return "a dilated input is read with constant weights, one group and no stride"
-        kind, w = "ConvTranspose", turned
-        reach = [
-            step * (size - 1)
-            for step, size in zip(attributes["dilations"], attributes["kernel_shape"], strict=True)
-        ]
-        # A convolution over a dilated input is the transpose of a strided one: pad p of the one is reach - p
-        # of the other, and the kernel is mirrored with its channels swapped.
-        pads = tuple([edge - given for edge, given in zip((*reach, *reach), pads, strict=True)])
-        attributes["strides"] = wide
-    if min(pads, default=0) < 0:
+            x = _spread(draft, x, wide)
+        else:
+            kind, w = "ConvTranspose", turned
+            reach = [
+                step * (size - 1)
+                for step, size in zip(attributes["dilations"], attributes["kernel_shape"], strict=True)
+            ]
+            # A convolution over a dilated input is the transpose of a strided one: pad p of the one is
+            # reach - p of the other, and the kernel is mirrored with its channels swapped.
+            pads = tuple([edge - given for edge, given in zip((*reach, *reach), pads, strict=True)])
+            attributes["strides"] = wide
+    if min(pads, default=0) < 0 and kind != "Conv":
         return "ONNX pads no fewer than none"
+    if min(pads, default=0) < 0:
+        x, pads = _cropped(draft, x, pads)
     _finish(draft, op, (kind, [x, w], {**attributes, "pads": pads}), out, spatial)
     return ""
+
+
+def _reversed(draft: GraphBuilder, w: str, axes: Sequence[int]) -> str:
+    """Weights, channels first, turned round along some axes of space."""
+    array, places = draft.array(w), tuple([axis + 2 for axis in axes])
+    if not axes:
+        return w
+    if array is not None:
+        flipped = np.ascontiguousarray(np.flip(array, places))
+        return draft.constant(flipped, w, draft.read.stated.get(w, ()))
+    back = [[-1] * len(axes), [-(1 << 31)] * len(axes), places, [-1] * len(axes)]
+    return draft.between("Slice", [w, *map(draft.integers, back)], draft.shape(w) or ())
+
+
+def _batch_in_groups(draft: GraphBuilder, x: str, groups: int) -> str:
+    """Groups of the batch as groups of channels, which the kernel's outputs are split among alike."""
+    batch, channels, *space = draft.shape(x) or ()
+    x = draft.reshaped(x, [groups, batch // groups, channels, *space])
+    x = draft.transposed(x, [1, 0, *range(2, len(space) + 3)])
+    return draft.reshaped(x, [batch // groups, groups * channels, *space])
+
+
+def _spread(draft: GraphBuilder, x: str, steps: Sequence[int]) -> str:
+    """Data with `step - 1` zeros between neighbours along each axis of space."""
+    batch, channels, *space = draft.shape(x) or ()
+    apart = [size for length in space for size in (length, 1)]
+    x = draft.reshaped(x, [batch, channels, *apart])
+    ends = [0, 0, *(more for step in steps for more in (0, step - 1))]
+    wide = [size + more for size, more in zip([batch, channels, *apart], ends, strict=True)]
+    fill = draft.cast(draft.constant(np.array(0, np.float32), "zero"), draft.read.values[x].dtype)
+    pads = draft.integers([0] * len(ends) + ends)
+    x = draft.between("Pad", [x, pads, fill], wide, {"mode": "constant"})
+    x = draft.reshaped(x, [batch, channels, *(a * b for a, b in zip(space, steps, strict=True))])
+    behind = tuple([1 - step for step in steps])
+    return _cropped(draft, x, (*(0,) * len(steps), *behind))[0]
+
+
+def _cropped(draft: GraphBuilder, x: str, pads: Sequence[int]) -> tuple[str, tuple[int, ...]]:
+    """Data without what negative pads take away, and the pads that are left."""
+    shape = draft.shape(x) or ()
+    count = len(pads) // 2
+    cuts = [max(-pad, 0) for pad in pads]
+    ends = [size - cut for size, cut in zip(shape[2:], cuts[count:], strict=True)]
+    if any(cuts):
+        axes = range(2, count + 2)
+        made = [*shape[:2], *(end - start for start, end in zip(cuts[:count], ends, strict=True))]
+        parts = [cuts[:count], ends, axes, [1] * count]
+        x = draft.between("Slice", [x, *map(draft.integers, parts)], made)
+    return x, tuple([max(pad, 0) for pad in pads])
 
 
 def _finish(

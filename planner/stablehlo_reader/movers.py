@@ -3,7 +3,6 @@
 Source: StableHLO specification; ONNX operators, opset 21.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,8 +14,6 @@ from planner.mlir.stablehlo_ops import items_of
 from planner.stablehlo_reader.elementwise import Reader
 from planner.stablehlo_reader.graph_builder import GraphBuilder
 
-_LISTS: Final = re.compile(r"(\w+)\s*=\s*\[([0-9, ]*)\]")
-_VECTOR: Final = re.compile(r"index_vector_dim\s*=\s*(\d+)")
 _DYNAMIC: Final = "its shape is not known"
 
 
@@ -119,31 +116,6 @@ def pad(draft: GraphBuilder, op: Operation) -> str:
     return ""
 
 
-def gather(draft: GraphBuilder, op: Operation) -> str:
-    """Read a gather of whole slices along one axis; indices out of range are clamped first."""
-    text = str(items_of(op).get("dimension_numbers"))
-    shape, indices = sizes_of(op.operands[0].type), sizes_of(op.operands[1].type)
-    lists = {name: tuple(map(int, found.split(","))) for name, found in _LISTS.findall(text) if found.strip()}
-    axes = lists.get("start_index_map", ())
-    if shape is None or indices is None or len(axes) != 1 or lists.get("collapsed_slice_dims") != axes:
-        return "it is no gather along one axis"
-    (axis,) = axes
-    whole = tuple([1 if place == axis else size for place, size in enumerate(shape)])
-    vector = _VECTOR.search(text)
-    last = int(vector[1]) if vector else 0
-    rank = len(indices) - (last < len(indices))
-    beside = (*range(axis), *range(axis + rank, rank + len(shape) - 1))
-    plain = numbers(op, "slice_sizes") == whole and lists.get("offset_dims", ()) == beside
-    if not plain or "batching" in text or last < len(indices) - 1:
-        return "its slices are not whole, or elsewhere in the result"
-    name = draft.reshaped(draft.name(op.operands[1]), indices[:rank])
-    dtype = np.int64 if draft.read.values[name].dtype == "i64" else np.int32
-    ends = [draft.constant(np.array(end, dtype)) for end in (0, shape[axis] - 1)]
-    safe = draft.between("Clip", [name, *ends], indices[:rank])
-    draft.result("Gather", [draft.name(op.operands[0]), safe], op.results[0], {"axis": axis})
-    return ""
-
-
 def same(draft: GraphBuilder, op: Operation) -> str:
     """Give operands on as they are: an optimization barrier."""
     for value, result in zip(op.operands, op.results, strict=True):
@@ -166,7 +138,6 @@ def iota(draft: GraphBuilder, op: Operation) -> str:
 MOVERS: Final[Mapping[str, Reader]] = {
     "stablehlo.broadcast_in_dim": broadcast,
     "stablehlo.concatenate": concatenate,
-    "stablehlo.gather": gather,
     "stablehlo.iota": iota,
     "stablehlo.optimization_barrier": same,
     "stablehlo.pad": pad,

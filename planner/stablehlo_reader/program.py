@@ -13,6 +13,7 @@ from xdsl.ir import Operation
 from planner.errors import ModelError
 from planner.ir.graph import Facts, Graph, Value, validate
 from planner.ir.types.fit import refuse_misfits
+from planner.mlir.casts import QuantizeCastOp
 from planner.mlir.dialect import RegionOp
 from planner.mlir.parse import TextParser, parse_text, verify
 from planner.mlir.places import StuckAt, place
@@ -21,6 +22,7 @@ from planner.mlir.text.plain_functions import read_plain
 from planner.mlir.text.reading import ReadState
 from planner.onnx.drafts.draft import OPSET
 from planner.onnx.drafts.simplify import tidy
+from planner.stablehlo_reader.constants import round_constant
 from planner.stablehlo_reader.custom_form import readable
 from planner.stablehlo_reader.graph_builder import GraphBuilder
 from planner.stablehlo_reader.prepare import is_hlo, main_of, prepare
@@ -66,6 +68,8 @@ def _function(source: str, parser: TextParser, main: func.FuncOp) -> Graph:
             if isinstance(op, func.ReturnOp):
                 settle(draft, op)
                 outputs = tuple([read.names.get(value) or read.integers[value] for value in op.operands])
+            elif isinstance(op, QuantizeCastOp) and round_constant(draft, op):
+                continue
             elif not read_hlo(draft, op) and not read_plain(read, op, name_of(op)):
                 raise StuckAt(op, f"{name_of(op)} is no op of StableHLO")
         except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:

@@ -15,12 +15,19 @@ from planner.mlir.places import place
 from planner.mlir.stablehlo_ops import name_of
 from planner.mlir.text.opaque import OPAQUE_TEXT, captured, opaque_text
 from planner.stablehlo_reader.elementwise import ELEMENTS, Reader
+from planner.stablehlo_reader.gathers import gather
 from planner.stablehlo_reader.graph_builder import GraphBuilder
 from planner.stablehlo_reader.linear import LINEAR
 from planner.stablehlo_reader.movers import MOVERS
 from planner.stablehlo_reader.reductions import REDUCTIONS
 
-READERS: Final[Mapping[str, Reader]] = {**ELEMENTS, **LINEAR, **MOVERS, **REDUCTIONS}
+READERS: Final[Mapping[str, Reader]] = {
+    **ELEMENTS,
+    **LINEAR,
+    **MOVERS,
+    **REDUCTIONS,
+    "stablehlo.gather": gather,
+}
 _DOMAINS: Final = frozenset({"chlo", "stablehlo"})
 
 

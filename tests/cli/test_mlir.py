@@ -107,3 +107,24 @@ def test_the_casts_of_a_plan_go_into_its_module(qplan, tmp_path):
     before = out.read_text()
     assert qplan("mlir", "-", "-o", out, stdin=BAD.encode()).code == 1
     assert out.read_text() == before
+
+
+def test_pipelines_as_mlir_opt_takes_them(qplan, tmp_path):
+    kind = "!quant.uniform<i8:f32, 2.0:10>"
+    path, out = tmp_path / "m.mlir", tmp_path / "o.mlir"
+    path.write_text(
+        f"""func.func @main(%v: f32) -> ({kind}, {kind}) {{
+  %a = quant.qcast %v : f32 to {kind}
+  %b = quant.qcast %v : f32 to {kind}
+  return %a, %b : {kind}, {kind}
+}}
+""",
+        encoding="utf-8",
+    )
+    pipeline = "builtin.module(canonicalize{test-convergence}, func.func(cse))"
+    assert qplan("mlir", path, "--pass-pipeline", pipeline, "-o", out).code == 0
+    assert out.read_text(encoding="utf-8").count("quant.qcast") == 1
+    both = qplan("mlir", path, "--pass-pipeline", "builtin.module(cse)", "--pass", "cse")
+    assert both.code == 2
+    assert "--pass beside --pass-pipeline" in both.err
+    assert qplan("mlir", path, "--pass-pipeline", "cse").code == 2

@@ -303,3 +303,29 @@ def test_a_dense_text_of_few_scales_is_read_too():
 def test_a_dense_text_that_does_not_hold_is_refused(body):
     with pytest.raises(QTypeError, match="column"):
         parse_type(f"!quant.uniform<i4:f32:{{0:32, 1:1}}, {body}>")
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("!quant.uniform<i8:f32, 0.05:3>", "!quant.uniform<i8:f32, 0.05000000074505806:3>"),
+        ("!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i8:f32, 0.5>"),
+        ("!quant.uniform<i8:f32:1, {0.1,0.25:3}>", "!quant.uniform<i8:f32:1, {0.10000000149011612,0.25:3}>"),
+        ("!quant.uniform<i8<-8:7>:bf16, 0.1>", "!quant.uniform<i8<-8:7>:bf16, 0.10009765625>"),
+        (
+            "!quant.uniform<i8:f32:{0:1}, {{0.1}, {0.2:1}}>",
+            "!quant.uniform<i8:f32:{0:1}, {{0.10000000149011612}, {0.20000000298023224:1}}>",
+        ),
+    ],
+)
+def test_scales_keep_the_digits_of_their_text(text, canonical):
+    """Compared and computed with is the value of the expressed type; what was written is kept beside it."""
+    kind = parse_type(text)
+    assert str(kind) == canonical
+    assert kind.written_text == text
+    assert kind == parse_type(canonical)
+    assert parse_type(canonical).written == ()
+    assert parse_type(text.replace(", ", ",  ")).written == kind.written  # token by token
+    assert replace(kind, zero_points=kind.zero_points).written_text == text
+    other = replace(kind, scales=tuple([scale * 2 for scale in kind.scales]))
+    assert other.written_text == str(other)

@@ -132,3 +132,50 @@ func.func @embedding(%w: tensor<5x3xf32>, %i: tensor<2x4x1xi32>) -> tensor<2x4x3
   } : (tensor<5x3xf32>, tensor<2x4x1xi32>) -> tensor<2x4x3xf32>
   return %0 : tensor<2x4x3xf32>
 }
+// -----
+func.func @windows(%w: tensor<2x6x5xf32>, %i: tensor<2x3xi32>, %j: tensor<3x2xi32>) -> (tensor<2x2x3x4xf32>, tensor<2x3x2xf32>, tensor<3x2xf32>) {
+  %0 = "stablehlo.gather"(%w, %i) {
+    dimension_numbers = #stablehlo.gather<offset_dims = [1, 2, 3], start_index_map = [0, 1, 2], index_vector_dim = 1>,
+    slice_sizes = array<i64: 2, 3, 4>, indices_are_sorted = false
+  } : (tensor<2x6x5xf32>, tensor<2x3xi32>) -> tensor<2x2x3x4xf32>
+  %1 = "stablehlo.gather"(%w, %j) {
+    dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [1], start_index_map = [1], index_vector_dim = 2>,
+    slice_sizes = array<i64: 1, 1, 2>, indices_are_sorted = false
+  } : (tensor<2x6x5xf32>, tensor<3x2xi32>) -> tensor<3x2x2xf32>
+  %2 = stablehlo.transpose %1, dims = [1, 0, 2] : (tensor<3x2x2xf32>) -> tensor<2x3x2xf32>
+  %k = stablehlo.constant dense<[[0, 1, 4], [9, -3, 2]]> : tensor<2x3xi32>
+  %3 = "stablehlo.gather"(%w, %k) {
+    dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0, 2], start_index_map = [2, 1], index_vector_dim = 0>,
+    slice_sizes = array<i64: 1, 2, 1>, indices_are_sorted = false
+  } : (tensor<2x6x5xf32>, tensor<2x3xi32>) -> tensor<3x2xf32>
+  return %0, %2, %3 : tensor<2x2x3x4xf32>, tensor<2x3x2xf32>, tensor<3x2xf32>
+}
+// -----
+func.func @odd_convolutions(%x: tensor<4x3x7x6xf32>, %w: tensor<6x3x2x3xf32>) -> (tensor<2x6x6x4xf32>, tensor<4x6x5x8xf32>, tensor<4x6x4x4xf32>) {
+  %0 = "stablehlo.convolution"(%x, %w) {
+    dimension_numbers = #stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>, batch_group_count = 2 : i64, feature_group_count = 1 : i64
+  } : (tensor<4x3x7x6xf32>, tensor<6x3x2x3xf32>) -> tensor<2x6x6x4xf32>
+  %1 = "stablehlo.convolution"(%x, %w) {
+    dimension_numbers = #stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>, batch_group_count = 1 : i64, feature_group_count = 1 : i64,
+    lhs_dilation = array<i64: 2, 3>, rhs_dilation = array<i64: 1, 2>, window_strides = array<i64: 3, 2>,
+    padding = dense<[[2, 0], [1, 2]]> : tensor<2x2xi64>
+  } : (tensor<4x3x7x6xf32>, tensor<6x3x2x3xf32>) -> tensor<4x6x5x8xf32>
+  %2 = "stablehlo.convolution"(%x, %w) {
+    dimension_numbers = #stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>, batch_group_count = 1 : i64, feature_group_count = 1 : i64,
+    window_reversal = array<i1: true, true>, padding = dense<[[-1, -1], [0, 0]]> : tensor<2x2xi64>
+  } : (tensor<4x3x7x6xf32>, tensor<6x3x2x3xf32>) -> tensor<4x6x4x4xf32>
+  return %0, %1, %2 : tensor<2x6x6x4xf32>, tensor<4x6x5x8xf32>, tensor<4x6x4x4xf32>
+}
+// -----
+func.func @roots(%x: tensor<4x6xf32>, %i: tensor<5xi32>) -> (tensor<4x6xf32>, tensor<4x6xf32>, tensor<8xf32>) {
+  %0 = stablehlo.cbrt %x : tensor<4x6xf32>
+  %1 = stablehlo.round_nearest_afz %x : tensor<4x6xf32>
+  %c = stablehlo.constant dense<[0.5, -0.5, 0.49999997, -0.49999997, 1.5, -2.5, 8388609.0, 0.0]> : tensor<8xf32>
+  %z = "stablehlo.convert"(%i) : (tensor<5xi32>) -> tensor<5xf32>
+  %s = "stablehlo.slice"(%z) {start_indices = array<i64: 0>, limit_indices = array<i64: 1>, strides = array<i64: 1>} : (tensor<5xf32>) -> tensor<1xf32>
+  %n = stablehlo.subtract %s, %s : tensor<1xf32>
+  %b = stablehlo.broadcast_in_dim %n, dims = [0] : (tensor<1xf32>) -> tensor<8xf32>
+  %y = stablehlo.add %c, %b : tensor<8xf32>
+  %2 = stablehlo.round_nearest_afz %y : tensor<8xf32>
+  return %0, %1, %2 : tensor<4x6xf32>, tensor<4x6xf32>, tensor<8xf32>
+}

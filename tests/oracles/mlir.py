@@ -11,6 +11,8 @@ PYTHON = ROOT / ".oracles" / "mlir" / "bin" / "python"
 
 PIPELINES = {
     "canonicalize": "builtin.module(canonicalize)",
+    "cse": "builtin.module(func.func(cse))",
+    "inline": "builtin.module(inline{default-pipeline=})",
     "lower-quant-ops": "builtin.module(func.func(lower-quant-ops))",
     "normalize-quant-types": "builtin.module(func.func(normalize-quant-types))",
     "strip-func-quant-types": "builtin.module(strip-func-quant-types)",

@@ -12,7 +12,7 @@ _ORACLES = ROOT / ".oracles"
 TOOLS = ("iree-opt", "tosa-opt", "torch-mlir-opt", "jaxlib")
 
 
-def parsed(tool, text):
+def parsed(tool, text, *options):
     """A module as a tool prints it, unknown dialects in it too; else a text that starts with `ERROR`."""
     if tool == "jaxlib":
         return hlo.printed([text], generic=False)[0]
@@ -20,7 +20,11 @@ def parsed(tool, text):
     if command is None or not command.exists():
         pytest.skip(f"no {tool}: run make oracles")
     done = subprocess.run(
-        [command, "--allow-unregistered-dialect"], input=text, capture_output=True, text=True, check=False
+        [command, "--allow-unregistered-dialect", *options],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout if not done.returncode else f"ERROR {done.stderr}"
 

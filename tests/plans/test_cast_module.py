@@ -188,3 +188,43 @@ def test_what_has_no_cast_is_refused():
         cast_module(program, plan)
     with pytest.raises(ModelError, match="1:1: a model is one public func"):
         cast_module("", plan)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_types_as_attributes_change_nothing_else(target):
+    """Each op of a kernel names its ports' types; without these the text is the caller's to the byte."""
+    plan = planner.plan(ranged(MODULE), target)
+    found = cast_module(MODULE, plan, "attributes")
+    told = re.compile(r"(?:, | \{)?qplan\.in = \[(.*?)\], qplan\.out = \[(.*?)\](\})?(?= :|\})")
+    lines = found.text.splitlines()
+    for line, before in zip(lines, MODULE.splitlines(), strict=True):
+        match = told.search(line)
+        bare = line if match is None else line.replace(match[0], "")
+        assert bare == before or bare.replace(" {}", "") == before or bare == before.replace(" {}", "")
+    shown = {kind for line in lines for kind in re.findall(r"!q(?:uant|plan)\.\w+<.*?>(?=[,\]])", line)}
+    assert shown
+    assert shown == set(port_types(plan).values())
+    assert found.left == ()
+    upstream = parsed("torch-mlir-opt", found.text)
+    assert not upstream.startswith("ERROR"), upstream
+    assert upstream.count("qplan.in") == found.text.count("qplan.in") > 1
+
+
+def test_attributes_join_those_that_are_there():
+    kind = "!quant.uniform<i8:f32, 0.05:3>"
+    text = f"""func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+  %q = quant.qcast %x : tensor<4xf32> to tensor<4x{kind}>
+  %d = quant.dcast %q : tensor<4x{kind}> to tensor<4xf32>
+  %a = "onnx.Relu"(%d) : (tensor<4xf32>) -> tensor<4xf32>
+  %b = "onnx.Relu"(%a) {{}} : (tensor<4xf32>) -> tensor<4xf32> loc("a":1:2)
+  %c = "onnx.Add"(%b, %d) {{a = [{{b = 1}}]}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %c : tensor<4xf32>
+}}
+"""
+    plan = planner.plan(ranged(text, {"c": (-1.0, 1.0)}), "litert-int8")
+    found = cast_module(text, plan, "attributes").text
+    assert f'"onnx.Relu"(%d) {{qplan.in = [{kind}], qplan.out = [{kind}]}} : (' in found
+    assert (
+        f"(%a) {{qplan.in = [{kind}], qplan.out = [{kind}]}} : (tensor<4xf32>) -> tensor<4xf32> loc(" in found
+    )
+    assert f"{{a = [{{b = 1}}], qplan.in = [{kind}, {kind}], qplan.out = [!quant.uniform<" in found

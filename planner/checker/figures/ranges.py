@@ -6,7 +6,7 @@ that move data to uses that keep less. Source: design 01, section 5, the price, 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,7 +18,7 @@ from planner.checker.kernel_ports import Served, own_facts
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Constant, Facts, Graph, Op, Region
 from planner.ir.mapped import let_go
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_mover, is_of_other_dialect
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform
 from planner.plans.records import KernelPlan, Port
 from planner.target.expressions import parse_number
@@ -208,8 +208,11 @@ def _stores_as(port: Port, kind: Uniform) -> bool:
 def _moves(graph: Graph, region: Region, served: Served | None, kernel: KernelPlan) -> bool:
     if served is not None and served.row.computes:
         return False
-    if region.ops:
-        return all(is_mover(op, graph) for op in region.ops)
+    told = [op for op in region.ops if not is_of_other_dialect(op)]
+    if not all(is_mover(op, graph) for op in told):
+        return False
+    if region.ops and len(told) == len(region.ops):
+        return True
     if served is None:
         return kernel.reason == "moves data between float ops"
     present = sum(1 for port in served.ports if port.value)
@@ -314,7 +317,7 @@ def _forward(found: Ranges, numbers: Mapping[str, Constant]) -> None:
         for name in graph.inputs:
             found.narrow[name] = narrowed(of.get(name), [chosen(graph.values[name].facts)])
     for step in found.steps:
-        moved = hull([*(of.get(name) for name in _read(step)), step.handed]) if step.moves else None
+        moved = hull([*_reads_of(found, step), step.handed]) if step.moves else None
         moved = cut_to(moved, step.cut) if moved is not None and step.cut is not None else moved
         reads = len(step.kernel.inputs)
         narrow = _narrow_moved(found, step) if step.moves else {}
@@ -336,6 +339,15 @@ def _narrow_moved(found: Ranges, step: Step) -> ByWidth:
         if extent is not None:
             moved[bits] = extent if step.cut is None else cut_to(extent, step.cut)
     return moved
+
+
+def _reads_of(found: Ranges, step: Step) -> Iterator[Reals | None]:
+    """The ranges that a mover reads; of a value without one, that of its port's own type."""
+    for port, own in zip(step.kernel.inputs, step.fixed, strict=False):
+        if port.value:
+            known = found.of.get(port.value)
+            holds = known is None and own is not None and step.served is not None
+            yield (own.lo, own.hi) if holds and own is not None else known
 
 
 def _read(step: Step) -> list[str]:

@@ -31,6 +31,7 @@ from planner.exporters.stablehlo.tensors import Tensor
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
+from planner.ir.types.written_scales import written_scales
 from planner.mlir.generic import Function, module_text
 from planner.plans.plan import Plan
 from planner.plans.records import Port
@@ -82,7 +83,8 @@ def _write(builder: ProgramBuilder) -> bytes:
         tuple(builder.p.operations),
         comment="\n".join(_heading(builder, results)),
     )
-    return module_text([function]).encode()
+    text = module_text([function])
+    return written_scales(builder.graph).in_text(text).encode()
 
 
 def _heading(builder: ProgramBuilder, results: list[tuple[str, Tensor]]) -> Iterator[str]:

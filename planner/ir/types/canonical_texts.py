@@ -46,6 +46,7 @@ def read_canonical(text: str) -> Uniform | None:
             (held_scale(float(scale), expressed),),
             (int(zero_point) if zero_point else 0,),
             expressed,
+            written=(float(scale),),
         )
     except QTypeError:
         return None
@@ -82,6 +83,7 @@ def _sliced(text: str) -> Uniform | None:
         None if axis is None else int(axis),
         blocks,
         () if axis is not None else grid,
+        written=tuple(scales) if len(scales) < MANY else (),
     )
 
 

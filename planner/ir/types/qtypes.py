@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from planner.errors import QTypeError
 from planner.ir.types.dense_texts import MANY, dense_parameters
 from planner.ir.types.many_numbers import ends
-from planner.ir.types.scales import EXPRESSED, F32_TINY, check_scales, round_scale, round_scales
+from planner.ir.types.scales import EXPRESSED, F32_TINY, check_scales, held_scales, round_scale, round_scales
 from planner.ir.types.storages import FLOAT_STORAGE, MAX_BITS, Storage, full_range, storage
 
 __all__ = [
@@ -59,6 +59,8 @@ class Uniform:
       grid: shape of the nested scale list of a sub-channel type, one entry per tensor dimension.
       ranges: (qmin, qmax) per slice where the slices have widths of their own (QONNX); the storage's range
         is their hull. Empty: every slice uses the storage's range.
+      written: the scales as a text gave them, where rounding to `expressed` changed one: 0.05. Nothing
+        computes or compares with them; texts for other tools show them.
     """
 
     storage: Storage
@@ -69,6 +71,7 @@ class Uniform:
     blocks: tuple[tuple[int, int], ...] = ()
     grid: tuple[int, ...] = ()
     ranges: tuple[tuple[int, int], ...] = ()
+    written: tuple[float, ...] = field(default=(), repr=False, compare=False)
     _hash: int = field(default=0, init=False, repr=False, compare=False)
     _text: str = field(default="", init=False, repr=False, compare=False)
 
@@ -88,6 +91,10 @@ class Uniform:
         if not self.scales or len(self.scales) != len(self.zero_points):
             raise QTypeError(f"{len(self.scales)} scales for {len(self.zero_points)} zero points")
         check_scales(self.scales, self.expressed)
+        if self.written and (
+            self.written == self.scales or held_scales([*self.written], self.expressed) != self.scales
+        ):
+            object.__setattr__(self, "written", ())  # of other scales: `replace` keeps it
         if self.ranges:
             self._check_ranges()
         elif len(self.scales) > 1 or self.zero_points[0] or self.storage.qmin > 0 or self.storage.qmax < 0:
@@ -192,22 +199,27 @@ class Uniform:
     def __str__(self) -> str:
         # Digests, logs and files repeat these texts; those of many scales are not kept.
         if not self._text and self.is_per_tensor:
-            object.__setattr__(self, "_text", self._written())
-        return self._text or self._written()
+            object.__setattr__(self, "_text", self._spelled(self.scales))
+        return self._text or self._spelled(self.scales)
 
-    def _written(self) -> str:
+    @property
+    def written_text(self) -> str:
+        """The text with the scales as they were written."""
+        return self._spelled(self.written) if self.written else str(self)
+
+    def _spelled(self, scales: tuple[float, ...]) -> str:
         if not self.ranges:
             head = f"{self.storage}:{self.expressed}"
         else:
             each = ",".join(f"{low}:{high}" for low, high in self.ranges)
             head = f"{self.storage.name}<{{{each}}}>:{self.expressed}"
         if self.is_per_tensor:
-            return f"!quant.uniform<{head}, {pair_text(self.scales[0], self.zero_points[0])}>"
+            return f"!quant.uniform<{head}, {pair_text(scales[0], self.zero_points[0])}>"
         sizes = ", ".join(f"{axis}:{size}" for axis, size in self.blocks)
-        if self.grid and len(self.scales) >= MANY:
-            dense = dense_parameters(self.scales, self.zero_points, self.expressed, self.grid)
+        if self.grid and len(scales) >= MANY:
+            dense = dense_parameters(scales, self.zero_points, self.expressed, self.grid)
             return f"!quant.uniform<{head}:{{{sizes}}}, {dense}>"
-        params = list(map(pair_text, self.scales, self.zero_points))
+        params = list(map(pair_text, scales, self.zero_points))
         if self.axis is not None:
             return f"!quant.uniform<{head}:{self.axis}, {{{','.join(params)}}}>"
         return f"!quant.uniform<{head}:{{{sizes}}}, {nested_text(params, self.grid)}>"

@@ -12,6 +12,7 @@ from typing import Final
 
 from planner.errors import QTypeError
 from planner.ir.types.canonical_texts import read_canonical
+from planner.ir.types.dense_texts import MANY
 from planner.ir.types.qtypes import (
     EXPRESSED,
     MAX_RANK,
@@ -183,7 +184,7 @@ def _uniform(reader: Reader) -> Uniform:
     params.take(reader)
     if ranges:
         raise wrong(at, "storage ranges per slice need an axis or blocks")
-    return Uniform(store, params.held(), tuple(params.zeros), params.expressed)
+    return Uniform(store, params.held(), tuple(params.zeros), params.expressed, written=tuple(params.scales))
 
 
 def _sliced(reader: Reader, params: _Params, storage_at: int) -> Uniform:
@@ -216,6 +217,7 @@ def _sliced(reader: Reader, params: _Params, storage_at: int) -> Uniform:
             sizes,
             grid if is_blocked else (),
             params.slice_ranges(),
+            tuple(params.scales) if len(params.scales) < MANY else (),
         )
 
 

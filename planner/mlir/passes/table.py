@@ -5,7 +5,9 @@ from typing import Final, TypeAlias
 
 from xdsl.dialects import builtin
 
+from planner.mlir.passes.cse import cse
 from planner.mlir.passes.fold_casts import canonicalize
+from planner.mlir.passes.inline import inline
 from planner.mlir.passes.lower_quant_ops import lower_quant_ops
 from planner.mlir.passes.normalize_quant_types import normalize_quant_types
 from planner.mlir.passes.qdq_to_quantized import qdq_to_quantized, quantized_to_qdq
@@ -19,6 +21,8 @@ Pass: TypeAlias = Callable[[builtin.ModuleOp, bool], None]
 
 QUANT_PASSES: Final[Mapping[str, Pass]] = {
     "canonicalize": lambda module, _: canonicalize(module),
+    "cse": lambda module, _: cse(module),
+    "inline": lambda module, _: inline(module),
     "lower-quant-ops": lambda module, truncating: lower_quant_ops(module, truncating=truncating),
     "normalize-quant-types": lambda module, _: normalize_quant_types(module),
     "strip-func-quant-types": lambda module, _: strip_func_quant_types(module),

@@ -6,7 +6,7 @@ constraints" and "Export: materializing quantization".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from planner.errors import ModelError, PlanFormatError, QTypeError
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import FloatType, QType, Uniform
+from planner.ir.types.written_scales import written_scales
 from planner.mlir.casts import CastOp, StatisticsOp
 from planner.mlir.dialect import RegionOp
 from planner.mlir.integrity import misfit
@@ -23,12 +24,13 @@ from planner.mlir.stablehlo_ops import expressed_type
 from planner.mlir.text.module_edit import TextEdit
 from planner.mlir.text.read_module import read_module
 from planner.mlir.text.read_structure import op_name
-from planner.mlir.text.spelling import is_ours
+from planner.mlir.text.spelling import is_ours, type_text
 from planner.mlir.types import UniformType, element_of, uniform_of, with_element
-from planner.mlir.verbatim_types import as_qtype
+from planner.mlir.verbatim_types import WrittenUniform, as_qtype, as_written
 from planner.stablehlo_reader.program import read_hlo_model
 
-Form: TypeAlias = Literal["casts", "types"]
+Form: TypeAlias = Literal["attributes", "casts", "types"]
+FORMS: Final[tuple[Form, ...]] = ("attributes", "casts", "types")
 Hop: TypeAlias = Uniform | None
 """A type that a value goes through; None for reals."""
 REALS_ONLY: Final = frozenset({"arith", "complex", "linalg", "math", "scf", "shape", "vector"})
@@ -83,7 +85,9 @@ def cast_module(text: str, plan: Types, form: Form = "casts") -> CastModule:
     that reads it in another type reads a second pair behind that. As `types`, operands and results of ops in
     generic form have the quantized element types themselves, and casts stand where two of them meet: behind
     arguments and constants, at rescales, around ops in custom form or with regions, and in front of `return`.
-    Arguments and results of functions keep their types in both. A type that the module states is written with
+    As `attributes`, an op in generic form says in `qplan.in` and `qplan.out` what types its kernel's ports
+    have, `none` for those in float and inside the kernel; nothing else of the text changes.
+    Arguments and results of functions keep their types in all. A type that the module states is written with
     its digits: `0.05`, not the float32 nearest to it.
 
     Args:
@@ -161,6 +165,10 @@ class _Typing:
 
     def run(self) -> None:
         """Make all edits."""
+        if self.form == "attributes":
+            for op in self.kernels:
+                self.attribute(op)
+            return
         for op in self.kernels:
             self.define(op)
         for value in self.names:
@@ -179,6 +187,33 @@ class _Typing:
                 texts[i] = self.type_text(value, kind)
         if texts:
             self.edit.types(op, {}, texts)
+
+    def attribute(self, op: Operation) -> None:
+        """Give an op attributes of its ports' types."""
+        if not self.has_attributes(op):
+            return
+        region = self.kernels[op]
+        reads = [
+            self.wanted(op, i, self.names[value]) if self.names.get(value) in region.inputs else None
+            for i, value in enumerate(op.operands)
+        ]
+        gives = [self.plan_type(region, value) for value in op.results]
+        if any(kind is not None for kind in (*reads, *gives)):
+            self.edit.attributes(op, {"qplan.in": self.listed(reads), "qplan.out": self.listed(gives)})
+
+    def plan_type(self, region: Region, value: SSAValue) -> Uniform | FloatType | None:
+        ports = self.plan.outputs[region.name]
+        return next((port.type for port in ports if port.value == self.names.get(value)), None)
+
+    def listed(self, kinds: Sequence[Uniform | FloatType | None]) -> str:
+        """Types of ports as an array attribute; `none` for a port in the tensor's own reals."""
+        written = written_scales(self.plan.graph)
+        told = [written.of(kind) if isinstance(kind, Uniform) else kind for kind in kinds]
+        return f"[{', '.join('none' if kind is None else type_text(kind) for kind in told)}]"
+
+    def has_attributes(self, op: Operation) -> bool:
+        """Whether the types of an op's ports can be said in attributes of it."""
+        return op in self.kernels and not op.regions and self.edit.is_generic(op)
 
     def is_typed(self, op: Operation) -> bool:
         """Whether the types of an op's operands and results are changed."""
@@ -258,7 +293,12 @@ class _Typing:
         """Write the type of a value in a type, or in reals."""
         if kind is None:
             return str(expressed_type(value.type))
-        return str(with_element(value.type, self.stated.get(kind, UniformType(kind))))
+        return str(with_element(value.type, self.stated.get(kind) or UniformType(self.written(kind))))
+
+    def written(self, kind: Uniform) -> Uniform | WrittenUniform:
+        """A type with the digits that a text gave its scales."""
+        found = written_scales(self.plan.graph).of(kind)
+        return replace(as_written(kind), scales=found.written) if found.written else kind
 
     def is_castable(self, value: SSAValue, kind: Uniform | FloatType | None) -> bool:
         """Whether upstream has casts of a value to a type."""
@@ -276,15 +316,18 @@ class _Typing:
             owners = list(zip(region.ops, self.owners(region), strict=True))
             for port in self.plan.inputs.get(region.name, ()):
                 reads = [owner for op, owner in owners if port.value in op.inputs]
-                shown = bool(reads) and None not in reads and self.shows(port)
+                shown = bool(reads) and all(owner is not None and self.shows(port, owner) for owner in reads)
                 if port.type is not None and not shown:
                     yield port.address
             for port in self.plan.outputs.get(region.name, ()):
-                if port.type is not None and not self.shows(port):
+                makers = [owner for op, owner in owners if port.value in op.outputs]
+                if port.type is not None and not self.shows(port, makers[0] if makers else None):
                     yield port.address
 
-    def shows(self, port: TypedPort) -> bool:
-        """Whether casts say the type of a port, and that of its value."""
+    def shows(self, port: TypedPort, owner: Operation | None) -> bool:
+        """Whether casts say the type of a port, and that of its value; or attributes of its op do."""
+        if self.form == "attributes":
+            return owner is not None and self.has_attributes(owner)
         value = self.values.get(port.value)
         defined = self.plan.values.get(port.value)
         return value is not None and all(

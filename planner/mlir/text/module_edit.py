@@ -5,7 +5,7 @@ Source: MLIR language reference, "Operations"; `TextParser` for the offsets.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -63,6 +63,19 @@ class TextEdit:
         operands, results = places[: len(op.operands)], places[len(op.operands) :]
         self.edits += [(*operands[i], kind) for i, kind in taken.items()]
         self.edits += [(*results[i], kind) for i, kind in given.items()]
+
+    def attributes(self, op: Operation, items: Mapping[str, str]) -> None:
+        """Add attributes to an op in generic form without regions."""
+        start, signature = self.parser.starts[id(op)], self.parser.signatures[id(op)]
+        before = self.text[start:signature].rstrip().removesuffix(":").rstrip()
+        told = ", ".join(f"{key} = {text}" for key, text in items.items())
+        if not before.endswith("}"):
+            at = start + len(before)
+            self.edits.append((at, at, f" {{{told}}}"))
+            return
+        at = start + len(before) - 1
+        empty = before[:-1].rstrip().endswith("{")
+        self.edits.append((at, at, told if empty else f", {told}"))
 
     def line(self, value: SSAValue, line: str) -> None:
         """Add a line behind the op that defines a value, or in front of the first of the block it enters."""

@@ -38,8 +38,9 @@ def is_ours(kind: QType) -> bool:
 
 
 def type_text(kind: QType) -> str:
-    """Write a type: `!quant.uniform<...>` where upstream has it, else `!qplan.none`."""
-    return str(kind).replace("!quant.", "!qplan.", 1) if is_ours(kind) else str(kind)
+    """Write a type, scales as a text gave them: `!quant.uniform` where upstream has it, else `!qplan`."""
+    text = kind.written_text if isinstance(kind, Uniform) else str(kind)
+    return text.replace("!quant.", "!qplan.", 1) if is_ours(kind) else text
 
 
 def as_rfc(text: str) -> str:

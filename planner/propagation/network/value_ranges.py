@@ -102,7 +102,7 @@ def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
             continue
         if not moves_data(graph, *choice[:3]) or out.issuperset(filter(None, region.inputs)):
             out |= blank.intersection(region.outputs)
-        if layout is not None and not out.isdisjoint(layout.storing(region)):
+        if layout is not None and not out.isdisjoint(layout.ranged_values(region)):
             found.append(number)
     return found
 
@@ -161,7 +161,7 @@ def _counts(network: Network, value: Value) -> bool:
 
 def _write(network: Network, kernel: Kernel, *, moves: bool, served: bool) -> None:
     """Fill in the ranges of a kernel's results; `served`: with the types that its row fixes."""
-    moved = _moved(network, kernel) if moves else None
+    moved = _moved(network, kernel, served=served) if moves else None
     moved_by_width = _moved_by_width(network, kernel) if moves else {}
     for p in kernel.outputs:
         if p < 0:
@@ -277,10 +277,18 @@ def _known(observed: Interval | None, *types: Uniform | None) -> Interval | None
     return extent
 
 
-def _moved(network: Network, kernel: Kernel, bits: int = 0) -> Interval | None:
-    """Hull of what a mover reads, of what ports of `bits` bits hold of it; unknown inputs are left out."""
-    read = [network.values[port.value] for port in present(network, kernel.inputs)]
-    extents = [value.by_width.get(bits, value.range) for value in read]
+def _moved(network: Network, kernel: Kernel, bits: int = 0, *, served: bool = True) -> Interval | None:
+    """Hull of what a mover reads, of what ports of `bits` bits hold of it; unknown inputs are left out.
+
+    Of a value without a range a port with a type of its own reads what that holds.
+    """
+    extents = []
+    for port in present(network, kernel.inputs):
+        value, own = network.values[port.value], port.fixed or port.pin
+        extent = value.by_width.get(bits, value.range)
+        if extent is None and own is not None and served and kernel.choice.row is not None:
+            extent = (own.lo, own.hi)
+        extents.append(extent)
     extent = hull([*extents, kernel.handed] if kernel.handed else extents)
     return cut_to(extent, kernel.cut) if extent and kernel.cut else extent
 
@@ -294,13 +302,17 @@ def _moved_by_width(network: Network, kernel: Kernel) -> dict[int, Interval]:
 
 
 def _lacks_range(network: Network, kernel: Kernel) -> bool:
+    layout = kernel.choice.layout
+    sums = layout.sums if layout is not None else frozenset()
     for p in (*kernel.inputs, *kernel.outputs):
         if p < 0:
             continue
         port = network.ports[p]
         value = network.values[port.value]
         fixed = port.fixed or port.pin
-        if port.kind not in (FLOAT, GIVEN) and fixed is None and value.range is None and not value.saturates:
+        if port.kind in (FLOAT, GIVEN) or fixed is not None or value.range is not None or value.saturates:
+            continue
+        if port.side not in sums:
             return True
     return False
 

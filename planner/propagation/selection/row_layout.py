@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from planner.ir.graph import Graph, Region
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_mover, is_of_other_dialect
 from planner.ir.types.qtypes import FloatType, Storage
 from planner.propagation.selection.reach import may_fall_short
 from planner.target.circles import circles
@@ -43,6 +43,7 @@ class Layout:
       sparse: inputs that have to be sparse.
       circular: whether rules that derive ask for each other's results.
       hands_on_floats: whether integers are computed on, and the results are float.
+      sums: inputs on the grid of a sum, whose type is the product of others': they need no range.
       bounded: ports of a free scale that may be unable to hold their range.
     """
 
@@ -65,15 +66,18 @@ class Layout:
     sparse: tuple[int, ...] = ()
     circular: bool = False
     hands_on_floats: bool = False
+    sums: frozenset[PortId] = frozenset()
 
-    def storing(self, region: Region) -> Iterator[str]:
-        """The values at ports of a region that store integers whatever wildcards turn out to be."""
+    def ranged_values(self, region: Region) -> Iterator[str]:
+        """The values at ports that store integers whatever wildcards turn out to be, by a range of theirs."""
         for side, names, patterns in (
             ("in", region.inputs, self.inputs),
             ("out", region.outputs, self.outputs),
         ):
             for i, (name, pattern) in enumerate(zip(names, patterns, strict=True)):
                 store = pattern.type.storage
+                if (side, i) in self.sums:
+                    continue
                 if name and (isinstance(store, Storage) or (store is None and (side, i) in self.joined)):
                     yield name
 
@@ -96,9 +100,11 @@ def moves_data(graph: Graph, region: Region, row: Row | None, layout: Layout | N
     """Whether data passes a kernel unchanged, from inputs to outputs."""
     if row is not None and row.computes:
         return False
-    if region.ops:
+    strange = any(is_of_other_dialect(op) for op in region.ops)
+    if region.ops and not strange:
         return moves_alone(graph, region)
-    return layout is not None and layout.joins_all
+    known = all(is_of_other_dialect(op) or is_mover(op, graph) for op in region.ops)
+    return known and layout is not None and layout.joins_all
 
 
 def moves_alone(graph: Graph, region: Region) -> bool:
@@ -162,6 +168,15 @@ def _layout(row: Row, region: Region) -> Layout | None:
         sparse=tuple(i for i, pattern in enumerate(inputs) if region.inputs[i] and pattern.type.sparsity),
         circular=bool(circles(row)),
         hands_on_floats=row.hands_on_floats,
+        sums=frozenset(
+            side
+            for side, pattern in present.items()
+            if side[0] == "in"
+            and any(
+                rule.kind == "multiplier_accumulator_scale" and rule.args.get("port") == pattern.name
+                for rule in row.rules
+            )
+        ),
     )
 
 

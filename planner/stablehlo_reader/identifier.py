@@ -1,0 +1,52 @@
+"""Serialized MLIR told by its first bytes, without MLIR: bytecode, and what `jax.export` writes around it.
+
+A portable artifact of StableHLO is bytecode of the versioned dialect VHLO. A file of `jax.export` is a
+flatbuffer that holds one. Source: MLIR bytecode format; StableHLO, compatibility; jax.export's schema.
+"""
+
+from pathlib import Path
+from typing import Final
+
+MAGIC: Final = b"ML\xefR"
+PORTABLE: Final = b"StableHLO_v"
+"""The producer of a portable artifact, behind the magic and a version of one byte."""
+_HEAD: Final = 64
+_TEXTS: Final = frozenset({".json", ".mlir", ".onnx", ".tflite"})
+
+
+def payload(data: bytes) -> bytes | None:
+    """The bytecode in a file's bytes; None where there is none."""
+    if data.startswith(MAGIC):
+        return data
+    if not _may_be_flatbuffer(data[:4]):
+        return None
+    at = data.find(MAGIC)
+    # A vector of bytes in a flatbuffer has its length in front.
+    size = int.from_bytes(data[at - 4 : at], "little") if at > 4 else 0
+    whole = 0 < size <= len(data) - at
+    return data[at : at + size] if whole and is_portable(data[at:]) else None
+
+
+def is_portable(bytecode: bytes) -> bool:
+    """Whether bytecode is a portable artifact."""
+    return PORTABLE in bytecode[:_HEAD]
+
+
+def is_serialized(source: str | Path | bytes) -> bool:
+    """Whether a file, or its bytes, are serialized MLIR; one whose suffix says otherwise is not read."""
+    if isinstance(source, bytes):
+        return payload(source) is not None
+    path = Path(source)
+    if path.suffix.lower() in _TEXTS:
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+            return head == MAGIC or (_may_be_flatbuffer(head) and payload(head + file.read()) is not None)
+    except OSError:
+        return False
+
+
+def _may_be_flatbuffer(head: bytes) -> bool:
+    """Whether the first four bytes can be the place of a flatbuffer's root, which is near."""
+    return len(head) == 4 and head[2:] == b"\0\0"
