@@ -58,6 +58,7 @@ def write_model(
     doc: str = "",
     metadata: Mapping[str, str] | None = None,
     producer: str = "quant-planner",
+    version: str = "",
     annotations: Mapping[str, Mapping[str, str]] | None = None,
     inner: Sequence[Port] = (),
     scopes: Mapping[str, Scope] | None = None,
@@ -69,6 +70,7 @@ def write_model(
       inputs, outputs: (name, element type, shape); an unknown shape is None, an unknown dim too.
       constants: arrays by value name, or (array, element type) for formats such as `i4`.
       domains: versions of further operator sets; a domain that nodes use and that is missing gets 1.
+      producer, version: of what writes the model.
       external: a data file to write the weights into; the model refers to it by its file name, so
         the returned bytes belong into the same folder.
       into: a file to write the whole model into, weight by weight; nothing is returned then.
@@ -91,9 +93,10 @@ def write_model(
         )
     used = {node.domain: 1 for node in nodes if node.domain not in ("", QPLAN)}
     least = max((_IR_OF.get(dtype, 0) for _, dtype in tensors.values()), default=0)
-    model = ModelProto(ir_version=max(ir_version, least), producer_name=producer, doc_string=doc)
-    for domain, version in sorted({"": opset, **used, **(domains or {})}.items()):
-        model.opset_import.add(domain=domain, version=version)
+    model = ModelProto(ir_version=max(ir_version, least), producer_name=producer, producer_version=version)
+    model.doc_string = doc
+    for domain, number in sorted({"": opset, **used, **(domains or {})}.items()):
+        model.opset_import.add(domain=domain, version=number)
     for key, text in sorted((metadata or {}).items()):
         model.metadata_props.add(key=key, value=text)
     graph = model.graph

@@ -11,6 +11,7 @@ import planner
 from planner.errors import PlannerError, TargetError, UnsupportedExport
 from planner.exporters.table import AS_GIVEN, CHANNELS_LAST, EXPORTERS
 from planner.target.records import Files
+from planner.version import MADE_BY
 from tests.exporters.plans import model, op, run
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
@@ -157,3 +158,33 @@ def test_a_plan_whose_files_make_no_sense_is_refused(digits, files):
     told["target"]["files"] = files
     with pytest.raises(PlannerError, match="files"):
         planner.plan_from_json(json.dumps(told))
+
+
+@pytest.mark.parametrize(
+    ("form", "limits"),
+    [
+        *((form, None) for form in ("finn", "qonnx")),
+        *(
+            (f"onnx-{form}", limits)
+            for form in ("integer", "qcdq", "qdq", "qoperator")
+            for limits in (None, (13, 17))
+        ),
+    ],
+)
+def test_a_file_says_where_it_comes_from(digits, form, limits):
+    """The plan, the target and the model by their digests, also where the opset is converted."""
+    base = "finn-fpga" if form in ("finn", "qonnx") else "onnxruntime-cpu"
+    target = (
+        planner.load_target(base)
+        if limits is None
+        else device(f"{{opset: [{limits[0]}, {limits[1]}]}}", base)
+    )
+    plan = planner.plan(digits, target)
+    file = onnx.load_from_string(planner.export(digits, plan, form))
+    assert (file.producer_name, file.producer_version) == ("quant-planner", MADE_BY)
+    assert {entry.key: entry.value for entry in file.metadata_props} == {
+        "qplan.model": plan.model,
+        "qplan.plan": plan.key,
+        "qplan.target": f"{target.id} {target.version} {plan.target.digest}",
+    }
+    assert planner.load_model(file.SerializeToString()).name == digits.name

@@ -15,6 +15,7 @@ from planner.exporters.onnx.opsets import within
 from planner.ir.graph import Graph, Op, Opaque
 from planner.onnx.write import Node, Port, write_model
 from planner.plans.plan import Plan
+from planner.version import MADE_BY
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -55,6 +56,15 @@ class Names:
         return name
 
 
+def origin_of(plan: Plan) -> dict[str, str]:
+    """What a file says of where it comes from: the plan, the target and the model, each by its digest."""
+    return {
+        "qplan.plan": plan.key,
+        "qplan.target": f"{plan.target.id} {plan.target.version} {plan.target.digest}",
+        "qplan.model": plan.model,
+    }
+
+
 class OnnxFile:
     """Nodes and constants written so far.
 
@@ -66,6 +76,7 @@ class OnnxFile:
         """Start empty."""
         self.graph, self.scope = graph, ""
         self._limits = plan.target.files.opset
+        self._origin = origin_of(plan)
         self.nodes: list[Node] = []
         self.constants: dict[str, Array | tuple[Array, str]] = {}
         self.fresh = Names(graph, plan.graph).fresh
@@ -162,5 +173,7 @@ class OnnxFile:
             constants=self.constants,
             opset=opset,
             domains=versions,
+            metadata=self._origin,
+            version=MADE_BY,
             **more,
         )

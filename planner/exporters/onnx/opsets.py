@@ -96,7 +96,7 @@ def within(data: bytes, limits: tuple[int, int]) -> bytes:
         ) from error
     # The converter knows graphs alone: what stands around them is kept.
     converted.ir_version, converted.producer_name = model.ir_version, model.producer_name
-    converted.doc_string = model.doc_string
+    converted.producer_version, converted.doc_string = model.producer_version, model.doc_string
     del converted.metadata_props[:]
     converted.metadata_props.extend(model.metadata_props)
     del converted.graph.quantization_annotation[:]
