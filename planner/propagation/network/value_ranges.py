@@ -30,7 +30,7 @@ from planner.propagation.network.ports import (
     range_in,
 )
 from planner.propagation.parameters.constant_ranges import constant_range, oddity
-from planner.propagation.selection.row_layout import moves_alone, moves_data
+from planner.propagation.selection.row_layout import has_numbers, moves_alone, moves_data
 from planner.propagation.selection.rows import NO_RANGE, Choice, in_float
 
 FAR: Final = float(np.finfo(np.float32).max)
@@ -102,7 +102,7 @@ def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
             continue
         if not moves_data(graph, *choice[:3]) or out.issuperset(filter(None, region.inputs)):
             out |= blank.intersection(region.outputs)
-        if layout is not None and not out.isdisjoint(layout.ranged_values(region)):
+        if layout is not None and not out.isdisjoint(layout.ranged_values(region, graph)):
             found.append(number)
     return found
 
@@ -312,7 +312,7 @@ def _lacks_range(network: Network, kernel: Kernel) -> bool:
         fixed = port.fixed or port.pin
         if port.kind in (FLOAT, GIVEN) or fixed is not None or value.range is not None or value.saturates:
             continue
-        if port.side not in sums:
+        if port.side not in sums or has_numbers(network.graph, value.name):
             return True
     return False
 

@@ -68,7 +68,7 @@ class Layout:
     hands_on_floats: bool = False
     sums: frozenset[PortId] = frozenset()
 
-    def ranged_values(self, region: Region) -> Iterator[str]:
+    def ranged_values(self, region: Region, graph: Graph) -> Iterator[str]:
         """The values at ports that store integers whatever wildcards turn out to be, by a range of theirs."""
         for side, names, patterns in (
             ("in", region.inputs, self.inputs),
@@ -76,7 +76,7 @@ class Layout:
         ):
             for i, (name, pattern) in enumerate(zip(names, patterns, strict=True)):
                 store = pattern.type.storage
-                if (side, i) in self.sums:
+                if (side, i) in self.sums and not has_numbers(graph, name):
                     continue
                 if name and (isinstance(store, Storage) or (store is None and (side, i) in self.joined)):
                     yield name
@@ -105,6 +105,12 @@ def moves_data(graph: Graph, region: Region, row: Row | None, layout: Layout | N
         return moves_alone(graph, region)
     known = all(is_of_other_dialect(op) or is_mover(op, graph) for op in region.ops)
     return known and layout is not None and layout.joins_all
+
+
+def has_numbers(graph: Graph, name: str) -> bool:
+    """Whether a value is a constant whose numbers are known: without a range they are no finite ones."""
+    constant = graph.constants.get(name)
+    return constant is not None and constant.array is not None
 
 
 def moves_alone(graph: Graph, region: Region) -> bool:
