@@ -18,7 +18,8 @@ MAX_NODES: Final = 500_000
 FREE_STEPS: Final = 200_000
 BYTES_A_STEP: Final = 32
 """Bytes of a step of work, on average, beyond the first so many steps; real models have 10 and more without
-their weights (`benchmarks.scanners`), so that graphs of 100,000 nodes need none."""
+their weights (`benchmarks.scanners`), so that graphs of
+30,000 nodes with a small tensor each need none, and of 100,000 without."""
 MAX_TEXT: Final = 65_536
 MAX_DIMS: Final = 64
 MAX_ELEMENTS: Final = 1 << 40
@@ -53,7 +54,8 @@ _MESSAGES: Final[Mapping[str, Mapping[int, str]]] = {
 }
 _SPARSE_DIMS: Final = 3
 _DATA: Final = frozenset({4, 5, 6, 7, 9, 10, 11})
-_ONE_TENSOR: Final = 5
+_SINGLE: Final[Mapping[int, int]] = {5: 1, 22: 2}
+"""Fields of an attribute of which readers join two: its tensor, dense and sparse; a bit for each."""
 _TENSORS: Final = frozenset({"sparse", "tensor"})
 _RAW: Final = 9 << 3 | 2
 _EXTERNAL: Final = 14
@@ -147,8 +149,8 @@ def scan_onnx(data: bytes, *, whole: bool = False) -> None:
     work, fields, nodes = 0, 0, 0
     most = FREE_STEPS + end // BYTES_A_STEP
     last = end - 2
-    outer: list[tuple[str, int, bool]] = []
-    told = False  # whether an attribute has had its tensor
+    outer: list[tuple[str, int, int]] = []
+    told = 0  # which of `_SINGLE` an attribute has had
     while True:
         run, opened = _RUNS[kind], _OPENED[kind]
         while position < end:
@@ -181,10 +183,10 @@ def scan_onnx(data: bytes, *, whole: bool = False) -> None:
             work += 1
             position = stop
             if child in _TENSORS:
-                if kind == "attribute" and tag >> 3 == _ONE_TENSOR:
-                    if told:
-                        _refuse_second(stop)
-                    told = True
+                one = _SINGLE.get(tag >> 3, 0) if kind == "attribute" else 0
+                if told & one:
+                    _refuse_second(stop)
+                told |= one
                 scan = _scan_tensor if child == "tensor" else _scan_sparse
                 work += scan(data, start, stop, most - work, len(outer) + 2, whole=whole)
                 continue
@@ -198,7 +200,7 @@ def scan_onnx(data: bytes, *, whole: bool = False) -> None:
                 if len(outer) >= MAX_DEPTH:
                     _refuse_depth(start)
                 work += 1
-                kind, position, end, told = child, passed, stop, False
+                kind, position, end, told = child, passed, stop, 0
                 break
         else:
             if not outer:

@@ -32,6 +32,8 @@ def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
     if pattern.name in served.reading.biases or times is None or _grid(kind) != _grid(pin):
         return False
     numbers = served.numbers.get(port.value)
+    if len(set(kind.zero_points)) == 1 and _shifted(pin, kind.zero_point) == kind:
+        return True  # as many integers, so that what the pin cuts off is cut off here
     return numbers is None or fits(pin, kind.storage, kind.zero_points, numbers, times)
 
 

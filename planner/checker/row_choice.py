@@ -28,7 +28,7 @@ from planner.checker.kernel_ports import (
 from planner.checker.numbers import Extent, extent_of
 from planner.checker.pins import bearable
 from planner.checker.predicates import broken_predicate
-from planner.checker.row_reading import gives_floats, read_row
+from planner.checker.row_reading import Reading, gives_floats, read_row
 from planner.checker.too_little import NOTHING_HOLDS, left_at_readers
 from planner.checker.weights import own_type, sparsity_problem
 from planner.errors import PlannerError
@@ -411,6 +411,8 @@ def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
         met += isinstance(fact, FloatType) and fact == store
         follows = pattern.name in reading.biases
         numbers = served.numbers.get(name, Constant()) if constant else None
+        if isinstance(fact, AnyType) and _shared_bits(reading, pattern) < fact.bits:
+            return None
         if not isinstance(store, FloatType) and not _bears(pattern, fact, numbers, own=own, follows=follows):
             return None
         is_cut = constant and not follows and pattern.type.granularity == "block"
@@ -508,6 +510,15 @@ def _facts(served: Served) -> Iterator[tuple[PortPattern, QType, bool, bool, str
             pinned = constant and any(isinstance(fact, Uniform) for fact in own)
             for fact in own if pinned else (*served.graph.values[port.value].facts, *own):
                 yield pattern, fact, constant, fact in own, port.value
+
+
+def _shared_bits(reading: Reading, pattern: PortPattern) -> float:
+    """Bits of the storage that a wildcard port shares with another port; infinite where there is none."""
+    if pattern.type.storage is not None:
+        return math.inf
+    place = reading.places[pattern.name][0]
+    members = (reading.patterns[i].type.storage for group in reading.wild if place in group for i in group)
+    return min((store.range_bits for store in members if isinstance(store, Storage)), default=math.inf)
 
 
 def _is_part_of(kind: Storage, store: Storage | FloatType | None) -> bool:

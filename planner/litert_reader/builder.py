@@ -24,6 +24,8 @@ _TANH: Final = 4
 _OF_BIAS: Final = 1e-5
 """How far a bias' scale may be from that of its accumulator, relatively: converters round it to float32."""
 _EXACT: Final = 1 << 24
+DEEPEST: Final = 64
+"""Subgraphs that run each other, one within another."""
 
 
 class Unread(Exception):
@@ -71,8 +73,10 @@ class Builder(Draft[State]):
         """Another subgraph of the file.
 
         Raises:
-          ModelError: there is none, or it runs itself.
+          ModelError: there is none, it runs itself, or it is run by too many others, one within another.
         """
+        if len(self.chain) >= DEEPEST:
+            raise ModelError(f"subgraph {index} is run {DEEPEST} subgraphs deep; accepted: fewer")
         if index in self.chain:
             raise ModelError(f"subgraph {index} runs itself: {' -> '.join(map(str, (*self.chain, index)))}")
         return self.file.subgraph(index)

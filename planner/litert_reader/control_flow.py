@@ -31,6 +31,7 @@ def choose(builder: Builder, op: Operator) -> None:
     """IF."""
     options = builder.options(op, "IfOptions")
     operands = [builder.value(op, i) for i in range(len(op.inputs))]
+    _check_answer(builder.file, op.inputs[0], "condition")
     bodies = [builder.subgraph(i) for i in (options.ThenSubgraphIndex(), options.ElseSubgraphIndex())]
     for body in bodies:
         _check(builder, op.inputs[1:], op.outputs, body)
@@ -55,6 +56,7 @@ def repeat(builder: Builder, op: Operator) -> None:
     _check(builder, op.inputs, (), question)
     if len(question.outputs) != 1:
         raise Unread(f"its question has {len(question.outputs)} results")
+    _check_answer(question, question.outputs[0][1], "answer")
     cycle = _cycle(builder, op, question, body)
     operands = [builder.value(op, i) for i in range(len(op.inputs))]
     written = {body.outputs[item.index][1] for item in cycle.collected}
@@ -76,7 +78,7 @@ def repeat(builder: Builder, op: Operator) -> None:
     slices = [_stacked(builder, body, made_of) for made_of in cycle.collected]
     outputs = ("", *made, *slices)
     builder.read.ops.append(
-        Op(builder.read.fresh("WHILE"), "tflite::WHILE", tuple(given), outputs, structure=structure)
+        Op(_name(builder, "WHILE"), "tflite::WHILE", tuple(given), outputs, structure=structure)
     )
     for found, name in zip(cycle.collected, slices, strict=True):
         _spread(builder, op, found, name)
@@ -151,7 +153,8 @@ def _cycle(builder: Builder, op: Operator, question: File, body: File) -> _Cycle
         return plain
     collected = _collections(builder, op, body, count, trips) if flag is None and trips else ()
     written = {item.index: item for item in collected}
-    unread = {flag} if flag is not None and not _reads(body, places[flag]) else set()
+    handed_on = flag is not None and (_reads(body, places[flag]) or places[flag] in made)
+    unread = {flag} if flag is not None and not handed_on else set()
     moved = [i for i in range(len(places)) if i not in (*same, *written, *unread, count)]
     results = {i: body.outputs[i] for i in (*moved, *unread) if i is not None}
     results |= {i: ("", item.slice_) for i, item in written.items()}
@@ -186,7 +189,8 @@ def _is_counted(builder: Builder, op: Operator, body: File, index: int) -> bool:
     start = builder.file.tensors[op.inputs[index]].data
     place, result = body.inputs[index][1], body.outputs[index][1]
     maker = next((each for each in body.operators if result in each.outputs), None)
-    if start is None or start.size != 1 or start.any() or maker is None or maker.name != "ADD":
+    is_scalar = not body.tensors[place].shape and start is not None and start.size == 1
+    if start is None or not is_scalar or start.any() or maker is None or maker.name != "ADD":
         return False
     other = [i for i in maker.inputs if i != place]
     number = body.tensors[other[0]].data if len(other) == 1 and len(maker.inputs) == 2 else None
@@ -216,7 +220,10 @@ def _collections(
             continue
         readers = [each for each in body.operators if place in each.inputs]
         way = _way(body, makers, maker.inputs[2], body.inputs[count][1], trips)
-        is_alone = readers == [maker] and not _reads(body, result)
+        # Another state that takes the tensor, old or new, takes all of it.
+        outputs = [each for _, each in body.outputs]
+        is_state = place in outputs or outputs.count(result) > 1
+        is_alone = readers == [maker] and not _reads(body, result) and not is_state
         if not is_alone or way is None or builder.file.tensors[op.inputs[i]].data is None:
             continue
         axis, is_back = way
@@ -286,7 +293,19 @@ def _run(  # noqa: PLR0917
     structure: Branches | Call,
 ) -> None:
     made = tuple([builder.enter(place) for place in results])
-    builder.read.ops.append(Op(builder.read.fresh(op.name), kind, tuple(operands), made, structure=structure))
+    builder.read.ops.append(Op(_name(builder, op.name), kind, tuple(operands), made, structure=structure))
+
+
+def _name(builder: Builder, kind: str) -> str:
+    """A name that no other op has: those of values say nothing of it."""
+    return f"{kind}_{len(builder.read.ops)}"
+
+
+def _check_answer(file: File, place: int, what: str) -> None:
+    """Refuse a condition that is not one truth value, as the runtime does."""
+    tensor = file.tensors[place]
+    if tensor.element != "bool" or tensor.kind is not None or any(size != 1 for size in tensor.shape):
+        raise Unread(f"its {what} {tensor.name!r} is {tensor.element}{list(tensor.shape)}, not one bool")
 
 
 def _check(builder: Builder, given: Sequence[int], made: Sequence[int], body: File) -> None:
@@ -308,7 +327,7 @@ def _asked(builder: Builder, function: str, operands: Sequence[str], question: F
     name = builder.read.fresh("going")
     builder.read.values[name] = Value(name, question.tensors[question.outputs[0][1]].shape, "bool")
     builder.read.ops.append(
-        Op(builder.read.fresh("CALL"), "tflite::CALL", tuple(operands), (name,), structure=Call(function))
+        Op(_name(builder, "CALL"), "tflite::CALL", tuple(operands), (name,), structure=Call(function))
     )
     return name
 

@@ -120,7 +120,7 @@ def _places(draft: GraphBuilder, name: str, read: _Gather) -> str:
         among = place - (place > read.vector)
         row = np.arange(read.batch[among], dtype=np.int64) * read.strides[axis]
         own += row.reshape([-1 if i == among else 1 for i in range(len(read.batch))])
-    given = own.reshape(*read.batch, *(1,) * inside.ndim) + inside
+    given = own.reshape((*read.batch, *(1,) * inside.ndim)) + inside
     vectors = (*read.batch, len(starts))
     order = [axis for axis in range(len(read.indices)) if axis != read.vector]
     known = draft.array(name)
@@ -128,7 +128,7 @@ def _places(draft: GraphBuilder, name: str, read: _Gather) -> str:
         if read.vector < len(read.indices):
             known = known.transpose([*order, read.vector])
         first = np.clip(known.reshape(vectors).astype(np.int64), 0, most) @ steps
-        return draft.constant(first.reshape(*read.batch, *(1,) * inside.ndim) + given, "places")
+        return draft.constant(first.reshape((*read.batch, *(1,) * inside.ndim)) + given, "places")
     if read.vector < len(read.indices):
         name = draft.transposed(name, [*order, read.vector])
     name = draft.reshaped(draft.cast(name, "i64"), vectors)

@@ -4,6 +4,7 @@ A portable artifact of StableHLO is bytecode of the versioned dialect VHLO. A fi
 flatbuffer that holds one. Source: MLIR bytecode format; StableHLO, compatibility; jax.export's schema.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +21,26 @@ def payload(data: bytes) -> bytes | None:
         return data
     if not _may_be_flatbuffer(data[:4]):
         return None
-    at = data.find(MAGIC)
-    # A vector of bytes in a flatbuffer has its length in front.
-    size = int.from_bytes(data[at - 4 : at], "little") if at > 4 else 0
-    whole = 0 < size <= len(data) - at
-    return data[at : at + size] if whole and is_portable(data[at:]) else None
+    return next((part for part in _vectors(data) if part.startswith(MAGIC) and is_portable(part)), None)
+
+
+def _vectors(data: bytes) -> Iterator[bytes]:
+    """Vectors of bytes that are fields of a flatbuffer's root; what a table within it holds is not its own.
+
+    A file of jax.export has the modules of its gradients within it, in front of the one of the function.
+    """
+
+    def number(at: int, size: int = 4) -> int:
+        return int.from_bytes(data[at : at + size], "little") if 0 <= at <= len(data) - size else -1
+
+    root = number(0)
+    table = root - int.from_bytes(data[root : root + 4], "little", signed=True)
+    for field in range(table + 4, table + number(table, 2), 2):
+        place = root + number(field, 2)
+        at = place + number(place)
+        length = number(at)
+        if place > root and 0 < length <= len(data) - at - 4:
+            yield data[at + 4 : at + 4 + length]
 
 
 def is_portable(bytecode: bytes) -> bool:

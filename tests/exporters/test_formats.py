@@ -251,3 +251,27 @@ def test_weights_in_blocks_end_to_end():
     wanted = planner.evaluate(graph, plan, {"x": x}).outputs["y"]
     np.testing.assert_allclose(execute(data, {"x": x})[0], wanted, rtol=0, atol=2e-5)
     assert len(data) < w.nbytes / 2
+
+
+@pytest.mark.parametrize("target", ["finn-fpga", "hls4ml-fpga", "onnxruntime-cpu", "tosa-int8"])
+def test_finn_applies_a_pin_between_two_ports_of_one_type(target):
+    """A moved value is cut off where it is pinned, though both kernels around it have the same other type."""
+    text = (
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[1,8] x) => (float[1,8] y) { f = Flatten(x) '
+        "q = QuantizeLinear(f, s, z) d = DequantizeLinear(q, s, z) y = Flatten(d) }"
+    )
+    file = onnx.parser.parse_model(text)
+    arrays = {"s": np.float32(4 / 255), "z": np.uint8(247)}
+    file.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in arrays.items()
+    )
+    graph, sample = (
+        planner.load_model(file.SerializeToString()),
+        {"x": np.linspace(-2, 2, 8, dtype=np.float32)[None]},
+    )
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, [sample]))
+    plan = planner.plan(ready, target)
+    wanted = planner.evaluate(ready, plan, sample).outputs["y"]
+    assert wanted.max() < 0.13
+    found = planner.run(planner.export(ready, plan, "finn"), sample)["y"]
+    np.testing.assert_array_equal(found, wanted)

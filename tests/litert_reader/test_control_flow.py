@@ -55,24 +55,66 @@ def test_a_file_runs_as_onnx(name, tmp_path):
             np.testing.assert_allclose(got[value], array, rtol=0, atol=0.1, err_msg=value)
 
 
-def doubling(limit):
+def doubling(limit, *, times=1, answer=("BOOL", ())):
     """A value that is doubled and one more while its sum is below a limit, which may be never."""
     main, question, body = Hand(), Hand(), Hand()
     for hand in (main, question, body):
         hand.tensor((4,), "FLOAT32")
-    main.tensor((4,), "FLOAT32")
-    main.operator("WHILE", 1, [0], [1], "WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2})
+    for i in range(times):
+        main.tensor((4,), "FLOAT32")
+        options = {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2}
+        main.operator("WHILE", 1, [i], [i + 1], "WhileOptions", options)
     axes = question.tensor((1,), "INT32", np.zeros(1, np.int32).tobytes())
     total, most = question.tensor((), "FLOAT32"), np.array([limit], np.float32)
     bound = question.tensor((), "FLOAT32", most.tobytes())
-    going = question.tensor((), "BOOL")
+    going = question.tensor(answer[1], answer[0])
     question.operator("SUM", 1, [0, axes], [total], "ReducerOptions", {"KeepDims": False})
     question.operator("LESS", 1, [total, bound], [going], "LessOptions", {})
     one = body.tensor((), "FLOAT32", np.ones(1, np.float32).tobytes())
     twice, more = body.tensor((4,), "FLOAT32"), body.tensor((4,), "FLOAT32")
     body.operator("ADD", 1, [0, 0], [twice], "AddOptions", {})
     body.operator("ADD", 1, [twice, one], [more], "AddOptions", {})
-    return main.file([0], [1], [(question, [0], [going]), (body, [0], [more])])
+    return main.file([0], [times], [(question, [0], [going]), (body, [0], [more])])
+
+
+def test_two_loops_of_one_question(tmp_path):
+    """Ops have names of their own, also where no value says so."""
+    data = doubling(20.0, times=2)
+    wanted = litert.run(tmp_path, [(data, [{"t0": X}])])[0][0]["t2"]
+    np.testing.assert_array_equal(run_model(data, {"t0": X})["t2"], wanted)
+
+
+@pytest.mark.parametrize(
+    ("element", "shape"), [("BOOL", (3,)), ("BOOL", (1 << 20, 1 << 20)), ("FLOAT32", ())]
+)
+def test_a_question_without_one_answer_stays_opaque(element, shape):
+    """However large it says it is, nothing of that size is made."""
+    read = planner.load_model(doubling(20.0, answer=(element, shape)))
+    assert [op.type for op in read.ops] == ["tflite::WHILE"]
+    assert any("not one bool" in note for note in read.notes)
+
+
+def calls(depth):
+    """A subgraph that runs a subgraph, and so on; the last one negates."""
+    hands = [Hand() for _ in range(depth + 1)]
+    for i, hand in enumerate(hands):
+        hand.tensor((4,), "FLOAT32")
+        hand.tensor((4,), "FLOAT32")
+        last = i == depth
+        hand.operator(
+            *(
+                ("NEG", 1, [0], [1], "NegOptions", {})
+                if last
+                else ("CALL", 1, [0], [1], "CallOptions", {"Subgraph": i + 1})
+            )
+        )
+    return hands[0].file([0], [1], [(hand, [0], [1]) for hand in hands[1:]])
+
+
+def test_subgraphs_deep_within_each_other():
+    np.testing.assert_array_equal(run_model(calls(60), {"t0": X})["t1"], -X)
+    with pytest.raises(ModelError, match="subgraph 64 is run 64 subgraphs deep; accepted: fewer"):
+        planner.load_model(calls(1000))
 
 
 @pytest.mark.parametrize("limit", [-100.0, 20.0, 500.0])

@@ -493,3 +493,19 @@ def test_a_pin_of_more_levels_than_thresholds_have():
         "'u' is pinned to i32, more levels than thresholds are written for "
         "(pin it to at most 16 bits, or leave it unpinned)"
     )
+
+
+@pytest.mark.parametrize("target", ["finn-fpga", "hls4ml-fpga"])
+@pytest.mark.parametrize("pin", ["!quant.uniform<u4:f32, 0.0625:3>", "!quant.uniform<i4:f32, 0.0625:-3>"])
+def test_a_pin_with_a_zero_point_that_cuts_weights_is_stored_as_it_cuts(pin, target):
+    rng = np.random.default_rng(0)
+    arrays = {"w": rng.normal(size=(8, 4)).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    graph = read_onnx(file_of(nodes, {"x": (TensorProto.FLOAT, [2, 8])}, ["y"], arrays))
+    ready = annotate(graph, stats=calibrate(graph, [{"x": rng.normal(size=(2, 8)).astype(np.float32)}]))
+    ready = annotate(ready, annotations={"format": "qplan.annotations/1", "values": {"w": pin}})
+    done = plan(ready, target)
+    check(done, ready, target)
+    kind = done.kernels_in_order[0].inputs[1].type
+    wanted = next(fact for fact in ready.values["w"].facts if isinstance(fact, Uniform))
+    assert (kind.lo, kind.hi, set(kind.zero_points)) == (wanted.lo, wanted.hi, {0})

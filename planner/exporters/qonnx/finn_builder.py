@@ -104,7 +104,8 @@ class FinnModelBuilder:
 
     def define_integers(self, value: str, kind: Uniform, tensor: str) -> None:
         """Say which tensor holds a value's integers; a rescale to its pin follows."""
-        self.values.stored[value, kind] = tensor
+        if self.values.pins.get(value) is None:
+            self.values.stored[value, kind] = tensor
         self.values.define_stored(value, kind, tensor)
 
     def store(self, value: str, kind: Uniform) -> str:

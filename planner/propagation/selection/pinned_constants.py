@@ -34,7 +34,9 @@ def restored(pin: Uniform, spec: PortType, constant: Constant) -> Uniform:
         return pin
     used = integers_in_use(pin, constant)
     if used is None:
-        return pin
+        # What the pin cuts off is cut off in a storage of as many integers alone.
+        around = _around(pin, spec)
+        return around if around.storage == store else pin
     low, high = used
     old = np.asarray(pin.zero_points)
     for zeros in _zero_points(pin, spec):
