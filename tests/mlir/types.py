@@ -47,7 +47,6 @@ KNOWN = [
     ("!quant.calibrated<f32<-0.998:1.23>>", "!quant.calibrated<f32<-0.998:1.23>>"),
     ("!quant.calibrated<f16<-1.0e+01:2.e1>>", "!quant.calibrated<f16<-10.0:20.0>>"),
     ("!quant.quantile<ui1:f16, {-1.0,1.0}>", "!quant.quantile<ui1:f16, {-1.0,1.0}>"),
-    ("!quant.quantile<i8:i4, {-1.0, 0.5}, <3:4>>", "!quant.quantile<i8:i4, {-1.0,0.5}, <3:4>>"),
     ("!quant<uniform<i8:f32, 0.5>>", "!quant.uniform<i8:f32, 0.5>"),
 ]
 

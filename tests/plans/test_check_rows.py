@@ -13,6 +13,7 @@ from planner.ir.types.qtypes import (
     Calibrated,
     FloatType,
     NoneType,
+    QType,
     Storage,
     Uniform,
     storage,
@@ -281,15 +282,26 @@ def test_a_float_kernel_stores_nothing(made):
     assert (error.port, "without a row" in error.message) == ("op_y.in[0]", True)
 
 
-@pytest.mark.parametrize("fact", [AnyType(storage("i4")), uniform(storage("i8"), 0.25)])
-def test_a_fact_lost_in_float_is_reported(made, fact):
-    """A float fallback never drops a width or type in silence (01 section 4)."""
-    values = dict(made.plan.graph.values)
-    values["y"] = replace(values["y"], facts=(fact,))
-    plan = replace(made.plan, graph=replace(made.plan.graph, values=values))
+def saying_of_y(plan: Plan, fact: QType) -> Plan:
+    values = {**plan.graph.values, "y": replace(plan.graph.values["y"], facts=(fact,))}
+    return replace(plan, graph=replace(plan.graph, values=values))
+
+
+def test_a_width_lost_in_float_is_reported(made):
+    """A float fallback never drops a width in silence (01 section 4)."""
+    plan = saying_of_y(made.plan, AnyType(storage("i4")))
     assert refused(plan).port == "op_y.out[0]"
-    if isinstance(fact, AnyType):
-        check(replace(plan, warnings=("op_y.out[0] is float",)))
+    check(replace(plan, warnings=("op_y.out[0] is float",)))
+
+
+def test_a_type_holds_behind_a_kernel_in_float(made):
+    """Its result is quantized to the pin, so that nothing is lost and nothing has to be said."""
+    kind = uniform(storage("i8"), 0.25)
+    plan = saying_of_y(made.plan, kind)
+    check(plan)
+    assert [(r.kind, r.to_type, r.to_pin) for r in plan.rescales if r.value == "y"] == [
+        ("quantize", kind, True)
+    ]
 
 
 @pytest.mark.parametrize(

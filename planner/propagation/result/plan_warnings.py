@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 
-from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import Conflict
 from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
@@ -35,6 +34,7 @@ from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.bias_grids import BIAS_LIMIT
 from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.conflicts import Concession
+from planner.propagation.selection.pinned_constants import lies_on
 from planner.propagation.selection.rows import NO_RANGE, port_facts
 from planner.propagation.solver.classes import clipped_share, label_of, width
 from planner.target.records import Costs, Row
@@ -212,11 +212,7 @@ def _holds_anyway(network: Network, value: Value, fact: AnyType | Uniform) -> bo
     """Whether a float port reads or gives numbers of a type all the same: through a pin, or as they are."""
     if not value.constant:
         return fact == value.pin
-    array = network.graph.constants[value.name].array
-    if not isinstance(fact, Uniform) or array is None or not array.size:
-        return False
-    stored = quantize_array(array.astype(np.float32), fact)
-    return bool(np.array_equal(dequantize_array(stored, fact), array))
+    return isinstance(fact, Uniform) and lies_on(fact, network.graph.constants[value.name])
 
 
 def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]:

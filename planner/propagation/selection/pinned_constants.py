@@ -90,6 +90,24 @@ def integers_in_use(pin: Uniform, constant: Constant) -> tuple[Reals, Reals] | N
     return np.clip(np.rint(low), *ends.T), np.clip(np.rint(high), *ends.T)
 
 
+def lies_on(pin: Uniform, constant: Constant) -> bool:
+    """Whether every number of a constant is one of a type per tensor or axis, to the last bit of float32."""
+    array = constant.array
+    if array is None or not array.size or pin.storage.float_name or pin.blocks or pin.grid:
+        return False
+    shape = [1] * array.ndim
+    if pin.axis is not None:
+        shape[pin.axis] = -1
+    scales, zeros = (
+        np.asarray(pin.scales, np.float32).reshape(shape),
+        np.asarray(pin.zero_points).reshape(shape),
+    )
+    steps = np.rint(array / scales.astype(np.float64))
+    low, high = (end.reshape(shape) - zeros for end in np.asarray(pin.slice_ranges).T)
+    inside = bool(np.all((low <= steps) & (steps <= high)))
+    return inside and np.array_equal(steps.astype(np.float32) * scales, array)
+
+
 def _extents(pin: Uniform, constant: Constant) -> tuple[Reals, Reals] | None:
     """Least and greatest real of each slice of the pin; None where they are not known."""
     array = constant.array
