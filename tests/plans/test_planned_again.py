@@ -5,6 +5,8 @@ so do the files written. Of the price only what was paid for bits goes: with eve
 could be kept, and the price counts none that could not (`docs/mlir.md`).
 """
 
+import io
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +21,7 @@ from benchmarks.target_matrix import model_names
 from benchmarks.target_matrix_side import load
 from planner.annotated.document import read_annotated, write_annotated
 from planner.errors import Conflict, PlannerError, UnsupportedExport
+from planner.exporters.qonnx.hls4ml import MODEL_FILE
 from planner.exporters.table import EXPORTERS
 from planner.mlir.module import read_mlir
 from planner.plans.rescales import price_of
@@ -120,8 +123,14 @@ def written(model, plan, form):
         data = planner.export(model, plan, form)
     except UnsupportedExport:
         return None
-    if not form.startswith("onnx") and form not in ("finn", "qonnx"):
-        return data
+    if form == "hls4ml":
+        with zipfile.ZipFile(io.BytesIO(data)) as folder:
+            parts = {name: folder.read(name) for name in folder.namelist()}
+        return parts | {MODEL_FILE: without_origin(parts[MODEL_FILE])}
+    return without_origin(data) if form.startswith("onnx") or form in ("finn", "qonnx") else data
+
+
+def without_origin(data):
     file = onnx.load_from_string(data)
     del file.metadata_props[:]
     return file.SerializeToString()
