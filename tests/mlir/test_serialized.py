@@ -94,12 +94,24 @@ def test_files_in_and_out_through_jaxlib(tmp_path):
     assert found["jax.export"] == [["MatMul", "Tanh"]] * 3
 
 
+def flatbuffer(vector, before=b""):
+    """A root table whose one field is a vector of bytes, with others in front of it."""
+    before += b"\0" * (-len(before) % 4)
+    head = (16).to_bytes(4, "little") + b"\x06\0\x08\0\x04\0" + b"\0" * 6
+    table = (12).to_bytes(4, "little") + (4 + len(before)).to_bytes(4, "little")
+    return head + table + before + len(vector).to_bytes(4, "little") + vector
+
+
 def test_bytes_are_told_without_jaxlib(tmp_path):
     code = MAGIC + b"\x0dStableHLO_v1.0.0\0rest"
-    inside = b"\x3c\0\0\0" + b"\x07" * 20 + len(code).to_bytes(4, "little") + code + b"behind"
+    inside = flatbuffer(code) + b"behind"
     assert payload(code) == code
     assert payload(inside) == code
     assert payload(inside[: -len(b"behind") - 3]) is None  # cut off
+    other = MAGIC + b"\x0dStableHLO_v1.0.0\0of its gradient"
+    nested = flatbuffer(code, before=flatbuffer(other))  # jax.export puts gradients in front
+    assert nested.index(other) < nested.index(code)
+    assert payload(nested) == code
     assert payload(b"func.func @main() { return }") is None
     assert payload(b"") is None
     path = tmp_path / "m.onnx"
