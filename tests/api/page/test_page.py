@@ -250,9 +250,16 @@ def test_an_offered_word_is_typed(opened, url):
     assert page.locator(".fits button").all_inner_texts() == ["fixed", "codegen"]
     page.keyboard.press("Control+Space")
     page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
+    # Half a description is linted while one types, and Chromium notes that it is refused.
+    with page.expect_response(
+        lambda answer: (answer.request.post_data or "").endswith("mode: codegen")
+    ) as refusal:
+        page.keyboard.press("Enter")
+    assert refusal.value.status == 422
     assert page.input_value("#yaml").endswith("\nmode: codegen")
     assert violations(page) == []
+    assert all("422" in text for text in page.complaints)
+    page.complaints.clear()
 
 
 def test_the_page_of_a_plan_measures_it(opened, service, url):
