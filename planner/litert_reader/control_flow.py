@@ -389,8 +389,7 @@ def _only(graph: Graph) -> Value:
 
 def _counted(values: dict[str, Value], ops: list[Op], name: str, dtype: str) -> str:
     """The number of trips so far, in the element type that the file counts in."""
-    shape = values[name].shape
-    if dtype == "i64" and not shape:
+    if dtype == "i64":
         del values[name]
         return "trip"
     ops.append(Op(name, "Cast", ("trip",), (name,), {"to": enum_of(dtype)}))

@@ -4,7 +4,6 @@ A device that stores symmetric bytes (above 8 bits: symmetric words) says each n
 integers around zero at the grid's own scale. Nothing here knows ops. Source: design 05, "In"; QONNX Quant.
 """
 
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from planner.ir.graph import Facts
 from planner.ir.types.qtypes import AnyType, Bipolar, QType, Storage, Uniform, uniform
+from planner.ir.types.ranges import around
 
 Array = npt.NDArray[Any]
 Reals = npt.NDArray[np.float64]
@@ -34,16 +34,6 @@ def most_of(store: Storage) -> int:
     return 127 if store.range_bits <= 8 else 32767
 
 
-def around_zero(kind: Uniform) -> Uniform:
-    """A type of integers with its zero points taken off them: u4 of zero point 3 is i5 from -3 to 12."""
-    if not any(kind.zero_points) or kind.storage.float_name:
-        return kind
-    ends = np.asarray(kind.slice_ranges) - np.asarray(kind.zero_points)[:, None]
-    low, high = int(ends.min()), int(ends.max())
-    store = Storage(max(high.bit_length(), (-low - 1).bit_length()) + 1, True, low, high)
-    return replace(kind, storage=store, zero_points=(0,) * len(kind.scales), ranges=())
-
-
 def scaled(
     facts: Facts, weight: Array, columns: Reals, *, biases: Reals, per_axis: bool
 ) -> tuple[Facts, Array]:
@@ -58,7 +48,7 @@ def scaled(
     grids = [fact for fact in facts if isinstance(fact, Bipolar | Uniform)]
     axes = [axis for axis, size in enumerate(columns.shape) if size > 1] or [0]
     odd = not per_axis or len(grids) != 1 or len(axes) > 1 or biases.size != weight.shape[axes[0]]
-    kind = around_zero(_uniform(grids[0])) if grids else None
+    kind = around(_uniform(grids[0]), 0) if grids else None
     if odd or kind is None or not _is_plain(kind, axes[0]):
         return tuple(map(_width, facts)), array
     factors = np.broadcast_to(columns.reshape(-1), biases.shape)

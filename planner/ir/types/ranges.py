@@ -6,6 +6,7 @@ a value of the expressed type, the zero point computed from that. Source: design
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,21 @@ def affine(
     # Python rounds half to even, as the formula asks.
     zero_point = round(store.qmin - lo / scale)
     return scale, min(max(zero_point, store.qmin), store.qmax)
+
+
+def around(kind: Uniform, zero: int) -> Uniform:
+    """A type of the same reals around one zero point, in the fewest bits: u4 around 3 is i5 around 0.
+
+    The type itself where that is its zero point, and a float storage, which has none.
+    """
+    if kind.storage.float_name or set(kind.zero_points) == {zero}:
+        return kind
+    ends = np.asarray(kind.slice_ranges) - np.asarray(kind.zero_points)[:, None] + zero
+    low, high = int(ends.min()), int(ends.max())
+    signed = low < 0
+    bits = max(high.bit_length(), (-low - 1).bit_length() if signed else 0) + signed
+    zeros = (zero,) * len(kind.scales)
+    return replace(kind, storage=Storage(bits, signed, low, high), zero_points=zeros, ranges=())
 
 
 def uniform_per_axis(

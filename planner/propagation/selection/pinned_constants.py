@@ -6,7 +6,6 @@ nothing on a device of bytes. Source: design 01, sections 3 ("a constant is neve
 4 ("pinned constants rule rows out"); 02, case 24.
 """
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from planner.ir.graph import Constant
 from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.ranges import around
 from planner.target.records import PortType
 
 Reals = npt.NDArray[np.float64]
@@ -47,19 +47,9 @@ def restored(pin: Uniform, spec: PortType, constant: Constant) -> Uniform:
 
 
 def _around(pin: Uniform, spec: PortType) -> Uniform:
-    """A pin around the zero point that a wildcard port asks for: u4 around 3 is i5 from -3 to 12 around 0."""
-    asked = spec.zero_point or 0
+    """A pin around the zero point that a wildcard port asks for."""
     free = spec.zero_point is None and not spec.symmetric
-    if free or pin.storage.float_name or all(zero == asked for zero in pin.zero_points):
-        return pin
-    ends = [
-        end - zero + asked for zero, row in zip(pin.zero_points, pin.slice_ranges, strict=True) for end in row
-    ]
-    low, high = min(ends), max(ends)
-    signed = low < 0
-    bits = max(high.bit_length(), (-low - 1).bit_length() if signed else 0) + signed
-    zeros = (asked,) * len(pin.scales)
-    return replace(pin, storage=Storage(bits, signed, low, high), zero_points=zeros, ranges=())
+    return pin if free else around(pin, spec.zero_point or 0)
 
 
 def _zero_points(pin: Uniform, spec: PortType) -> list[tuple[int, ...]]:
