@@ -1,5 +1,6 @@
 """Services in threads of this process, and servers of their own, started as `qplan serve` does."""
 
+import ctypes
 import json
 import os
 import signal
@@ -53,7 +54,13 @@ class Server:
 
 
 def forget_peak(pid: int | str = "self") -> int:
-    """Have the system count the peak of a process's memory from now on; bytes it has resident now."""
+    """Have the system count the peak of a process's memory from now on; bytes it has resident now.
+
+    Memory that this process gave back to its allocator is given back to the system: taken again it would not
+    count.
+    """
+    if pid == "self":
+        ctypes.CDLL(None).malloc_trim(0)
     folder = Path(f"/proc/{pid}")
     (folder / "clear_refs").write_text("5")
     return int((folder / "status").read_text().split("VmHWM:")[1].split()[0]) * 1024

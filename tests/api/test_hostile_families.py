@@ -47,6 +47,10 @@ def test_the_corpus_has_five_hundred_cases():
 
 
 def test_each_case_has_a_peak_of_its_own():
+    pieces = [bytes(100_000) for _ in range(2_000)]
+    last = pieces.pop()
+    del pieces
+    assert len(last) == 100_000, "it keeps the allocator from giving back what lies in front of it"
     for size in (64, 32, 64):
         before = forget_peak()
         taken = b"x" * (size * MB)
