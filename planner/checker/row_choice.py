@@ -42,7 +42,9 @@ from planner.target.borders import rows_for
 from planner.target.expressions import parse_number
 from planner.target.records import Costs, Engines, PortPattern, Row, Target
 
-Merit: TypeAlias = tuple[bool, bool, int, float]
+Merit: TypeAlias = tuple[bool, bool, int, int, float]
+"""Whether a row was asked for, whether it holds what facts say of ranges, pins of its storages, those of them at
+their scales and zero points, and the dB that it leaves at readers where that is too little, else infinite."""
 
 UNIFORM: Final = r"!quant\.uniform<(?:[^<>]|<[^<>]*>)*>"
 SEEN: Final = re.compile(rf"\b(in|out)\[(\d+)\] ({UNIFORM})")
@@ -96,7 +98,7 @@ def check_choice(
             served.row,
         )
     _check_short(served, fit, best, costs, short)
-    if best[0][3] < math.inf and costs.wanted_float and free and target.on_no_kernel == "float":
+    if best[0][-1] < math.inf and costs.wanted_float and free and target.on_no_kernel == "float":
         refuse(
             served.kernel.name, f"is served by {served.row.source}, and no row holds enough; accepted: float"
         )
@@ -116,15 +118,17 @@ def _is_free(served: Served, binding: frozenset[str]) -> bool:
 def _why(served: Served, merit: Merit, costs: Costs) -> str:
     """Why a row is to be preferred to the one that serves a kernel."""
     asked = asked_of(served.graph, served.region)
-    is_asked, _, met, db = merit
+    is_asked, _, met, as_they_are, db = merit
     if asked is not None and is_asked and not has_asked(served, asked.wanted):
         return f"fits and is {asked.wanted}, as {asked.key!r} asks"
     if not _holds_ranges(served, costs.max_clip):
         return "fits and holds its ranges"
     least, told = left_at_readers(served, costs.wanted_db)
     own = merit_of(served, served.row, costs)
-    if own is not None and own[:3] == merit[:3] and least < db:
+    if own is not None and own[:-1] == merit[:-1] and least < db:
         return f"fits and holds more: {told}"
+    if own is not None and own[:3] == merit[:3] and own[3] < as_they_are:
+        return f"fits and takes {as_they_are} pins as they are"
     return f"fits and meets {met} pins" if met else "fits and comes first"
 
 
@@ -140,8 +144,8 @@ def _check_short(
     wanted: list[tuple[str, str]] = []
     for k, (merit, row) in enumerate(fit):
         reading = read_row(row, served.region)
-        comes_before = merit[:3] > best[0][:3] or (merit[:3] == best[0][:3] and k <= at)
-        if merit[3] < math.inf and comes_before and not isinstance(reading, str):
+        comes_before = merit[:-1] > best[0][:-1] or (merit[:-1] == best[0][:-1] and k <= at)
+        if merit[-1] < math.inf and comes_before and not isinstance(reading, str):
             why = left_at_readers(replace(served, reading=reading), costs.wanted_db)[1]
             wanted.append((row.key, why))
     if [*told] != wanted:
@@ -167,7 +171,7 @@ def check_float_for_little(
     stored = [entry for entry in fit if not gives_floats(entry[1])] or fit
     best = max(stored, key=lambda entry: entry[0], default=None)
     lawful = costs.wanted_float and _is_free(served, binding) and target.on_no_kernel == "float"
-    if best is None or best[0][3] == math.inf or not lawful:
+    if best is None or best[0][-1] == math.inf or not lawful:
         accepted = "a row" if best is None else best[1].key
         refuse(kernel.name, f"runs in float ({kernel.reason}), which is not so; accepted: {accepted}")
     whys = []
@@ -396,18 +400,18 @@ def _is_too_far(served: Served) -> bool:
 
 
 def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
-    """Whether a row was asked for, and holds what facts say of ranges; pins of its storages; the dB that it
-    leaves at readers, where that is too little, else infinite; None: no fit.
-    """
+    """What makes a row the one to be preferred; None: no fit."""
     region = served.region
     reading = read_row(row, region)
     if isinstance(reading, str):
         return None
     other = replace(served, reading=reading)
-    met = 0
+    met = as_they_are = 0
     for pattern, fact, constant, own, name in _facts(other):
         store = FloatType(row.float) if row.float else pattern.type.storage
-        met += isinstance(fact, Uniform) and _is_part_of(fact.storage, store)
+        if isinstance(fact, Uniform) and _is_part_of(fact.storage, store):
+            met += 1
+            as_they_are += parameter_problem(fact, pattern.type) is None
         met += isinstance(fact, FloatType) and fact == store
         follows = pattern.name in reading.biases
         numbers = served.numbers.get(name, Constant()) if constant else None
@@ -430,7 +434,7 @@ def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
     if broken_predicate(other):
         return None
     least = left_at_readers(other, costs.wanted_db)[0]
-    return is_asked, _holds_ranges(other, costs.max_clip), met, least
+    return is_asked, _holds_ranges(other, costs.max_clip), met, as_they_are, least
 
 
 def _holds_ranges(served: Served, max_clip: float) -> bool:

@@ -3,6 +3,7 @@
 import io
 import subprocess
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from planner.exporters.qonnx.hls4ml import write_hls4ml
 from planner.exporters.qonnx.hls4ml_ops import READ
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
-from planner.ir.types.qtypes import storage, uniform
+from planner.ir.types.qtypes import Uniform, storage, uniform
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
 from tests.exporters.plans import i8, model, op, plan_of, u8
@@ -226,6 +227,77 @@ def test_the_c_simulation_computes_the_logits_of_the_example(tmp_path):
     (found,) = simulate(tmp_path, [(planner.export(cut, cut_plan, "hls4ml"), images)])
     assert not isinstance(found, str), found
     np.testing.assert_array_equal(found, evaluated(cut, cut_plan, images))
+
+
+def scaled(ops, constants, facts, shapes):
+    """A plan of a model whose types have scales that are no powers of two, with samples."""
+    graph = model(ops, inputs={"x": shapes[0]}, outputs={"y": shapes[1]}, constants=constants)
+    graph = planner.load_model(write_graph(graph))
+    rng = np.random.default_rng(7)
+    samples = (np.round(64 * rng.normal(size=(12, *shapes[0][1:]))) / 64).astype(np.float32)
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, [{"x": x[None]} for x in samples]))
+    values = {n: replace(v, facts=(*v.facts, facts[n])) if n in facts else v for n, v in graph.values.items()}
+    graph = replace(graph, values=values)
+    return graph, planner.plan(graph, "hls4ml-fpga"), samples
+
+
+def per_channel():
+    """A convolution with a scale per channel, a Clip, pools, and a sum of two branches, all on odd scales."""
+    rng = np.random.default_rng(2)
+    ops = [
+        op("Conv", "x w b", "c", pads=(1, 1, 1, 1)),
+        op("Clip", "c lo hi", "r"),
+        op("MaxPool", "r", "p", kernel_shape=(2, 2), strides=(2, 2)),
+        op("GlobalAveragePool", "p", "g"),
+        op("GlobalMaxPool", "p", "h"),
+        op("Add", "g h", "s"),
+        op("Flatten", "s", "f"),
+        op("Gemm", "f v d", "y"),
+    ]
+    scales = np.array([0.3, 0.05, 0.11, 0.7], np.float32)
+    constants = {
+        "w": (rng.integers(-3, 4, (4, 2, 3, 3)) * scales[:, None, None, None]).astype(np.float32),
+        "b": rng.normal(size=4).astype(np.float32),
+        "v": (rng.integers(-8, 8, (4, 5)) * np.float32(0.13)).astype(np.float32),
+        "d": rng.normal(size=5).astype(np.float32),
+        "lo": np.asarray(0.0, np.float32),
+        "hi": np.asarray(1.9, np.float32),
+    }
+    odd = {name: uniform(storage(store), scale) for name, store, scale in (
+        ("x", "i6", 0.11), ("r", "u5", 0.077), ("g", "u6", 0.021), ("h", "u6", 0.043), ("s", "u7", 0.029),
+        ("v", "i4", 0.13), ("y", "i8", 0.31),
+    )}  # fmt: skip
+    odd["w"] = Uniform(storage("i3", -3, 3), tuple(map(float, scales)), (0,) * 4, axis=0)
+    return scaled(ops, constants, odd, ((1, 2, 8, 8), (1, 5)))
+
+
+def test_scales_of_any_kind_are_factors_behind_sums():
+    """The file's numbers are the plan's, and every Quant of it is on a grid of a power of two."""
+    graph, plan, samples = per_channel()
+    assert plan.fully_quantized
+    assert plan.values["r"].type.scale == np.float32(0.077)
+    data = planner.export(graph, plan, "hls4ml")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        file = onnx.load_from_string(archive.read("model.onnx"))
+        runner = ModelRunner(read_written(archive.read("model.onnx")))
+    numbers = {one.name: onnx.numpy_helper.to_array(one) for one in file.graph.initializer}
+    quants = [node for node in file.graph.node if node.op_type == "Quant"]
+    assert len(quants) > 6
+    assert all(np.all(np.frexp(numbers[node.input[1]])[0] == 0.5) for node in quants)
+    found = np.concatenate([next(iter(runner.run({"x": x[None]}).values())) for x in samples])
+    # A pinned output is integers to the interpreter, and their reals in a file without stored tensors.
+    wanted = evaluated(graph, plan, samples) * np.float32(plan.values["y"].type.scale)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_the_c_simulation_multiplies_as_the_plan_does(tmp_path):
+    """Every number of a net on scales that are no powers of two, per tensor and per channel."""
+    graph, plan, samples = per_channel()
+    (found,) = simulate(tmp_path, [(planner.export(graph, plan, "hls4ml"), samples)])
+    assert not isinstance(found, str), found
+    wanted = evaluated(graph, plan, samples) * np.float32(plan.values["y"].type.scale)
+    assert len(np.unique(wanted)) > 8
+    np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
 
 
 @pytest.mark.soak

@@ -49,7 +49,7 @@ def _check_sort(
 ) -> None:
     """One kernel beside the best row of the other sort."""
     (merit, other), row = best, served.row
-    own = _merit(served, row, target) or (False, False, 0, -math.inf)
+    own = _merit(served, row, target) or (False, False, 0, 0, -math.inf)
     reader = next((storing[port.value] for port in served.kernel.outputs if port.value in storing), None)
     reader = reader or _asked_for(ranges, served)
     if gives_floats(row) and reader:

@@ -58,7 +58,7 @@ def needed_bits(served: Served, extents: Mapping[int, Extent]) -> int | None:
     x, w = served.ports[present[0]].type, served.ports[present[1]].type
     if not isinstance(x, Uniform) or not isinstance(w, Uniform):
         return None
-    steps = _bias_steps(served, present[2]) if len(present) > 2 and not w.blocks else np.zeros(0)
+    steps = _bias_steps(served, present[2], x, w) if len(present) > 2 and not w.blocks else np.zeros(0)
     if served.ports[present[1]].value not in served.graph.constants:
         terms = _count_terms(op, served.graph.values[op.inputs[1]].shape)
         added = served.patterns[present[2]].name in served.reading.biases if len(present) > 2 else False
@@ -81,13 +81,16 @@ def needed_bits(served: Served, extents: Mapping[int, Extent]) -> int | None:
     return int((totals + steps if steps.size == totals.size else totals).max()).bit_length() + 1
 
 
-def _bias_steps(served: Served, position: int) -> Reals:
-    """The bias that is added to each sum, in steps of its own type; empty where it is unknown."""
+def _bias_steps(served: Served, position: int, x: Uniform, w: Uniform) -> Reals:
+    """The bias that is added to each sum, in steps of the products; empty where it is unknown."""
     numbers, kind = served.numbers.get(served.ports[position].value), served.ports[position].type
     if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
         return np.zeros(0)
-    steps: Reals = np.rint(np.abs(numbers.array.reshape(-1)) / np.asarray(kind.scales))
-    return steps
+    reals: Reals = np.abs(numbers.array.reshape(-1))
+    if served.patterns[position].name in served.reading.biases:
+        return np.asarray(np.rint(reals / np.asarray(kind.scales)))
+    # On a grid of its own, a number between two steps needs the room of the farther one.
+    return np.asarray(np.ceil(reals / (x.scale * np.asarray(w.scales))))
 
 
 def _farthest(kind: Uniform) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.constants.quantize import quantize_array
+from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.roundings import Rounding
 from planner.exporters.common.values import Array, Values
@@ -29,7 +29,7 @@ class Product:
       w_axis: of the output channels in the weight.
       trailing: axes behind the channels of the result.
       bias: stored on the accumulator's grid.
-      real_bias: reals of a bias that stays float, exact arithmetic only.
+      real_bias: reals of a bias that stays float or has a grid of its own, exact arithmetic only.
     """
 
     op: Op
@@ -81,13 +81,14 @@ def _with_bias(values: Values[Any], block: Block, product: Product, op: Op, inde
         return product
     if not is_row(values, name, values.array(product.w.value).shape[product.w_axis]):
         return None
-    bias = operand_of(block, op, index)
-    if bias is not None:
-        fits = is_accumulator(bias.kind, product.x.kind, product.w.kind, product.alpha)
-        return replace(product, bias=bias) if fits else None
+    bias, array = operand_of(block, op, index), values.array(name).astype(np.float32)
+    if bias is not None and is_accumulator(bias.kind, product.x.kind, product.w.kind, product.alpha):
+        return replace(product, bias=bias)
     if values.arithmetic != "exact_even":
         return None
-    reals = values.array(name).astype(np.float32).astype(np.float64).reshape(-1)
+    if bias is not None:
+        array = dequantize_array(quantize_array(array, bias.kind), bias.kind)
+    reals = array.astype(np.float64).reshape(-1)
     return replace(product, real_bias=tuple(reals.tolist()))
 
 

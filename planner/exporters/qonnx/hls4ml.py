@@ -10,12 +10,15 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.qonnx.fixed_point_parts import Extent
+from planner.exporters.qonnx.fixed_point_scales import in_powers_of_two
 from planner.exporters.qonnx.hls4ml_ops import readable, refuse_what_is_not_read, window
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
 from planner.exporters.qonnx.qonnx import refuse_what_no_quant_has, write_block
@@ -23,7 +26,7 @@ from planner.exporters.qonnx.quant_parameters import QUANT_NAME
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
-from planner.plans.records import PortTyped
+from planner.plans.records import Port, PortTyped
 
 MODEL_FILE: Final = "model.onnx"
 CONFIG_FILE: Final = "hls_config.json"
@@ -52,21 +55,25 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
       UnsupportedExport: a type no Quant has, with port and row; an op that hls4ml does not read.
     """
     refuse_what_no_quant_has(graph, plan, "hls4ml")
-    graph, parts = readable(graph, list(blocks(plan)))
-    builder = FloatModelBuilder(graph, plan)
+    fixed = in_powers_of_two(graph, list(blocks(plan)))
+    graph, parts = readable(fixed.graph, fixed.blocks)
+    builder = FloatModelBuilder(graph, replace(plan, graph=replace(plan.graph, values=graph.values)))
     found: Precisions = {}
     for block in parts:
         if _is_gemm(block):
             _write_gemm(builder, block)
         else:
             write_block(builder, block)
-        found |= _precisions(graph, block)
+        found |= _precisions(graph, block, fixed.extents)
+    for name, kind in fixed.factors.items():
+        # One factor for all of a channel, and its offset is 0.
+        found.setdefault(name, {}).update(scale=fixed_point(kind), bias="ap_uint<1>")
     refuse_what_is_not_read(builder.file.nodes, builder.file.constants)
     builder.bind_outputs()
     builder.spell_out({op.name: _windows(graph, op) for op in plan.graph.all_ops() if op.type in _WINDOWED})
     names = builder.number_nodes()
     layers: dict[str, Any] = {new: {"Precision": found[old]} for old, new in names.items() if old in found}
-    layers |= _quantizers(builder, plan)
+    layers |= _quantizers(builder, parts, fixed.inputs)
     layers |= {
         names[op.name]: _tables(graph, op, block.kinds.get((op.name, 0)))
         for block in parts
@@ -75,7 +82,7 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
     }
     config = {
         "LayerName": dict(sorted(layers.items())),
-        "Model": {"Precision": {"default": _default(graph, plan)}, "ReuseFactor": 1, "Strategy": "Latency"},
+        "Model": {"Precision": {"default": _default(graph, parts)}, "ReuseFactor": 1, "Strategy": "Latency"},
     }
     return _zipped({CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n", MODEL_FILE: builder.finish()})
 
@@ -86,14 +93,17 @@ def fixed_point(kind: Uniform, *, guard: int = 0) -> str:
     Signed where a real below 0 is held; W bits of which I, the sign included, stand before the point; `guard`
     more behind it.
     """
-    sign = "ap_fixed" if kind.lo < 0 else "ap_ufixed"
     fraction = _fraction(kind)
     if any(math.frexp(scale)[0] != 0.5 for scale in kind.scales):
         fraction += GUARD_BITS
-    fraction += guard
-    largest = max(-kind.lo, kind.hi + 2.0**-fraction)
-    whole = math.ceil(math.log2(largest)) + (kind.lo < 0)
-    return f"{sign}<{max(1, whole + fraction)},{whole},AP_RND_CONV,AP_SAT>"
+    return _spelled(kind.lo, kind.hi, fraction + guard)
+
+
+def _spelled(low: float, high: float, fraction: int) -> str:
+    """The `ap_fixed` that holds an interval with so many bits behind the point, 64 in all."""
+    sign = "ap_fixed" if low < 0 else "ap_ufixed"
+    whole = math.ceil(math.log2(max(-low, high + 2.0**-fraction))) + (low < 0)
+    return f"{sign}<{min(MOST_BITS, max(1, whole + fraction))},{whole},AP_RND_CONV,AP_SAT>"
 
 
 def _windows(graph: Graph, op: Op) -> Mapping[str, Any]:
@@ -169,7 +179,7 @@ def _adding(op: Op) -> str:
     return f"{op.name}/bias"
 
 
-def _precisions(graph: Graph, block: Block) -> Precisions:
+def _precisions(graph: Graph, block: Block, extents: Mapping[str, Extent]) -> Precisions:
     """Types of weights, biases, sums and results by the op they belong to, as it is written."""
     op, last = block.region.ops[0], block.region.ops[-1].name
     found: Precisions = {}
@@ -189,6 +199,9 @@ def _precisions(graph: Graph, block: Block) -> Precisions:
     for port in block.kernel.outputs:
         if port.value and port.value == block.region.ops[-1].outputs[0]:
             _add(found, last, "result", port.type)
+    for name in (op.name for op in block.region.ops if op.name in extents):
+        if name != last or not block.float_result or block.kernel.row is None:
+            found[name] = {"result": _spelled(*extents[name])}
     return found
 
 
@@ -206,7 +219,14 @@ def _sum_type(graph: Graph, block: Block) -> str:
         bits = sum(kind.storage.bits for kind in kinds) + terms.bit_length()
     if bits is None or len(kinds) != len(sides):
         return ""
-    return f"ap_fixed<{bits},{bits - sum(_fraction(kind) for kind in kinds)},AP_RND,AP_SAT>"
+    fraction = sum(_fraction(kind) for kind in kinds)
+    whole = bits - fraction
+    bias = block.kinds.get((op.name, 2))
+    if isinstance(bias, Uniform) and _fraction(bias) > fraction:
+        fraction = _fraction(bias)
+        # The larger of two numbers needs one bit more for their sum.
+        whole = 1 + max(whole, 1 + math.ceil(math.log2(max(-bias.lo, bias.hi))))
+    return f"ap_fixed<{whole + fraction},{whole},AP_RND,AP_SAT>"
 
 
 def _add(found: Precisions, name: str, what: str, kind: PortTyped) -> None:
@@ -214,9 +234,9 @@ def _add(found: Precisions, name: str, what: str, kind: PortTyped) -> None:
         found.setdefault(name, {})[what] = fixed_point(kind)
 
 
-def _default(graph: Graph, plan: Plan) -> str:
+def _default(graph: Graph, parts: Sequence[Block]) -> str:
     """A type that holds every activation, input and bias exactly: for layers that hls4ml makes of its own."""
-    ports = [port for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+    ports = _ports(parts)
     whole, fraction = 6, 10
     for port in ports:
         if not isinstance(port.type, Uniform):
@@ -234,17 +254,24 @@ def _fraction(kind: Uniform) -> int:
     return -min(math.frexp(scale)[1] - 1 for scale in kind.scales)
 
 
-def _quantizers(builder: FloatModelBuilder, plan: Plan) -> Mapping[str, Any]:
+def _ports(parts: Sequence[Block]) -> list[Port]:
+    return [port for block in parts for port in (*block.kernel.inputs, *block.kernel.outputs)]
+
+
+def _quantizers(
+    builder: FloatModelBuilder, parts: Sequence[Block], inputs: Mapping[str, Uniform]
+) -> Mapping[str, Any]:
     """Precision of each Quant of an activation, which hls4ml makes a layer of its own, and of each input.
 
     An input is not quantized before its Quant, so it gets guard bits below that one's last.
     """
-    ports = [port for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
-    kinds = {port.value: port.type for port in reversed(ports)}
-    found = {}
+    kinds = {port.value: port.type for port in reversed(_ports(parts))}
+    found = {
+        name: {"Precision": {"result": fixed_point(kind, guard=GUARD_BITS)}} for name, kind in inputs.items()
+    }
     for node in builder.file.nodes:
         read = node.inputs[0] if node.inputs else ""
-        for name in (read if read in plan.graph.inputs else "", node.outputs[0]):
+        for name in (read if read in builder.graph.inputs else "", node.outputs[0]):
             kind = kinds.get(name)
             if node.op_type == QUANT_NAME and isinstance(kind, Uniform):
                 where, guard = (node.name, 0) if name != read else (name, GUARD_BITS)

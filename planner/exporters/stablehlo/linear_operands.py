@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.constants.quantize import quantize_array
+from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.linear_operands import is_accumulator, largest, shifted_weight
 from planner.exporters.stablehlo.floats.windows import (
@@ -33,7 +33,7 @@ class Linear:
       weight: reals of constant weights, a transposed convolution's turned; None for an activation.
       channel_axis: of the result.
       bias: stored on the accumulator's grid.
-      real_bias: reals of a bias that stays float.
+      real_bias: reals of a bias that stays float or has a grid of its own.
       reach: the largest magnitude the accumulator may have, bias included.
     """
 
@@ -114,10 +114,12 @@ def _bias_of(
     if array is None or array.size != channels or array.shape[-1:] != (channels,):
         return None, None, False
     bias = operand_of(block, op, index)
+    if bias is not None and is_accumulator(bias.kind, *kinds, alpha):
+        return bias, None, True
+    reals = array.astype(np.float32)
     if bias is not None:
-        return bias, None, is_accumulator(bias.kind, *kinds, alpha)
-    is_exact = builder.form.arithmetic == "exact_even"
-    return None, array.astype(np.float32).reshape(-1), is_exact
+        reals = dequantize_array(quantize_array(reals, bias.kind), bias.kind)
+    return None, reals.reshape(-1), builder.form.arithmetic == "exact_even"
 
 
 def _reach(builder: ProgramBuilder, op: Op, x: Operand, w: Operand, array: Array | None) -> int:

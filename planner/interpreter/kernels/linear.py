@@ -2,8 +2,8 @@
 
 Each returns None where its types have no integer kernel: then the region computes in float. In
 `float32_even` those of onnxruntime's QLinearConv, QLinearMatMul and QGemm are needed; elsewhere activations
-per tensor, weights per tensor or per output channel, a bias on the accumulator's grid, or in `exact_even` a
-float one. `float32_spec` dequantizes the exact sum and quantizes it, each step in float32. A float result is
+per tensor, weights per tensor or per output channel, a bias on the accumulator's grid, or in `exact_even` on
+any other or a float one. `float32_spec` dequantizes the exact sum and quantizes it, each step in float32. A float result is
 the exact sum dequantized, whatever the arithmetic: nothing is requantized.
 """
 
@@ -43,7 +43,7 @@ class _Sides:
     """Operands of a linear op: the activation, the weight, and the bias if it has one.
 
     Attributes:
-      real_bias: (C_out,) float32, of a bias that stays float.
+      real_bias: (C_out,) float32, of a bias that stays float or has a grid of its own.
     """
 
     x: Operand
@@ -110,7 +110,7 @@ def matmul_add(call: Call) -> Array | None:
         return None
     sides = _with_bias(call, call.operand(0), call.operand(1), bias, axis=1)
     if sides is not None and bias is None:
-        sides = _with_real_bias(call, sides, add.inputs[side], 1)
+        sides = _with_real_bias(sides, call.other(add.inputs[side]), 1)
     if sides is None or sides.w.stored.ndim != 2 or sides.x.stored.ndim < 2:
         return None
     unknown = [dim for dim in (sides.x.shape or ())[:-1] if not isinstance(dim, int)]
@@ -134,16 +134,16 @@ def _sides(call: Call, axis: int, *, alpha: float = 1.0) -> _Sides | None:
     if is_real and not _takes_real_bias(call):
         return None
     sides = _with_bias(call, call.operand(0), call.operand(1), bias, axis=axis, alpha=alpha)
-    return sides if sides is None or not is_real else _with_real_bias(call, sides, call.op.inputs[2], axis)
+    return sides if sides is None or not is_real else _with_real_bias(sides, call.other(call.op.inputs[2]), axis)
 
 
 def _takes_real_bias(call: Call) -> bool:
-    """Whether a float bias is part of the exact sum; elsewhere such a kernel computes in float."""
+    """Whether a bias off the sum's grid is part of it; elsewhere such a kernel computes in float."""
     return call.arithmetic == "exact_even"
 
 
-def _with_real_bias(call: Call, sides: _Sides, name: str, axis: int) -> _Sides | None:
-    bias, channels = call.other(name), sides.w.stored.shape[axis]
+def _with_real_bias(sides: _Sides, bias: Array, axis: int) -> _Sides | None:
+    channels = sides.w.stored.shape[axis]
     if bias.size != channels or bias.shape[-1:] != (channels,):
         return None
     return replace(sides, real_bias=bias.reshape(-1))
@@ -160,7 +160,9 @@ def _with_bias(
     if call.is_onnxruntime and not _is_known(x.kind, w.kind, y):
         return None
     if bias is not None and not is_accumulator(bias.kind, x.kind, w.kind, alpha):
-        return None
+        is_taken = _takes_real_bias(call) and bias.is_constant
+        reals = dequantize_array(bias.stored, bias.kind) if is_taken else None
+        return None if reals is None else _with_real_bias(_Sides(x, w, None), reals, axis)
     return _Sides(x, w, bias)
 
 

@@ -15,6 +15,7 @@ from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import DERIVED, Kernel, Network, Port, present
 from planner.propagation.parameters.constant_ranges import observed
+from planner.propagation.selection.rows import follows_factors
 from planner.propagation.selection.weight_axes import channel_axis, linear_op
 
 _CHUNK: Final = 1 << 18
@@ -25,7 +26,8 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int 
     """(bits of the widest sum of a linear kernel, the channel that needs them); None where it has no sum.
 
     Every partial sum of |weight| x |input| plus the bias fits that many signed bits; both less their zero
-    points, so a device that adds up what is stored and takes zero points off later needs more.
+    points, so a device that adds up what is stored and takes zero points off later needs more. So does one that
+    keeps bits below a step of the products for a bias on a grid of its own.
     """
     op = linear_op(kernel.choice.region.ops)
     ports = present(network, kernel.inputs)
@@ -45,7 +47,11 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int 
     if len(ports) > 2 and ports[2].type is not None and not w.blocks:
         bias = network.graph.constants.get(network.values[ports[2].value].name)
         if bias is not None and bias.array is not None and bias.array.size:
-            steps = np.rint(np.abs(bias.array.reshape(-1)) / np.asarray(ports[2].type.scales))
+            numbers = np.abs(bias.array.reshape(-1))
+            if follows_factors(kernel.choice, ports[2].name):
+                steps = np.rint(numbers / np.asarray(ports[2].type.scales))
+            else:
+                steps = np.ceil(numbers / (x.scale * np.asarray(w.scales)))
             alike = not network.values[ports[1].value].constant and ports[2].kind == DERIVED
             if alike or steps.size == sums.size:
                 sums = sums + steps

@@ -2,8 +2,8 @@
 
 Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out;
 among the rest those that were asked of the kernel, of these those that can hold what facts say of ranges, of
-these the one whose storages equal the most pins, then those that leave enough dB at the readers
-(`too_little`), then file order. The choice for one kernel looks at no other
+these the one whose storages equal the most pins, then the one that takes the most of these at their scales
+and zero points, then those that leave enough dB at the readers (`too_little`), then file order. The choice for one kernel looks at no other
 kernel, so it cannot depend on a visiting order. Rows with float results are the exception: they come last,
 and are preferred once it is known that nothing stores what they hand on (`network.float_results`).
 Source: design 01, section 4; design 11, section 7.
@@ -41,7 +41,7 @@ from planner.propagation.selection.wanted_rows import (
 from planner.propagation.selection.weight_axes import block_size, channel_axis, linear_op
 from planner.target.borders import rows_for
 from planner.target.predicates import failing
-from planner.target.records import PortId, PortPattern, Row, Target
+from planner.target.records import PortId, PortPattern, PortType, Row, Target
 
 NO_RANGE = "no range"
 NO_ROWS: Final = (
@@ -287,7 +287,7 @@ def _choose(
         first = plain and held and serves and not floats and (asked is None or wanted) and short is None
         if first and not fit:
             return choice
-        rank = serves, wanted is not None, held, _pins_met(graph, choice)
+        rank = (serves, wanted is not None, held, *_pins_met(graph, choice))
         fit.append(_Fit(rank, short, serves and layout.hands_on_floats, choice))
         if first:
             break
@@ -305,15 +305,16 @@ def _choose(
 class _Fit(NamedTuple):
     """A row that fits a kernel.
 
-    `rank`: whether it can serve, was asked for, holds what facts say of ranges, and how many pins it meets.
+    `rank`: whether it can serve, was asked for, holds what facts say of ranges, how many pins it meets, and how
+    many of them as they are.
     """
 
-    rank: tuple[bool, bool, bool, int]
+    rank: tuple[bool, bool, bool, int, int]
     short: Short | None
     hands_on_floats: bool
     choice: Choice
 
-    def merit(self) -> tuple[tuple[bool, bool, bool, int], float, bool]:
+    def merit(self) -> tuple[tuple[bool, bool, bool, int, int], float, bool]:
         """What makes it the row to be preferred."""
         return self.rank, math.inf if self.short is None else self.short.db, self.hands_on_floats
 
@@ -359,7 +360,7 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
             continue
         own_facts = (region.input_facts if side == "in" else region.output_facts) or ((),) * (i + 1)
         constant = name in graph.constants
-        follows = _follows_factors(choice, pattern.name)
+        follows = follows_factors(choice, pattern.name)
         for fact in _binding(graph, region, side, i):
             if isinstance(fact, FLOATING) and (constant or fact in own_facts[i]):
                 return f"port {pattern.name} ({name!r}) is to stay float ({fact})"
@@ -368,7 +369,7 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
             if (
                 isinstance(fact, Bipolar)
                 and constant
-                and not (holds_two_signs(pattern) and _takes_scales(pattern, [fact.scale]) and not follows)
+                and not (holds_two_signs(pattern) and _takes_scales(pattern.type, [fact.scale]) and not follows)
             ):
                 return f"port {pattern.name} ({name!r}) is {fact}, the row has {pattern.type}"
             if isinstance(fact, Uniform) and (constant or fact in own_facts[i]):
@@ -506,7 +507,7 @@ def _short_of_bits(
     return None
 
 
-def _follows_factors(choice: Choice, name: str) -> bool:
+def follows_factors(choice: Choice, name: str) -> bool:
     """Whether a port has as many scales as its factors, whatever its own type says (a bias)."""
     rules = choice.row.rules if choice.row is not None else ()
     return any(rule.kind == "multiplier_accumulator_scale" and rule.args["port"] == name for rule in rules)
@@ -517,11 +518,7 @@ def accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:
     spec = pattern.type
     if isinstance(spec.storage, Storage) and spec.storage != pin.storage:
         return False
-    if spec.symmetric and any(pin.zero_points):
-        return False
-    if spec.zero_point is not None and any(zero != spec.zero_point for zero in pin.zero_points):
-        return False
-    if not _takes_scales(pattern, pin.scales):
+    if not _takes_parameters(spec, pin):
         return False
     if spec.granularity == "block" and not follows:
         sizes = {size for _, size in pin.blocks}
@@ -536,9 +533,17 @@ def _is_short(graph: Graph, name: str, pattern: PortPattern, kind: Uniform) -> b
     return not is_whole and has_short_block(kind, graph.values[name].shape)
 
 
-def _takes_scales(pattern: PortPattern, scales: Sequence[float]) -> bool:
+def _takes_parameters(spec: PortType, pin: Uniform) -> bool:
+    """Whether a port can have the scales and zero points of a type."""
+    if spec.symmetric and any(pin.zero_points):
+        return False
+    if spec.zero_point is not None and any(zero != spec.zero_point for zero in pin.zero_points):
+        return False
+    return _takes_scales(spec, pin.scales)
+
+
+def _takes_scales(spec: PortType, scales: Sequence[float]) -> bool:
     """Whether a port can have these scales."""
-    spec = pattern.type
     if spec.power_of_two and any(math.frexp(scale)[0] != 0.5 for scale in scales):
         return False
     if spec.scales != "f32" and not holds_scales(scales, spec.scales):
@@ -560,15 +565,20 @@ def _holds_ranges(graph: Graph, choice: Choice, layout: Layout, max_clip: float)
     return True
 
 
-def _pins_met(graph: Graph, choice: Choice) -> int:
-    """Pins whose storage the row has there, or a wider range of it; a wildcard takes its value's."""
-    met = 0
+def _pins_met(graph: Graph, choice: Choice) -> tuple[int, int]:
+    """Pins whose storage the row has there, or a wider range of it, and how many it takes as they are.
+
+    A wildcard takes its value's storage.
+    """
+    met = as_they_are = 0
     for side, i, _, pattern in _sides(choice):
         for fact in _binding(graph, choice.region, side, i):
             store = pattern.type.storage
             inside = store is None or (
                 isinstance(store, Storage) and isinstance(fact, Uniform) and fact.storage.lies_in(store)
             )
-            met += isinstance(fact, Uniform) and inside
+            if isinstance(fact, Uniform) and inside:
+                met += 1
+                as_they_are += _takes_parameters(pattern.type, fact)
             met += isinstance(fact, FloatType) and fact == store
-    return met
+    return met, as_they_are

@@ -92,12 +92,17 @@ def _covers(wide: Row, narrow: Row) -> bool:
     )
 
 
+_DEMANDS: Final = ("symmetric", "power_of_two", "scales", "scale_min", "scale_max", "zero_point")
+"""What a port may demand of scales and zero points."""
+
+
 def _covers_port(wide: PortPattern, narrow: PortPattern) -> bool:
     if (wide.variadic, wide.optional or not narrow.optional) != (narrow.variadic, True):
         return False
-    if wide.type.is_wildcard and narrow.type.granularity == "tensor":
-        return True
     a, b = wide.type, narrow.type
+    if wide.type.is_wildcard and narrow.type.granularity == "tensor":
+        # A pin on parameters that the earlier does not take makes the later one the better row.
+        return all(getattr(a, key) in (getattr(PortType(), key), getattr(b, key)) for key in _DEMANDS)
     free = PortType(a.storage, a.granularity)
     same = PortType(b.storage, b.granularity, block_size=b.block_size, short_block=b.short_block)
     return a == b or (a == free and free == same)
