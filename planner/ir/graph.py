@@ -18,7 +18,7 @@ import numpy as np
 from planner.errors import ModelError
 from planner.ir.mapped import let_go
 from planner.ir.structure import Branches, Loop, Scope, Structure, functions_of
-from planner.ir.types.qtypes import QType
+from planner.ir.types.qtypes import QType, Uniform
 from planner.ir.types.wanted import Wanted
 from planner.notebook import html_of, html_table
 
@@ -215,14 +215,18 @@ def once_per_graph(found_of: Callable[[Graph], Found]) -> Callable[[Graph], Foun
 
 @once_per_graph
 def structure_digest(graph: Graph) -> str:
-    """`sha256:...` of everything but the numbers in constants (their shapes and types count); taken once."""
+    """`sha256:...` of everything but the numbers in constants (their shapes and types count); taken once.
+
+    Of a model that was read from a module its text counts, comments too: the text is written back, so the
+    plan of one is not that of another.
+    """
     told: list[object] = [(graph.name, graph.inputs, graph.outputs, sorted(graph.opsets.items()))]
     for name in sorted(graph.values):
         value = graph.values[name]
-        facts = tuple([str(fact) for fact in value.facts])
+        facts = _written(value.facts)
         told.append((name, value.shape, value.dtype, facts, name in graph.constants))
     for region in graph.regions:
-        specs = tuple([tuple(map(str, f)) for f in (*region.input_facts, *region.output_facts)])
+        specs = tuple([_written(facts) for facts in (*region.input_facts, *region.output_facts)])
         head = (region.name, region.kernel, region.inputs, region.outputs, specs, region.trip_count)
         told.append((head, sorted(region.attributes.items(), key=str)))
     for op in graph.all_ops():
@@ -231,7 +235,13 @@ def structure_digest(graph: Graph) -> str:
     told += _told_of_bodies(graph)
     told += [(key, str(wanted)) for key, wanted in graph.wanted.items()]
     told += [("cache", *pair) for pair in graph.caches]
+    told += [("module", hashlib.sha256(graph.module.encode()).hexdigest())] if graph.module else []
     return f"sha256:{hashlib.sha256(''.join(map(repr, told)).encode()).hexdigest()}"
+
+
+def _written(facts: Facts) -> tuple[str, ...]:
+    """Facts with the digits that their scales were given with, which other texts may not show."""
+    return tuple([fact.written_text if isinstance(fact, Uniform) else str(fact) for fact in facts])
 
 
 def _told_of_bodies(graph: Graph) -> Iterator[object]:

@@ -79,7 +79,7 @@ def cast_module(
         text,
         Types(
             plan.graph,
-            {name: value.type for name, value in plan.values.items()} | pins(plan.graph),
+            {**{name: value.type for name, value in plan.values.items()}, **pins(plan.graph)},
             {kernel.name: _typed(kernel.inputs) for kernel in kernels},
             {kernel.name: _typed(kernel.outputs) for kernel in kernels},
             numbers or {},
