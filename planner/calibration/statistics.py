@@ -237,7 +237,7 @@ def without_readers(stats: Statistics) -> Statistics:
 
 
 def calibration_digest(graph: Graph) -> str:
-    """Digest of a model without facts, what is asked of kernels, and its text: these keep statistics valid."""
+    """Digest of a model without facts, what is asked of kernels, and its text: statistics outlive these."""
     if not graph.module and not graph.wanted and not any(value.facts for value in graph.values.values()):
         return model_digest(graph)
     bare = {name: replace(value, facts=()) if value.facts else value for name, value in graph.values.items()}

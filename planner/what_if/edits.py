@@ -35,9 +35,7 @@ def changed_facts(before: Graph, after: Graph) -> frozenset[str]:
     }
     for old, new in zip(before.regions, after.regions, strict=True):
         sides = ((new.input_facts, old.input_facts), (new.output_facts, old.output_facts))
-        if new is not old and any(
-            len(now) != len(was) or any(map(_differ, now, was)) for now, was in sides
-        ):
+        if new is not old and any(len(now) != len(was) or any(map(_differ, now, was)) for now, was in sides):
             found.update(name for name in (*new.inputs, *new.outputs) if name)
     return frozenset(found)
 

@@ -123,9 +123,9 @@ def test_a_module_that_is_written_back_is_the_one_that_was_sent(service):
         plans.append((record["digest"], plan["key"]))
         again = service.post("/v1/models", json={"blob": put(service, text.encode())}).json()
         assert again["digest"] == record["digest"]
-    assert len({digest for digest, _ in plans}) == len({key for _, key in plans}) == len(sent)
-    for text, (digest, key) in zip(sent, plans, strict=True):
-        body = {"model": digest, "plan": key, "format": "mlir-casts"}
+    assert len({model for model, _ in plans}) == len({key for _, key in plans}) == len(sent)
+    for text, (model, key) in zip(sent, plans, strict=True):
+        body = {"model": model, "plan": key, "format": "mlir-casts"}
         back = service.get(service.post("/v1/exports", json=body).json()["link"]).text
         assert back.splitlines()[:2] == text.splitlines()[:2]
 

@@ -49,7 +49,9 @@ def test_a_replan_is_the_plan_from_scratch(seed: int) -> None:
 
 def test_an_edit_of_digits_alone_is_written() -> None:
     """Both scales are one float32, so the types stay; texts of the plan have the digits of the edit."""
-    before, after = ({"values": {"p3.v0": f"!quant.uniform<i8:f32, {scale}>"}} for scale in ("0.05", "0.0500000007"))
+    before, after = (
+        {"values": {"p3.v0": f"!quant.uniform<i8:f32, {scale}>"}} for scale in ("0.05", "0.0500000007")
+    )
     plan = planner.replan(planner.plan(in_parts(1, parts=8, kernels=5), TARGET), before)
     again = planner.replan(plan, after)
     assert again.to_json() == planned(edited(plan.annotated, after))
