@@ -45,7 +45,7 @@ from planner.calibration.statsjson import read_statistics
 from planner.checker.check import check
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
-from planner.ir.graph import Graph, model_digest
+from planner.ir.graph import Graph, source_digest
 from planner.litert_reader.scan import scan_litert
 from planner.pipeline import annotate, export_whole, load_model
 from planner.plans.explain import explain
@@ -89,7 +89,7 @@ def read_model(job: Arguments) -> dict[str, Any]:
     """Read a model and say what it is: digest, format, counts, inputs and outputs; its values by name."""
     kind, graph = _model(job)
     Path(job["out"]).write_text(json.dumps(list(graph.values)), encoding="utf-8")
-    digests = {"digest": model_digest(graph), "key": value_names_digest(calibration_digest(graph))}
+    digests = {"digest": source_digest(graph), "key": value_names_digest(calibration_digest(graph))}
     return {**digests, "format": kind, **_summary(graph)}
 
 

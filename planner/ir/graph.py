@@ -215,11 +215,7 @@ def once_per_graph(found_of: Callable[[Graph], Found]) -> Callable[[Graph], Foun
 
 @once_per_graph
 def structure_digest(graph: Graph) -> str:
-    """`sha256:...` of everything but the numbers in constants (their shapes and types count); taken once.
-
-    Of a model that was read from a module its text counts, comments too: the text is written back, so the
-    plan of one is not that of another.
-    """
+    """`sha256:...` of everything but the numbers in constants (their shapes and types count); taken once."""
     told: list[object] = [(graph.name, graph.inputs, graph.outputs, sorted(graph.opsets.items()))]
     for name in sorted(graph.values):
         value = graph.values[name]
@@ -235,7 +231,6 @@ def structure_digest(graph: Graph) -> str:
     told += _told_of_bodies(graph)
     told += [(key, str(wanted)) for key, wanted in graph.wanted.items()]
     told += [("cache", *pair) for pair in graph.caches]
-    told += [("module", hashlib.sha256(graph.module.encode()).hexdigest())] if graph.module else []
     return f"sha256:{hashlib.sha256(''.join(map(repr, told)).encode()).hexdigest()}"
 
 
@@ -288,6 +283,18 @@ def model_digest(graph: Graph) -> str:
     if has_fixed_numbers(graph):
         _DIGESTS[graph] = found
     return found
+
+
+def source_digest(graph: Graph) -> str:
+    """`model_digest`, and of a model that was read from a module also of the text, which is written back.
+
+    Texts that differ in comments are one model, for which one plan and one set of statistics hold; who keeps
+    models or plans for others keeps them under this.
+    """
+    found = model_digest(graph)
+    if not graph.module:
+        return found
+    return f"sha256:{hashlib.sha256((found + graph.module).encode()).hexdigest()}"
 
 
 def has_fixed_numbers(graph: Graph) -> bool:
