@@ -54,6 +54,8 @@ from planner.plans.read_json import plan_from_json
 from planner.plans.write_json import json_parts
 from planner.report.html import write_report
 from planner.report.view import view_json
+from planner.stablehlo_reader.identifier import is_serialized
+from planner.stablehlo_reader.serialized import serialized_text
 from planner.target.lint.findings import lint
 from planner.target.load import load_target
 from planner.target.records import QuantFn, Target
@@ -385,7 +387,10 @@ def _confine(limits: Arguments) -> None:
 def _model(job: Arguments) -> tuple[str, Graph]:
     path = Path(job["model"])
     data = path.read_bytes()
-    kind = model_format(data)
+    if is_serialized(data):
+        data, kind = serialized_text(data).encode(), "mlir"
+    else:
+        kind = model_format(data)
     if kind == "onnx":
         scan_onnx(data)
     elif kind == "litert":

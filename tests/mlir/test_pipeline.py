@@ -263,6 +263,10 @@ func.func private @floats(!quant.quantile<f8E4M3FN:f32, {{-1.0,0.0,1.0}}, <-1:1>
     assert "!quant.quantile<si8:f32, {-1.0,-0.5,0.0,0.5,1.0}, <-2:2>>" in part.text
     (again,) = run_parts(part.text)
     assert again.text == part.text
+    nested = f"!quant.uniform<!quant.quantile<{NF}<0:2>:f16, {{-1.0,0.5,2.0}}>:f32, 0.5>"
+    (part,) = run_parts(f"func.func private @f({nested})")
+    assert part.text.count("{-1.0,-0.25,0.25,1.0}") == part.text.count("{-1.0,0.5,2.0}") == 1
+    assert run_parts(part.text)[0].text == part.text
     (lowered,) = run_parts(text, ("lower-quant-ops",))
     assert "only integer storages are lowered" in lowered.error
 
