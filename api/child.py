@@ -45,7 +45,7 @@ from planner.calibration.statsjson import read_statistics
 from planner.checker.check import check
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
-from planner.ir.graph import Graph, model_digest
+from planner.ir.graph import Graph, source_digest
 from planner.litert_reader.scan import scan_litert
 from planner.pipeline import annotate, export_whole, load_model
 from planner.plans.explain import explain
@@ -54,6 +54,8 @@ from planner.plans.read_json import plan_from_json
 from planner.plans.write_json import json_parts
 from planner.report.html import write_report
 from planner.report.view import view_json
+from planner.stablehlo_reader.identifier import is_serialized
+from planner.stablehlo_reader.serialized import serialized_text
 from planner.target.lint.findings import lint
 from planner.target.load import load_target
 from planner.target.records import QuantFn, Target
@@ -89,7 +91,7 @@ def read_model(job: Arguments) -> dict[str, Any]:
     """Read a model and say what it is: digest, format, counts, inputs and outputs; its values by name."""
     kind, graph = _model(job)
     Path(job["out"]).write_text(json.dumps(list(graph.values)), encoding="utf-8")
-    digests = {"digest": model_digest(graph), "key": value_names_digest(calibration_digest(graph))}
+    digests = {"digest": source_digest(graph), "key": value_names_digest(calibration_digest(graph))}
     return {**digests, "format": kind, **_summary(graph)}
 
 
@@ -385,7 +387,10 @@ def _confine(limits: Arguments) -> None:
 def _model(job: Arguments) -> tuple[str, Graph]:
     path = Path(job["model"])
     data = path.read_bytes()
-    kind = model_format(data)
+    if is_serialized(data):
+        data, kind = serialized_text(data).encode(), "mlir"
+    else:
+        kind = model_format(data)
     if kind == "onnx":
         scan_onnx(data)
     elif kind == "litert":

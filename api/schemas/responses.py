@@ -42,7 +42,7 @@ class Boundary(BaseModel):
 
 
 class ModelRecord(BaseModel):
-    """What a model is; its digest is the planner's, of structure and numbers."""
+    """What a model is; its digest is the planner's, of structure, numbers and text that is written back."""
 
     digest: Digest
     blob: Digest

@@ -18,7 +18,7 @@ import numpy as np
 from planner.errors import ModelError
 from planner.ir.mapped import let_go
 from planner.ir.structure import Branches, Loop, Scope, Structure, functions_of
-from planner.ir.types.qtypes import QType
+from planner.ir.types.qtypes import QType, Uniform
 from planner.ir.types.wanted import Wanted
 from planner.notebook import html_of, html_table
 
@@ -219,10 +219,10 @@ def structure_digest(graph: Graph) -> str:
     told: list[object] = [(graph.name, graph.inputs, graph.outputs, sorted(graph.opsets.items()))]
     for name in sorted(graph.values):
         value = graph.values[name]
-        facts = tuple([str(fact) for fact in value.facts])
+        facts = _written(value.facts)
         told.append((name, value.shape, value.dtype, facts, name in graph.constants))
     for region in graph.regions:
-        specs = tuple([tuple(map(str, f)) for f in (*region.input_facts, *region.output_facts)])
+        specs = tuple([_written(facts) for facts in (*region.input_facts, *region.output_facts)])
         head = (region.name, region.kernel, region.inputs, region.outputs, specs, region.trip_count)
         told.append((head, sorted(region.attributes.items(), key=str)))
     for op in graph.all_ops():
@@ -232,6 +232,11 @@ def structure_digest(graph: Graph) -> str:
     told += [(key, str(wanted)) for key, wanted in graph.wanted.items()]
     told += [("cache", *pair) for pair in graph.caches]
     return f"sha256:{hashlib.sha256(''.join(map(repr, told)).encode()).hexdigest()}"
+
+
+def _written(facts: Facts) -> tuple[str, ...]:
+    """Facts with the digits that their scales were given with, which other texts may not show."""
+    return tuple([fact.written_text if isinstance(fact, Uniform) else str(fact) for fact in facts])
 
 
 def _told_of_bodies(graph: Graph) -> Iterator[object]:
@@ -278,6 +283,18 @@ def model_digest(graph: Graph) -> str:
     if has_fixed_numbers(graph):
         _DIGESTS[graph] = found
     return found
+
+
+def source_digest(graph: Graph) -> str:
+    """`model_digest`, and of a model that was read from a module also of the text, which is written back.
+
+    Texts that differ in comments are one model, for which one plan and one set of statistics hold; who keeps
+    models or plans for others keeps them under this.
+    """
+    found = model_digest(graph)
+    if not graph.module:
+        return found
+    return f"sha256:{hashlib.sha256((found + graph.module).encode()).hexdigest()}"
 
 
 def has_fixed_numbers(graph: Graph) -> bool:

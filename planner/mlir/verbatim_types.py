@@ -124,7 +124,8 @@ class WrittenQuantile:
         store = self.storage
         table = ",".join(map(float_text, self.values))
         tail = "" if (store.qmin, store.qmax) == store.full else f", <{store.qmin}:{store.qmax}>"
-        return f"!quant.quantile<{store.name}:{self.expressed}, {{{table}}}{tail}>"
+        held = store.name if store.table is None else str(store.table)
+        return f"!quant.quantile<{held}:{self.expressed}, {{{table}}}{tail}>"
 
 
 Written: TypeAlias = WrittenUniform | WrittenAny | WrittenQuantile

@@ -169,6 +169,10 @@ def for_model(plan: Planned, model: Graph) -> Planned:
 
 
 def plan_key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:
-    """The content key of a plan: `sha256:...` of model structure, constraints, target, options, maker."""
+    """The content key of a plan: `sha256:...` of model structure, constraints, target, options, maker.
+
+    And of the module that the model was read from, which the plan is written into.
+    """
     parts = [structure_digest(graph), model, target, json.dumps(options, sort_keys=True), MADE_BY]
+    parts += [graph.module] if graph.module else []
     return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"

@@ -114,21 +114,21 @@ def convolution(draft: GraphBuilder, op: Operation) -> str:
     }
     kind = "Conv"
     if any(step != 1 for step in wide):
-        turned = _turned(draft, w, attributes["strides"], attributes["group"])
+        sizes = zip(attributes["dilations"], attributes["kernel_shape"], strict=True)
+        reach = [step * (size - 1) for step, size in sizes]
+        # A convolution over a dilated input is the transpose of a strided one: pad p of the one is
+        # reach - p of the other, and the kernel is mirrored with its channels swapped. ONNX has no transpose
+        # with less than no pad, so wider pads stand around data that is spread.
+        crops = tuple([edge - given for edge, given in zip((*reach, *reach), pads, strict=True)])
+        turned = _turned(draft, w, attributes["strides"], attributes["group"]) if min(crops) >= 0 else None
         if turned is None:
             x = _spread(draft, x, wide)
         else:
-            kind, w = "ConvTranspose", turned
-            reach = [
-                step * (size - 1)
-                for step, size in zip(attributes["dilations"], attributes["kernel_shape"], strict=True)
-            ]
-            # A convolution over a dilated input is the transpose of a strided one: pad p of the one is
-            # reach - p of the other, and the kernel is mirrored with its channels swapped.
-            pads = tuple([edge - given for edge, given in zip((*reach, *reach), pads, strict=True)])
+            kind, w, pads = "ConvTranspose", turned, crops
             attributes["strides"] = wide
-    if min(pads, default=0) < 0 and kind != "Conv":
-        return "ONNX pads no fewer than none"
+    if not _leaves_some(draft.shape(x) or (), pads):  # what a pad takes is zeros of the other side, too
+        x = _zeros_around(draft, x, [0, 0, *pads[:count], 0, 0, *pads[count:]])
+        pads = tuple([min(pad, 0) for pad in pads])
     if min(pads, default=0) < 0:
         x, pads = _cropped(draft, x, pads)
     _finish(draft, op, (kind, [x, w], {**attributes, "pads": pads}), out, spatial)
@@ -161,13 +161,19 @@ def _spread(draft: GraphBuilder, x: str, steps: Sequence[int]) -> str:
     apart = [size for length in space for size in (length, 1)]
     x = draft.reshaped(x, [batch, channels, *apart])
     ends = [0, 0, *(more for step in steps for more in (0, step - 1))]
-    wide = [size + more for size, more in zip([batch, channels, *apart], ends, strict=True)]
-    fill = draft.cast(draft.constant(np.array(0, np.float32), "zero"), draft.read.values[x].dtype)
-    pads = draft.integers([0] * len(ends) + ends)
-    x = draft.between("Pad", [x, pads, fill], wide, {"mode": "constant"})
+    x = _zeros_around(draft, x, [0] * len(ends) + ends)
     x = draft.reshaped(x, [batch, channels, *(a * b for a, b in zip(space, steps, strict=True))])
     behind = tuple([1 - step for step in steps])
     return _cropped(draft, x, (*(0,) * len(steps), *behind))[0]
+
+
+def _zeros_around(draft: GraphBuilder, x: str, pads: Sequence[int]) -> str:
+    """Data with zeros around it; negative pads take nothing away."""
+    pads = [max(pad, 0) for pad in pads]
+    lows, highs = pads[: len(pads) // 2], pads[len(pads) // 2 :]
+    wide = [low + size + high for low, size, high in zip(lows, draft.shape(x) or (), highs, strict=True)]
+    fill = draft.cast(draft.constant(np.array(0, np.float32), "zero"), draft.read.values[x].dtype)
+    return draft.between("Pad", [x, draft.integers(pads), fill], wide, {"mode": "constant"})
 
 
 def _cropped(draft: GraphBuilder, x: str, pads: Sequence[int]) -> tuple[str, tuple[int, ...]]:
@@ -182,6 +188,12 @@ def _cropped(draft: GraphBuilder, x: str, pads: Sequence[int]) -> tuple[str, tup
         parts = [cuts[:count], ends, axes, [1] * count]
         x = draft.between("Slice", [x, *map(draft.integers, parts)], made)
     return x, tuple([max(pad, 0) for pad in pads])
+
+
+def _leaves_some(shape: Sequence[int], pads: Sequence[int]) -> bool:
+    """Whether negative pads leave some of the data of each axis."""
+    lows, highs = pads[: len(pads) // 2], pads[len(pads) // 2 :]
+    return all(size + min(a, 0) + min(b, 0) > 0 for size, a, b in zip(shape[2:], lows, highs, strict=True))
 
 
 def _finish(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region, Value
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_mover, is_of_other_dialect
 from planner.ir.types.qtypes import Calibrated, Uniform
 from planner.plans.plan import Plan, Planned
 from planner.propagation.network.needed_ranges import HANDING, STARTING
@@ -153,6 +153,9 @@ def _carried(plan: Plan) -> Mapping[int, tuple[int, ...]]:
 def _ties(plan: Plan, graph: Graph, at: int) -> bool:
     region, key = region_of(plan, graph, at), plan.kernels_in_order[at].row
     if region.ops and all(is_mover(op, graph) for op in region.ops):
+        return True
+    # An op of another dialect moves data by its row, which it has left where all around it is float.
+    if key is None and any(is_of_other_dialect(op) for op in region.ops):
         return True
     row = plan.target.rows[key] if key is not None else None
     # Until rows were left, others stood there, which may have tied ports.

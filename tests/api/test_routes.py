@@ -102,6 +102,34 @@ def test_annotated_models_are_read_from_blobs(service, suffix):
     assert plan == json.loads(planner.plan(planner.load_model(data, format=suffix), "litert-int8").to_json())
 
 
+TEXT = """// SAYS
+func.func @main(%x: tensor<4x!quant.uniform<i8:f32, SCALE>>) -> tensor<4xf32> {
+  %y = "onnx.Relu"(%x) : (tensor<4x!quant.uniform<i8:f32, SCALE>>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+"""
+
+
+def test_a_module_that_is_written_back_is_the_one_that_was_sent(service):
+    """Texts that differ in a comment or in digits of one float32 are models and plans of their own."""
+    sent = [
+        TEXT.replace("SAYS", says).replace("SCALE", scale)
+        for says, scale in (("mine", "0.05"), ("yours", "0.05"), ("mine", "0.05000000074505806"))
+    ]
+    plans = []
+    for text in sent:
+        record = service.post("/v1/models", json={"blob": put(service, text.encode())}).json()
+        plan = service.post("/v1/plans", json={"model": record["digest"], "target": "litert-int8"}).json()
+        plans.append((record["digest"], plan["key"]))
+        again = service.post("/v1/models", json={"blob": put(service, text.encode())}).json()
+        assert again["digest"] == record["digest"]
+    assert len({model for model, _ in plans}) == len({key for _, key in plans}) == len(sent)
+    for text, (model, key) in zip(sent, plans, strict=True):
+        body = {"model": model, "plan": key, "format": "mlir-casts"}
+        back = service.get(service.post("/v1/exports", json=body).json()["link"]).text
+        assert back.splitlines()[:2] == text.splitlines()[:2]
+
+
 def test_statistics_are_kept(digits):
     assert digits["kept"]["samples"] == 4
     assert digits["kept"]["values"] == len(digits["stats"].values)

@@ -134,29 +134,113 @@ def test_cse_merges_stablehlo_and_ops_with_equal_bodies():
 @pytest.mark.parametrize(
     ("pipeline", "message"),
     [
-        ("cse", "column 4: a pipeline is builtin.module(...), each '(' closed"),
-        ("cse,inline", "column 4: a pipeline starts with builtin.module(...)"),
-        ("builtin.module(cse", "column 19: a pipeline is builtin.module(...), each '(' closed"),
+        ("", "column 1: a pipeline is wrapped with its anchor: builtin.module(...)"),
+        ("cse", "column 1: a pipeline is wrapped with its anchor: builtin.module(...)"),
+        ("cse,inline", "column 1: a pipeline is wrapped with its anchor: builtin.module(...)"),
+        ("builtin.module{x=1}(cse)", "column 1: a pipeline is wrapped with its anchor: builtin.module(...)"),
+        ("builtin.module(cse", "column 19: '(' of builtin.module is not closed"),
+        ("builtin.module(func.func(cse)", "column 30: '(' of builtin.module is not closed"),
         ("builtin.module(cse))", "column 20: the pipeline has ended here"),
-        ("my.func(cse)", "column 8: 'my.func' is no anchor; accepted: any, builtin.module, func.func"),
+        ("builtin.module(cse),cse", "column 20: the pipeline has ended here"),
+        ("builtin.module(cse,)", "column 20: expected the name of a pass"),
+        ("builtin.module(,cse)", "column 16: expected the name of a pass"),
+        ("builtin.module(cse,,cse)", "column 20: expected the name of a pass"),
+        ("builtin.module(func.func())", "column 26: expected the name of a pass"),
+        ("builtin.module( )", "column 17: expected the name of a pass"),
+        ("builtin.module(cse cse)", "column 19: expected ',' between two passes"),
+        ("builtin.module(func.func(cse)cse)", "column 30: expected ',' or ')'"),
+        ("my.func(cse)", "column 1: 'my.func' is no anchor; accepted: any, builtin.module, func.func"),
+        ("func.func(cse)", "column 1: the outer anchor is the module: builtin.module(func.func(...))"),
         (
             "builtin.module(func.func(inline))",
-            "column 32: inline changes more than one function: it runs on builtin.module",
+            "column 26: inline changes more than one function: it runs on builtin.module",
         ),
-        ("builtin.module(cse{fast=1})", "column 19: cse has no option 'fast=1'; accepted: none"),
-        ("builtin.module(cse;)", "column 19: expected a name, '(', ')', ',' or {options}"),
+        ("builtin.module(cse{fast=1})", "column 20: cse has no option 'fast'; accepted: none"),
+        ("builtin.module(cse{fast=1)", "column 19: '{' is not closed"),
+        (
+            "builtin.module(canonicalize{max-iterations=abc})",
+            "column 29: canonicalize: max-iterations is an integer, not 'abc'",
+        ),
+        (
+            "builtin.module(canonicalize{top-down=true,region-simplify=normal})",
+            "column 29: canonicalize: top-down is true or false, not 'true,region-simplify=normal'",
+        ),
+        (
+            "builtin.module(canonicalize{top-down=true}{top-down=false})",
+            "column 43: expected ',' or ')'",
+        ),
     ],
 )
 def test_wrong_pipelines_say_where(pipeline, message):
+    """And LLVM's own tool refuses them too."""
     with pytest.raises(ModelError) as caught:
         read_pipeline(pipeline, PASSES)
-    assert message in caught.value.message
+    assert caught.value.message.endswith(message)
+    assert parsed("torch-mlir-opt", CALLS, f"--pass-pipeline={pipeline}").startswith("ERROR")
 
 
-def test_a_pipeline_may_be_spaced():
-    assert read_pipeline(" any ( cse , ) ", PASSES) == ("cse",)
+@pytest.mark.parametrize(
+    ("pipeline", "column"),
+    [
+        ("builtin.module(func.func(func.func(cse)))", 26),
+        ("builtin.module(builtin.module(cse))", 16),
+        ("any(any(any(cse)))", 9),
+    ],
+)
+def test_anchors_that_reach_no_op_are_refused(pipeline, column):
+    """LLVM's tool takes them and runs nothing."""
+    with pytest.raises(ModelError, match=rf"column {column}: .* runs on no op here"):
+        read_pipeline(pipeline, PASSES)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "passes"),
+    [
+        (" any ( cse ) ", ("cse",)),
+        ("builtin.module()", ()),
+        ("builtin.module(func.func(cse) , cse)", ("cse", "cse")),
+        ("builtin.module(any(cse),inline{default-pipeline=})", ("cse", "inline")),
+        ("builtin.module(cse{},inline{default-pipeline= max-iterations=2})", ("cse", "inline")),
+        (
+            'builtin.module(canonicalize {top-down="true" max-iterations=0x10}, func.func(cse))',
+            ("canonicalize", "cse"),
+        ),
+    ],
+)
+def test_the_grammar_is_that_of_llvms_tool(pipeline, passes):
+    assert read_pipeline(pipeline, PASSES) == passes
+    assert not parsed("torch-mlir-opt", CALLS, f"--pass-pipeline={pipeline}").startswith("ERROR")
+
+
+def test_a_pass_that_is_none_is_named():
     with pytest.raises(UnknownName, match="csee"):
         read_pipeline("builtin.module(csee)", PASSES)
+
+
+def test_functions_that_an_attribute_names_stay():
+    """In dictionaries, arrays and attributes that nobody here knows."""
+    names = "".join(f"func.func private @f{i}() {{\n  return\n}}\n" for i in range(6))
+    text = f"""{names}func.func @main() attributes {{a.b = {{c = [{{d = @f0}}]}}}} {{
+  "my.op"() {{a = {{b = @f1}}, c = [[@f2]], d = #my.attr<"x", @f3>, e = @f4::@g, s = "@f5"}} : () -> ()
+  return
+}}
+"""
+    found, _ = transform(text, ("inline",))
+    assert [f"private @f{i}(" in found for i in range(6)] == [True] * 5 + [False]
+
+
+def test_a_long_chain_of_calls_is_inlined():
+    count = 1200
+    links = "".join(
+        f"func.func private @f{i}(%x: f32) -> f32 {{\n"
+        f"  %y = call @f{i + 1}(%x) : (f32) -> f32\n  return %y : f32\n}}\n"
+        for i in range(count)
+    )
+    ends = "func.func private @f1200(%x: f32) -> f32 {\n  return %x : f32\n}\n"
+    main = "func.func @main(%x: f32) -> f32 {\n  %y = call @f0(%x) : (f32) -> f32\n  return %y : f32\n}\n"
+    found, _ = transform(links + ends + main, ("inline",))
+    assert found.count("func.func") == 1
+    assert "return %x" in found
 
 
 NF = "!quant.quantile<ui2:f16, {-1.0,-0.25,0.25,1.0}>"
@@ -179,6 +263,10 @@ func.func private @floats(!quant.quantile<f8E4M3FN:f32, {{-1.0,0.0,1.0}}, <-1:1>
     assert "!quant.quantile<si8:f32, {-1.0,-0.5,0.0,0.5,1.0}, <-2:2>>" in part.text
     (again,) = run_parts(part.text)
     assert again.text == part.text
+    nested = f"!quant.uniform<!quant.quantile<{NF}<0:2>:f16, {{-1.0,0.5,2.0}}>:f32, 0.5>"
+    (part,) = run_parts(f"func.func private @f({nested})")
+    assert part.text.count("{-1.0,-0.25,0.25,1.0}") == part.text.count("{-1.0,0.5,2.0}") == 1
+    assert run_parts(part.text)[0].text == part.text
     (lowered,) = run_parts(text, ("lower-quant-ops",))
     assert "only integer storages are lowered" in lowered.error
 

@@ -1,5 +1,6 @@
 """Planning again what an edit touches gives the plan that planning everything gives."""
 
+import json
 import os
 from dataclasses import replace
 
@@ -45,6 +46,81 @@ def test_a_replan_is_the_plan_from_scratch(seed: int) -> None:
         patched += isinstance(again, PatchedPlan)
         graph, plan = after, again
     assert patched > EDITS // 12
+
+
+def test_an_edit_of_digits_alone_is_written() -> None:
+    """Both scales are one float32, so the types stay; texts of the plan have the digits of the edit."""
+    before, after = (
+        {"values": {"p3.v0": f"!quant.uniform<i8:f32, {scale}>"}} for scale in ("0.05", "0.0500000007")
+    )
+    plan = planner.replan(planner.plan(in_parts(1, parts=8, kernels=5), TARGET), before)
+    again = planner.replan(plan, after)
+    assert again.to_json() == planned(edited(plan.annotated, after))
+    assert again.key != plan.key
+    assert ("i8:f32, 0.05>" in plan.to_mlir(), "0.0500000007>" in plan.to_mlir()) == (True, False)
+    assert ("i8:f32, 0.05>" in again.to_mlir(), "0.0500000007>" in again.to_mlir()) == (False, True)
+
+
+MOVING = """
+apiVersion: planner/v1
+kind: Target
+id: moving
+version: 1.0.0
+title: moves what ops of another dialect hand on
+types:
+  qi8: {storage: i8}
+  qu8: {storage: u8}
+defaults: {port: DEFAULT}
+kernels:
+  - {kernel: "my::turn", in: {x: "*"}, out: {y: "*"}, rules: [{same_scale: [x, y]}]}
+  - kernel: "my::split"
+    in: {x: qi8}
+    out: {y: qi8, z: qi8}
+    rules: [{same_scale: {ports: [x, y, z], prefer: hull}}]
+"""
+
+
+def moved() -> Graph:
+    """Movers of another dialect behind splits, one of them between floats."""
+    ops = (
+        ("o0", "Add", ("i1", "i1")),
+        ("o2", "my::split", ("i1",), "o2b"),
+        ("o3", "my::turn", ("o2",)),
+        ("o4", "Relu", ("i2",)),
+        ("o5", "my::turn", ("o3",)),
+        ("o6", "my::split", ("o2b",), "o6b"),
+    )
+    names = ("i1", "i2", *(name for op in ops for name in (op[0], *op[3:])))
+    document = {
+        "format": "qplan.annotated/1",
+        "name": "moved",
+        "values": [
+            {
+                "name": name,
+                "shape": [4],
+                "dtype": "f32",
+                "constraints": ["!quant.calibrated<f32<0.0:6.0>>"] if name == "i1" else [],
+            }
+            for name in names
+        ],
+        "kernels": [],
+        "inputs": ["i1", "i2"],
+        "outputs": ["o0", "o3", "o4", "o5", "o6", "o6b"],
+        "ops": [
+            {"name": name, "type": kind, "inputs": [*read], "outputs": [name, *more]}
+            for name, kind, read, *more in ops
+        ],
+    }
+    return planner.load_model(json.dumps(document).encode(), format="json")
+
+
+@pytest.mark.parametrize("default", ["qi8", "qu8"])
+def test_movers_of_other_dialects_tie_what_is_around_them(default: str) -> None:
+    """They run in float here, without a row, and what float costs them is in the log."""
+    target = planner.load_target(MOVING.replace("DEFAULT", default))
+    edits = {"values": {"o5": "!quant.calibrated<f32<0.0:0.0>>"}}
+    again = planner.replan(planner.plan(moved(), target), edits)
+    assert again.to_json() == planner.plan(edited(moved(), edits), target).to_json()
 
 
 EDIT = {"values": {"p3.v0": "!quant.none"}}

@@ -4,40 +4,51 @@ A function of several blocks, one without a body, one that calls itself in a cir
 with `no_inline` stay as they are. Source: MLIR `inline`; func dialect.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from xdsl.dialects import builtin, func
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, ParametrizedAttribute, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from planner.mlir.text.read_structure import CALL, op_name
+
+_SYMBOL: Final = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([A-Za-z_][\w$.]*))')
+"""A symbol in the text of an attribute that nobody here knows."""
 
 
 def inline(module: builtin.ModuleOp) -> None:
     """Put the ops of called functions in place of the calls, callees first."""
     functions = {op.sym_name.data: op for op in module.body.ops if isinstance(op, func.FuncOp)}
-    done: dict[str, bool] = {}
-    for name in functions:
-        _settle(name, functions, done)
+    _settle(functions)
     called = {symbol for op in module.walk() for symbol in _symbols(op)}
     for name, function in functions.items():
         if name not in called and _is_private(function) and function.body.blocks:
             Rewriter.erase_op(function)
 
 
-def _settle(name: str, functions: Mapping[str, func.FuncOp], done: dict[str, bool]) -> None:
-    """Inline the calls of a function; `done` says of each whether it is finished."""
-    done[name] = False
-    for op in list(functions[name].walk()):
-        callee = _callee(op)
-        if callee not in functions:
-            continue
-        if callee not in done:
-            _settle(callee, functions, done)
-        # One that is not finished is on the way to this call: it calls itself.
-        if done[callee] and "no_inline" not in op.attributes and _is_plain(functions[callee]):
-            _put(op, functions[callee])
-    done[name] = True
+def _settle(functions: Mapping[str, func.FuncOp]) -> None:
+    """Inline the calls of all functions, each behind the functions that it calls."""
+    finished: dict[str, bool] = {}
+    for root in functions:
+        path = [] if root in finished else [root]
+        left: dict[str, list[Operation]] = {}
+        while path:
+            name = path[-1]
+            finished.setdefault(name, False)
+            ops = left.setdefault(name, list(functions[name].walk())[::-1])
+            while ops and (callee := _callee(ops[-1])) not in functions:
+                ops.pop()
+            if not ops:
+                finished[path.pop()] = True
+            elif callee not in finished:
+                path.append(callee)
+            else:
+                call = ops.pop()
+                # One that is not finished is on the way to this call: it calls itself.
+                if finished[callee] and "no_inline" not in call.attributes and _is_plain(functions[callee]):
+                    _put(call, functions[callee])
 
 
 def _is_plain(function: func.FuncOp) -> bool:
@@ -66,18 +77,21 @@ def _callee(op: Operation) -> str:
     return symbol.root_reference.data if is_call and isinstance(symbol, builtin.SymbolRefAttr) else ""
 
 
-def _symbols(op: Operation) -> list[str]:
-    """All functions that an op names, in calls and in attributes of ops that we do not know."""
-    found = []
-    for item in (*op.attributes.values(), *op.properties.values()):
-        waiting = [item]
-        while waiting:
-            one = waiting.pop()
-            if isinstance(one, builtin.SymbolRefAttr):
-                found.append(one.root_reference.data)
-            elif isinstance(one, builtin.ArrayAttr):
-                waiting += one.data
-    return found
+def _symbols(op: Operation) -> Iterator[str]:
+    """All symbols that the attributes of an op name, however deep; nested symbols by their first name."""
+    waiting: list[object] = [*op.attributes.values(), *op.properties.values()]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, builtin.SymbolRefAttr):
+            yield one.root_reference.data
+        elif isinstance(one, builtin.UnregisteredAttr):
+            yield from (quoted or plain for quoted, plain in _SYMBOL.findall(one.value.data))
+        elif isinstance(one, ParametrizedAttribute):
+            waiting += one.parameters
+        elif isinstance(one, builtin.ArrayAttr):
+            waiting += one.data
+        elif isinstance(one, builtin.DictionaryAttr):
+            waiting += one.data.values()
 
 
 def _is_private(function: func.FuncOp) -> bool:

@@ -11,13 +11,13 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from xdsl.dialects import func
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from planner.errors import ModelError, PlanFormatError, QTypeError
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import FloatType, QType, Uniform
 from planner.ir.types.written_scales import written_scales
-from planner.mlir.casts import CastOp, StatisticsOp
+from planner.mlir.casts import CastOp, QuantizeCastOp, StatisticsOp
 from planner.mlir.dialect import RegionOp
 from planner.mlir.integrity import misfit
 from planner.mlir.stablehlo_ops import expressed_type
@@ -26,13 +26,15 @@ from planner.mlir.text.read_module import read_module
 from planner.mlir.text.read_structure import op_name
 from planner.mlir.text.spelling import is_ours, type_text
 from planner.mlir.types import UniformType, element_of, uniform_of, with_element
-from planner.mlir.verbatim_types import WrittenUniform, as_qtype, as_written
+from planner.mlir.verbatim_types import as_qtype, as_written
 from planner.stablehlo_reader.program import read_hlo_model
 
 Form: TypeAlias = Literal["attributes", "casts", "types"]
 FORMS: Final[tuple[Form, ...]] = ("attributes", "casts", "types")
-Hop: TypeAlias = Uniform | None
-"""A type that a value goes through; None for reals."""
+Hop: TypeAlias = UniformType | None
+"""A type that a value goes through, as it is spelled; None for reals."""
+Written: TypeAlias = CastOp | StatisticsOp
+"""Ops that state a constraint: the user's own, they stay."""
 REALS_ONLY: Final = frozenset({"arith", "complex", "linalg", "math", "scf", "shape", "vector"})
 """Dialects whose ops upstream verifies to compute with plain numbers: they stand between casts."""
 
@@ -44,7 +46,8 @@ class CastModule:
     Attributes:
       text: of the module.
       left: ports of the plan that it does not show: of ops in functions that are called, or in ops with
-        regions; of types that upstream's dialect has not, or that express another float than the tensor.
+        regions; of types that upstream's dialect has not, or that express another float than the tensor;
+        of ops between casts, where the text gives an operand or a result another quantized element type.
     """
 
     text: str
@@ -66,7 +69,7 @@ class Types:
 
     Attributes:
       graph: that was planned.
-      values: types of values where they are defined.
+      values: types that readers of values start from: their pins, else those their kernels give.
       inputs, outputs: ports by kernel.
       numbers: constants, where others than the module's are to be written.
     """
@@ -138,7 +141,7 @@ class _Typing:
     plan: Types
     form: Form
     kernels: dict[Operation, Region] = field(default_factory=dict)
-    given: dict[SSAValue, Uniform] = field(default_factory=dict)
+    given: dict[SSAValue, UniformType] = field(default_factory=dict)
     made: dict[tuple[SSAValue, tuple[Hop, ...]], str] = field(default_factory=dict)
     stated: dict[QType, UniformType] = field(default_factory=dict)
 
@@ -152,15 +155,17 @@ class _Typing:
                 self.kernels |= {owner: region for owner in self.owners(region) if owner is not None}
 
     def owners(self, region: Region) -> list[Operation | None]:
-        """The op of the text for each op of a kernel; None for one inside a function that is called."""
+        """The op of the text for each op of a kernel; None for one inside a function that is called.
+
+        That of an Identity may be a second `quant.qcast` of a value.
+        """
         found: list[Operation | None] = []
         for op in region.ops:
             value = self.values.get(op.outputs[0]) if op.outputs else None
             owner = None if value is None else value.owner
-            is_own = isinstance(owner, Operation) and not isinstance(
-                owner, CastOp | StatisticsOp | func.CallOp
-            )
-            found.append(owner if is_own and isinstance(owner, Operation) else None)
+            is_copy = isinstance(owner, QuantizeCastOp) and op.type == "Identity"
+            is_own = isinstance(owner, Operation) and not isinstance(owner, Written | func.CallOp)
+            found.append(owner if isinstance(owner, Operation) and (is_own or is_copy) else None)
         return found
 
     def run(self) -> None:
@@ -183,8 +188,8 @@ class _Typing:
         for i, value in enumerate(op.results):
             kind = self.made_as(value)
             if kind is not None and kind != _stated(value):
-                self.given[value] = kind
-                texts[i] = self.type_text(value, kind)
+                self.given[value] = self.spelled(kind)
+                texts[i] = self.type_text(value, self.given[value])
         if texts:
             self.edit.types(op, {}, texts)
 
@@ -213,29 +218,26 @@ class _Typing:
 
     def has_attributes(self, op: Operation) -> bool:
         """Whether the types of an op's ports can be said in attributes of it."""
-        return op in self.kernels and not op.regions and self.edit.is_generic(op)
+        is_kernel = op in self.kernels and not isinstance(op, Written)
+        return is_kernel and not op.regions and self.edit.is_generic(op)
 
     def is_typed(self, op: Operation) -> bool:
         """Whether the types of an op's operands and results are changed."""
         return (
             self.form == "types"
-            and op in self.kernels
-            and not op.regions
-            and self.edit.is_generic(op)
+            and self.has_attributes(op)
             and op_name(op).partition(".")[0] not in REALS_ONLY
         )
 
     def made_as(self, value: SSAValue) -> Uniform | None:
         """The type that the kernel of a value gives it, if it can be shown."""
         owner = value.owner
-        region = self.kernels.get(owner) if isinstance(owner, Operation) else None
-        ports = () if region is None else self.plan.outputs[region.name]
-        kinds = (port.type for port in ports if port.value == self.names.get(value))
-        kind = next(kinds, None)
+        region = None if isinstance(owner, Written | Block) else self.kernels.get(owner)
+        kind = None if region is None else self.plan_type(region, value)
         return kind if isinstance(kind, Uniform) and self.is_castable(value, kind) else None
 
     def defined(self, value: SSAValue) -> Uniform | None:
-        """The type of a value where it is defined; a constant is stored in the types it is read in."""
+        """The type that readers of a value start from; a constant is stored in the types it is read in."""
         name = self.names[value]
         kind = self.plan.values.get(name)
         if name in self.plan.graph.constants or not self.is_castable(value, kind):
@@ -253,27 +255,43 @@ class _Typing:
 
     def read(self, op: Operation, index: int, value: SSAValue) -> None:
         """Let an op read a value in its type."""
-        name, own = self.names[value], _stated(value)
-        is_cast = isinstance(op, CastOp | StatisticsOp)  # it reads what it read
+        name, own = self.names[value], _spelling(value)
         first = self.values[name]
-        if isinstance(value.owner, CastOp | StatisticsOp) and first.type == value.type and not is_cast:
+        if isinstance(value.owner, Written) and first.type == value.type and not isinstance(op, Written):
             value = first
-        region = self.kernels.get(op)
-        inside = is_cast or (region is not None and name not in region.inputs)
-        now = self.given.get(value, _stated(value))
-        made = self.made_as(value) if value not in self.given and not inside else None
-        wanted = self.wanted(op, index, name)
-        wanted = wanted if isinstance(wanted, Uniform) and self.is_castable(value, wanted) else None
-        last = wanted if self.is_typed(op) and wanted is not None else own
         hops: list[Hop] = []
-        for kind in (made, None if inside else self.defined(value), wanted):
-            if kind is not None:
-                now = _go(hops, now, kind)
-        now = _go(hops, now, last)
-        if hops:
+        now = self.given.get(value, _spelling(value))
+        for kind in self.way(op, index, value):
+            if isinstance(kind, Uniform) and self.is_castable(value, kind) and kind != _meant(now):
+                now = _go(hops, now, self.spelled(kind))
+        wanted = self.wanted(op, index, name)
+        is_shown = isinstance(wanted, Uniform) and self.is_castable(value, wanted) and self.is_typed(op)
+        last = self.spelled(wanted) if is_shown and isinstance(wanted, Uniform) else own
+        if last != own and _stated(value) == wanted and value not in self.given:
+            last = own  # the text says it with other digits
+        _go(hops, now, last)
+        if hops or last != own:
             self.edit.operand(op, index, self.through(value, tuple(hops)))
         if last != own:
             self.edit.types(op, {index: self.type_text(value, last)}, {})
+
+    def way(self, op: Operation, index: int, value: SSAValue) -> Iterator[Uniform | FloatType | None]:
+        """The types that a value has on its way to an op: where it is computed, pinned, read.
+
+        A cast of the text states the pin, so it reads what was computed; one that stands
+        for a kernel of its own reads like one, and what that computes is cast.
+        """
+        name, region = self.names[value], self.kernels.get(op)
+        if region is not None and name not in region.inputs:
+            return  # inside the kernel
+        if value not in self.given:
+            yield self.made_as(value)
+        if isinstance(op, Written) and region is None:
+            return
+        yield self.defined(value)
+        yield self.wanted(op, index, name)
+        if isinstance(op, Written) and region is not None:
+            yield self.plan_type(region, op.results[0])
 
     def through(self, value: SSAValue, hops: tuple[Hop, ...]) -> str:
         """The SSA name of a value behind casts, one a hop."""
@@ -281,7 +299,7 @@ class _Typing:
             return self.edit.parser.tokens[value]
         if (value, hops) not in self.made:
             source = self.through(value, hops[:-1])
-            now = hops[-2] if len(hops) > 1 else self.given.get(value, _stated(value))
+            now = hops[-2] if len(hops) > 1 else self.given.get(value, _spelling(value))
             verb = "dcast" if hops[-1] is None else "qcast"
             name = self.edit.fresh(value, verb[0])
             kinds = f"{self.type_text(value, now)} to {self.type_text(value, hops[-1])}"
@@ -293,12 +311,15 @@ class _Typing:
         """Write the type of a value in a type, or in reals."""
         if kind is None:
             return str(expressed_type(value.type))
-        return str(with_element(value.type, self.stated.get(kind) or UniformType(self.written(kind))))
+        return str(with_element(value.type, kind))
 
-    def written(self, kind: Uniform) -> Uniform | WrittenUniform:
-        """A type with the digits that a text gave its scales."""
-        found = written_scales(self.plan.graph).of(kind)
-        return replace(as_written(kind), scales=found.written) if found.written else kind
+    def spelled(self, kind: Uniform) -> UniformType:
+        """A type as the text spells it, or with the digits that it gives the scales elsewhere."""
+        if kind not in self.stated:
+            found = written_scales(self.plan.graph).of(kind)
+            told = replace(as_written(kind), scales=found.written) if found.written else kind
+            self.stated[kind] = UniformType(told)
+        return self.stated[kind]
 
     def is_castable(self, value: SSAValue, kind: Uniform | FloatType | None) -> bool:
         """Whether upstream has casts of a value to a type."""
@@ -316,23 +337,32 @@ class _Typing:
             owners = list(zip(region.ops, self.owners(region), strict=True))
             for port in self.plan.inputs.get(region.name, ()):
                 reads = [owner for op, owner in owners if port.value in op.inputs]
-                shown = bool(reads) and all(owner is not None and self.shows(port, owner) for owner in reads)
+                shown = bool(reads) and all(
+                    owner is not None and self.shows(port, owner, reads=True) for owner in reads
+                )
                 if port.type is not None and not shown:
                     yield port.address
             for port in self.plan.outputs.get(region.name, ()):
                 makers = [owner for op, owner in owners if port.value in op.outputs]
-                if port.type is not None and not self.shows(port, makers[0] if makers else None):
+                maker = makers[0] if makers else None
+                if port.type is not None and not self.shows(port, maker, reads=False):
                     yield port.address
 
-    def shows(self, port: TypedPort, owner: Operation | None) -> bool:
+    def shows(self, port: TypedPort, owner: Operation | None, *, reads: bool) -> bool:
         """Whether casts say the type of a port, and that of its value; or attributes of its op do."""
         if self.form == "attributes":
             return owner is not None and self.has_attributes(owner)
-        value = self.values.get(port.value)
-        defined = self.plan.values.get(port.value)
-        return value is not None and all(
+        value, defined = self.values.get(port.value), self.plan.values.get(port.value)
+        if value is None or not all(
             kind is None or self.is_castable(value, kind) for kind in (port.type, defined)
-        )
+        ):
+            return False
+        if owner is None or isinstance(owner, Written) or self.is_typed(owner):
+            return True
+        ends = [
+            end for end in (owner.operands if reads else owner.results) if self.names.get(end) == port.value
+        ]
+        return all(_stated(end) in (None, port.type) for end in ends)  # the text's own types stay
 
     def renumber(self, name: str, array: np.ndarray) -> None:
         """Write the numbers of a constant anew."""
@@ -348,10 +378,20 @@ class _Typing:
             )
 
 
+def _spelling(value: SSAValue) -> Hop:
+    """The quantized element type of a value as the text spells it; None for reals."""
+    kind = element_of(value.type)
+    return kind if isinstance(kind, UniformType) else None
+
+
 def _stated(value: SSAValue) -> Uniform | None:
     """The quantized element type that a value has in the text."""
-    kind = element_of(value.type)
-    if not isinstance(kind, UniformType):
+    return _meant(_spelling(value))
+
+
+def _meant(kind: Hop) -> Uniform | None:
+    """The type of ours that a spelling means."""
+    if kind is None:
         return None
     try:
         found = as_qtype(kind.data)
