@@ -55,7 +55,8 @@ def convert(
       UnknownName: no such dialect, or no such open dimension.
     """
     require_name("dialect", to, CONVERSIONS)
-    graph = convert_graph(read_written(source, dims=dims, outputs=tuple(outputs or ())), to)
+    read = read_written(source, dims=dims, outputs=tuple(outputs or ()), opened=to in LOADED)
+    graph = convert_graph(read, to)
     data = write_graph(infer(graph), external=external, with_shapes=True)
     if to in LOADED:
         refuse_unknown(graph, data, to, external)

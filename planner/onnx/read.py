@@ -27,6 +27,7 @@ from planner.onnx.normalise import normalise
 from planner.onnx.operators.limits import refuse_operands
 from planner.onnx.operators.soundness import sound
 from planner.onnx.opsets import OLDEST, TARGET, to_opset_21
+from planner.onnx.quantized.compound_ops import open_compounds
 from planner.onnx.quantized.dialect import canonical
 from planner.onnx.quantized.quantizers_to_facts import QUANTIZED_OPS, absorb
 from planner.onnx.shapes import infer
@@ -63,7 +64,7 @@ def read_onnx(
     """
     graph = _as_written(source, name, outputs)
     sizes = sizes_of(graph, dims or {})
-    written = to_opset_21(take_apart(sound(named_dims(graph, sizes)), told=False))
+    written = to_opset_21(take_apart(open_compounds(sound(named_dims(graph, sizes))), told=False))
     opened = expand(_normal(written))
     if _has_quantizers(written, opened):
         opened = replace(opened, written=_settled(written))
@@ -72,12 +73,19 @@ def read_onnx(
 
 
 def read_written(
-    source: str | Path | bytes, *, dims: Mapping[str, int] | None = None, outputs: tuple[str, ...] = ()
+    source: str | Path | bytes,
+    *,
+    dims: Mapping[str, int] | None = None,
+    outputs: tuple[str, ...] = (),
+    opened: bool = True,
 ) -> Graph:
     """Read a model for running or converting: every op of the file, nothing folded, quantization kept.
 
     Of a LiteRT file the tensors with scales go through QuantizeLinear and DequantizeLinear. Quantization ops
     of all domains are spelled one way (`quantized.dialect`); the opset is 21.
+
+    Args:
+      opened: whether QONNX's ops that are several standard ops become these (`quantized.compound_ops`).
 
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
@@ -87,6 +95,8 @@ def read_written(
             raise ModelError("outputs are chosen of ONNX models, not of LiteRT files")
         return with_dims(read_litert_written(source), dims or {})
     graph = sound(with_dims(_as_written(source, None, outputs), dims or {}))
+    if opened:
+        graph = open_compounds(graph)
     return _settled(validate(infer(to_opset_21(graph))))
 
 
