@@ -16,6 +16,7 @@ from planner.conversion.operators import integer_products, qlinear_products
 from planner.conversion.pairs import QCDQ, QDQ, Containers, write_pair
 from planner.conversion.quants import write_quant
 from planner.conversion.tidy import cleaned, extracted
+from planner.conversion.version_2 import in_version_2
 from planner.errors import UnsupportedExport, require_name, unknown_name
 from planner.ir.graph import Graph, Op
 from planner.onnx.folding import fold_constants
@@ -85,6 +86,11 @@ def to_qonnx(graph: Graph) -> Graph:
             write_quant(found, op, draft)
 
     return _rewritten(plain, write)
+
+
+def to_qonnx_2(graph: Graph) -> Graph:
+    """Every quantizer as a QONNX op of version 2."""
+    return in_version_2(to_qonnx(graph))
 
 
 def to_qcdq(graph: Graph) -> Graph:
@@ -189,5 +195,6 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "onnx-qdq": to_qdq,
     "onnx-qoperator": to_qoperator,
     "qonnx": to_qonnx,
+    "qonnx-2": to_qonnx_2,
     "scale-zero-point-extracted": extracted,
 }

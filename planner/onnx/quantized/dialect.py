@@ -14,6 +14,8 @@ from planner.ir.graph import Graph, Op
 
 QONNX: Final = "qonnx.custom_op.general"
 QUANT: Final = f"{QONNX}::Quant"
+INT_QUANT: Final = f"{QONNX}::IntQuant"
+"""`QUANT` as version 2 of the domain spells it, in files only."""
 BIPOLAR: Final = f"{QONNX}::BipolarQuant"
 TRUNC: Final = f"{QONNX}::Trunc"
 FLOAT_QUANT: Final = f"{QONNX}::FloatQuant"
