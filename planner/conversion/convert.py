@@ -6,6 +6,7 @@ stay as they are. Numbers beyond a format are refused. Source: design 05; design
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -13,7 +14,7 @@ from planner.conversion.guards import guard
 from planner.conversion.known_ops import refuse_unknown
 from planner.conversion.layout import channels_last
 from planner.conversion.operators import integer_products, qlinear_products
-from planner.conversion.pairs import QCDQ, QDQ, Containers, write_pair
+from planner.conversion.pairs import QCDQ, QDQ, QDQ_2_BITS, TWO_BITS, Containers, needs_2_bits, write_pair
 from planner.conversion.quants import write_quant
 from planner.conversion.tidy import cleaned, extracted
 from planner.conversion.version_2 import in_version_2
@@ -99,8 +100,15 @@ def to_qcdq(graph: Graph) -> Graph:
 
 
 def to_qdq(graph: Graph) -> Graph:
-    """Every quantizer as QuantizeLinear and DequantizeLinear of whole integer formats."""
-    return _to_pairs(graph, QDQ)
+    """Every quantizer as QuantizeLinear and DequantizeLinear of whole integer formats.
+
+    In opset 21, and in 25 where an activation needs integers of 2 bits.
+    """
+    plain = infer(expand(_folded(graph)))
+    if not any(map(partial(needs_2_bits, plain), find_quantizers(plain))):
+        return _to_pairs(graph, QDQ)
+    done = _to_pairs(graph, QDQ_2_BITS)
+    return replace(done, opsets={**done.opsets, "": max(TWO_BITS, done.opsets[""])})
 
 
 def to_integer(graph: Graph) -> Graph:
