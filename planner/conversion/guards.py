@@ -1,8 +1,8 @@
 """Guards of a converted model, as in exported files: `exporters.onnx.guards`, on a graph.
 
-And behind each DequantizeLinear of 2 bits: onnxruntime 1.31 makes kernels of it and the product behind it that
-have no such type, or read beyond rows of few columns. And around each MaxPool near 4 bits, which it would
-have in 4 bits too.
+And behind each DequantizeLinear of 2 bits: onnxruntime 1.31 makes kernels of it and the product behind
+it that have no such type, or read beyond rows of few columns. And around each MaxPool near 4 bits, which it
+would have in 4 bits too.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Narrow ranges in `onnx-qdq`: constants and signs need no Clip, and integers of 2 bits are those of opset 25."""
+"""Narrow ranges in `onnx-qdq`: constants and signs need no Clip; integers of 2 bits are of opset 25."""
 
 import numpy as np
 import onnx
