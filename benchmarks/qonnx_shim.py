@@ -4,6 +4,7 @@ Running a model, shapes, and the transformations that `convert` has; all else of
 refuses is a failure of the test; nothing falls back.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -36,27 +37,28 @@ CONVERSIONS: Final[Mapping[type, str]] = {
     QCDQToQuant: "qonnx",
     QuantToQCDQ: "onnx-qcdq",
 }
+MOST: Final = 40
 _EXECUTE: Final = qonnx.core.onnx_exec.execute_onnx
 
 
 def execute(
     model: ModelWrapper,
     inputs: Mapping[str, Any],
-    full: bool = False,  # noqa: FBT001, FBT002 - qonnx's signature
+    return_full_exec_context: bool = False,  # noqa: FBT001, FBT002 - qonnx's signature
     start_node: Any = None,
     end_node: Any = None,
 ) -> dict[str, np.ndarray]:
     """`execute_onnx` by ours; of a part of a graph by qonnx."""
     if start_node is not None or end_node is not None:
-        return dict(_EXECUTE(model, inputs, full, start_node, end_node))
+        return dict(_EXECUTE(model, inputs, return_full_exec_context, start_node, end_node))
     graph = read_written(model.model.SerializeToString())
-    inner = [out for op in graph.ops for out in op.outputs if out] if full else []
+    inner = [out for op in graph.ops for out in op.outputs if out] if return_full_exec_context else []
     given = {name: inputs[name] for name in graph.inputs if name in inputs}
     for name in graph.inputs:
         if name not in given:
             given[name] = np.zeros(model.get_tensor_shape(name), np.float32)
     found = dict(ModelRunner(graph, watched=inner).run(given))
-    if full:
+    if return_full_exec_context:
         found |= given
         found |= {name: np.asarray(item.array) for name, item in graph.constants.items()}
     return found
@@ -87,8 +89,18 @@ def cleanup(model: ModelWrapper, **_options: Any) -> ModelWrapper:
     return ModelWrapper(onnx.load_from_string(convert(model.model.SerializeToString(), "cleaned")))
 
 
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Of a file of thousands of tests `MOST`, evenly spread: test_conv_lowering has 13,893."""
+    files: dict[str, list[Any]] = {}
+    for item in items:
+        files.setdefault(str(item.path), []).append(item)
+    items[:] = [item for held in files.values() for item in held[:: -(-len(held) // MOST)]]
+
+
 def pytest_configure() -> None:
-    """Put ours in the place of qonnx's."""
+    """Put ours in the place of qonnx's, unless `QONNX_ALONE` says otherwise."""
+    if os.environ.get("QONNX_ALONE"):
+        return
     qonnx.core.onnx_exec.execute_onnx = execute
     qonnx.util.cleanup.cleanup_model = cleanup
     InferShapes.apply = infer_shapes
