@@ -1,10 +1,10 @@
 """Qonnx's own pytest suite, its entry points calling ours: counts per file, and each miss with its reason.
 
 `python -m benchmarks.qonnx_suite --source QONNX --python ENV/bin/python [--write]`: QONNX is a checkout of
-qonnx, ENV an environment with this project, onnx 1.20, qonnx's requirements and pytest; nothing of qonnx is in this
-repository. Each test (of a file of thousands, 40) runs twice, with qonnx alone and with
-`benchmarks.qonnx_shim`; those that fail with qonnx alone (they fetch models, say) do not count. `--write` puts
-the tables into docs/results/qonnx-suite.md.
+qonnx, ENV an environment with this project, onnx 1.20, qonnx's requirements and pytest; nothing of qonnx is
+in this repository. Each test (of a file of thousands, 40) runs twice, with qonnx alone and with
+`benchmarks.qonnx_shim`; those that fail with qonnx alone (they fetch models, say) do not count. `--write`
+puts the tables into docs/results/qonnx-suite.md.
 """
 
 import argparse

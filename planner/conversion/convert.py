@@ -16,7 +16,7 @@ from planner.conversion.layout import channels_last
 from planner.conversion.operators import integer_products, qlinear_products
 from planner.conversion.pairs import QCDQ, QDQ, QDQ_2_BITS, TWO_BITS, Containers, needs_2_bits, write_pair
 from planner.conversion.quants import write_quant
-from planner.conversion.rewrites import REWRITES
+from planner.conversion.rewrites import affine, lowered, matmuls
 from planner.conversion.tidy import cleaned, extracted
 from planner.conversion.version_2 import in_version_2
 from planner.errors import UnsupportedExport, require_name, unknown_name
@@ -196,9 +196,11 @@ LOADED: Final = frozenset({"onnx", "onnx-integer", "onnx-qcdq", "onnx-qdq", "onn
 """Dialects whose engine is onnxruntime."""
 
 CONVERSIONS: Final[Mapping[str, Conversion]] = {
-    **REWRITES,
+    "batchnorm-to-affine": affine,
     "channels-last": channels_last,
     "cleaned": cleaned,
+    "convs-lowered": lowered,
+    "gemm-to-matmul": matmuls,
     "onnx": to_plain,
     "onnx-integer": to_integer,
     "onnx-qcdq": to_qcdq,

@@ -199,7 +199,3 @@ def _as_matrix(weight: np.ndarray, groups: int) -> np.ndarray:
             whole[channel, first : first + inner] = weight[channel]
         weight = whole
     return np.ascontiguousarray(weight.transpose(2, 3, 1, 0).reshape(-1, c_out))
-
-
-REWRITES: Final = {"batchnorm-to-affine": affine, "convs-lowered": lowered, "gemm-to-matmul": matmuls}
-"""By the name that `convert` gives them."""
