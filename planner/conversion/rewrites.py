@@ -60,10 +60,11 @@ def _batch_normalization(op: Op, draft: Draft, _reader: Reader) -> bool:
     shape = draft.graph.values[op.inputs[0]].shape
     if shape is None or any(array is None for array in arrays) or len([out for out in op.outputs if out]) > 1:
         return False
-    gain, offset, mean, variance = (np.asarray(array, np.float64) for array in arrays)
-    factor = gain / np.sqrt(variance + op.attributes.get("epsilon", 1e-5))
+    gain, offset, mean, variance = (np.asarray(array) for array in arrays)
+    dtype = gain.dtype
+    # In the tensors' own precision, as engines compute it.
+    factor = gain / np.sqrt(variance + dtype.type(op.attributes.get("epsilon", 1e-5)))
     spread = [-1, *[1] * (len(shape) - 2)]
-    dtype = np.asarray(arrays[0]).dtype
     names = [
         draft.constant(f"{op.outputs[0]}/{part}", array.reshape(spread).astype(dtype))
         for part, array in (("factor", factor), ("shift", offset - mean * factor))
