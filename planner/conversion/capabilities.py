@@ -100,7 +100,7 @@ def _keeps_the_product(data: bytes) -> bool:
 
 CAPABILITIES: Final[Mapping[str, Sequence[Probe]]] = {
     "arbitrary precision": (Probe(bits=12), Probe(bits=7.5), Probe(bits=3)),
-    "below 8 bits": (Probe(bits=4), Probe(bits=2), Probe(bits=4, signed=False)),
+    "below 8 bits": (Probe(bits=4), Probe(bits=2), Probe(bits=3), Probe(bits=4, signed=False)),
     "rounding down and up": (Probe(rounding="FLOOR"), Probe(rounding="CEIL")),
     "every rounding": tuple(Probe(rounding=mode) for mode in ROUNDINGS),
     "scale per channel": (Probe(scale_per_channel=True), Probe(scale_per_channel=True, weight=True)),

@@ -6,6 +6,7 @@ stay as they are. Numbers beyond a format are refused. Source: design 05; design
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -13,9 +14,11 @@ from planner.conversion.guards import guard
 from planner.conversion.known_ops import refuse_unknown
 from planner.conversion.layout import channels_last
 from planner.conversion.operators import integer_products, qlinear_products
-from planner.conversion.pairs import QCDQ, QDQ, Containers, write_pair
+from planner.conversion.pairs import QCDQ, QDQ, QDQ_2_BITS, TWO_BITS, Containers, needs_2_bits, write_pair
 from planner.conversion.quants import write_quant
+from planner.conversion.rewrites import affine, lowered, matmuls
 from planner.conversion.tidy import cleaned, extracted
+from planner.conversion.version_2 import in_version_2
 from planner.errors import UnsupportedExport, require_name, unknown_name
 from planner.ir.graph import Graph, Op
 from planner.onnx.folding import fold_constants
@@ -55,7 +58,8 @@ def convert(
       UnknownName: no such dialect, or no such open dimension.
     """
     require_name("dialect", to, CONVERSIONS)
-    graph = convert_graph(read_written(source, dims=dims, outputs=tuple(outputs or ())), to)
+    read = read_written(source, dims=dims, outputs=tuple(outputs or ()), opened=to in LOADED)
+    graph = convert_graph(read, to)
     data = write_graph(infer(graph), external=external, with_shapes=True)
     if to in LOADED:
         refuse_unknown(graph, data, to, external)
@@ -86,14 +90,26 @@ def to_qonnx(graph: Graph) -> Graph:
     return _rewritten(plain, write)
 
 
+def to_qonnx_2(graph: Graph) -> Graph:
+    """Every quantizer as a QONNX op of version 2."""
+    return in_version_2(to_qonnx(graph))
+
+
 def to_qcdq(graph: Graph) -> Graph:
     """Every quantizer as QuantizeLinear, Clip, DequantizeLinear."""
     return _to_pairs(graph, QCDQ)
 
 
 def to_qdq(graph: Graph) -> Graph:
-    """Every quantizer as QuantizeLinear and DequantizeLinear of whole integer formats."""
-    return _to_pairs(graph, QDQ)
+    """Every quantizer as QuantizeLinear and DequantizeLinear of whole integer formats.
+
+    In opset 21, and in 25 where an activation needs integers of 2 bits.
+    """
+    plain = infer(expand(_folded(graph)))
+    if not any(map(partial(needs_2_bits, plain), find_quantizers(plain))):
+        return _to_pairs(graph, QDQ)
+    done = _to_pairs(graph, QDQ_2_BITS)
+    return replace(done, opsets={**done.opsets, "": max(TWO_BITS, done.opsets[""])})
 
 
 def to_integer(graph: Graph) -> Graph:
@@ -180,13 +196,17 @@ LOADED: Final = frozenset({"onnx", "onnx-integer", "onnx-qcdq", "onnx-qdq", "onn
 """Dialects whose engine is onnxruntime."""
 
 CONVERSIONS: Final[Mapping[str, Conversion]] = {
+    "batchnorm-to-affine": affine,
     "channels-last": channels_last,
     "cleaned": cleaned,
+    "convs-lowered": lowered,
+    "gemm-to-matmul": matmuls,
     "onnx": to_plain,
     "onnx-integer": to_integer,
     "onnx-qcdq": to_qcdq,
     "onnx-qdq": to_qdq,
     "onnx-qoperator": to_qoperator,
     "qonnx": to_qonnx,
+    "qonnx-2": to_qonnx_2,
     "scale-zero-point-extracted": extracted,
 }

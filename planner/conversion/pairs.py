@@ -5,14 +5,14 @@ other than half to even) goes into explicit ops before a QuantizeLinear of scale
 integers. Source: design 05, "Exact semantics".
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import ModelError, UnsupportedExport
-from planner.ir.graph import Op, Value
+from planner.ir.graph import Graph, Op, Value
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.dtypes import NUMPY, enum_of
 from planner.onnx.quantized.formulas import ROUNDINGS, Array
@@ -32,15 +32,20 @@ class Containers:
       format: its name, for refusals.
       names: element types, in order of preference.
       clips: whether a Clip may narrow them.
+      whole: whether one that no Clip narrows has to be used to its ends: not by a constant.
     """
 
     format: str
     names: tuple[str, ...]
     clips: bool
+    whole: bool = True
 
 
 QCDQ: Final = Containers("onnx-qcdq", ("u8", "i8"), clips=True)
 QDQ: Final = Containers("onnx-qdq", ("u4", "i4", "u8", "i8", "u16", "i16"), clips=False)
+QDQ_2_BITS: Final = Containers("onnx-qdq", ("u2", "i2", *QDQ.names), clips=False)
+TWO_BITS: Final = 25
+"""The opset from which on ONNX has integers of 2 bits."""
 
 
 def write_pair(found: Found, op: Op, draft: Draft, containers: Containers) -> None:
@@ -51,11 +56,15 @@ def write_pair(found: Found, op: Op, draft: Draft, containers: Containers) -> No
     """
     quantizer = found.quantizer
     low, high = _ends(quantizer, op, containers)
-    name = _container(low, high, quantizer, op, containers)
     x = None if found.source == "" else draft.array(found.source)
-    if x is not None:
-        _write_constant(op, draft, _Grid(quantizer, name, low, high), x)
+    if x is not None or found.data is not None:
+        # A constant stays as it is: its numbers keep their ends without a Clip.
+        name = _container(low, high, quantizer, op, replace(containers, whole=False))
+        _write_constant(found, op, draft, _Grid(quantizer, name, low, high), clips=containers.clips)
         return
+    # So do signs.
+    whole = containers.whole and not quantizer.is_bipolar
+    name = _container(low, high, quantizer, op, replace(containers, whole=whole))
     shape = draft.graph.values[found.source].shape
     grid = _Grid(quantizer, name, low, high)
     layout = _layout(quantizer, None if shape is None else len(shape))
@@ -68,9 +77,19 @@ def write_pair(found: Found, op: Op, draft: Draft, containers: Containers) -> No
         stored = _explicit(found, op, draft, grid, containers)
     else:
         stored = _quantize(op, draft, found.source, grid, layout)
-    if not grid.is_full:
+    if not grid.is_full and containers.clips:
         stored = _clip(op, draft, stored, grid)
     _dequantize(op, draft, stored, grid, layout)
+
+
+def needs_2_bits(graph: Graph, found: Found) -> bool:
+    """Whether a quantizer of what is computed has the whole range of an integer of 2 bits."""
+    if found.data is not None or found.source in graph.constants:
+        return False
+    ends = {
+        (low, high) for low, high in zip(found.quantizer.low.flat, found.quantizer.high.flat, strict=True)
+    }
+    return len(ends) == 1 and ends <= {_range_of("u2"), _range_of("i2")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,16 +132,18 @@ def _container(low: int, high: int, quantizer: Quantizer, op: Op, containers: Co
     for name in containers.names:
         least, most = _range_of(name)
         whole = (low, high) == (least, most)
-        if whole or (containers.clips and least <= low and high <= most):
+        may_be_part = containers.clips or not containers.whole
+        if whole or (may_be_part and least <= low and high <= most):
             return name
-    if not containers.clips:
+    if not containers.clips and containers.whole:
         raise _refusal(
             op,
             containers,
             f"keeps {low} to {high} of its {float(np.max(quantizer.bits)):g} bits",
-            f"the whole range of {', '.join(containers.names)} (onnx-qcdq narrows with Clip)",
+            f"the whole range of {', '.join(QDQ_2_BITS.names)} (onnx-qcdq narrows with Clip)",
         )
-    raise _refusal(op, containers, f"stores {low} to {high}, more than 8 bits", "up to 8 bits")
+    most = max(int(name[1:]) for name in containers.names)
+    raise _refusal(op, containers, f"stores {low} to {high}, more than {most} bits", f"up to {most} bits")
 
 
 def _refusal(op: Op, containers: Containers, what: str, accepted: str) -> UnsupportedExport:
@@ -246,12 +267,21 @@ def _dequantize(op: Op, draft: Draft, stored: str, grid: _Grid, layout: int | No
     draft.emit(op, "Mul", shifted, step, out=op.outputs[0])
 
 
-def _write_constant(op: Op, draft: Draft, grid: _Grid, x: Array) -> None:
-    data = stored_integers(x, grid.quantizer, grid.dtype)
+def _write_constant(found: Found, op: Op, draft: Draft, grid: _Grid, *, clips: bool) -> None:
+    if found.data is not None:
+        data = np.clip(found.data.astype(np.int64), grid.low, grid.high).astype(grid.dtype)
+    else:
+        data = stored_integers(np.asarray(draft.array(found.source)), grid.quantizer, grid.dtype)
     name = draft.constant(f"{op.outputs[0]}/stored", data)
     draft.values[name] = Value(name, data.shape, grid.name)
-    clipped = name if grid.is_full or grid.quantizer.is_bipolar else _clip(op, draft, name, grid)
-    _dequantize(op, draft, clipped, grid, _layout(grid.quantizer, data.ndim))
+    is_clipped = clips and not grid.is_full and not grid.quantizer.is_bipolar
+    _dequantize(
+        op,
+        draft,
+        _clip(op, draft, name, grid) if is_clipped else name,
+        grid,
+        _layout(grid.quantizer, data.ndim),
+    )
 
 
 def stored_integers(x: Array, quantizer: Quantizer, dtype: np.dtype[Any]) -> Array:

@@ -4,14 +4,15 @@ Numbers stay as they are. Source: QONNX utilities `cleanup` and `ExtractQuantSca
 """
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op
 from planner.onnx.folding import fold_constants
-from planner.onnx.naming import use_counts
+from planner.onnx.naming import unused, use_counts
 from planner.onnx.normalise import drop_identities
-from planner.onnx.quantized.dialect import BIPOLAR, QUANT
+from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, QUANT
 from planner.onnx.quantized.lowering import Draft, draft_of
 from planner.onnx.quantized.quantizers import reader_of
 from planner.onnx.shapes import infer
@@ -20,7 +21,7 @@ from planner.onnx.shapes import infer
 def cleaned(graph: Graph) -> Graph:
     """Shapes inferred, constants folded, copies gone, quantized weights transposed once and for all."""
     done = infer(fold_constants(drop_identities(graph)))
-    return infer(_turn_weights(fold_constants(done)))
+    return infer(turn_weights(fold_constants(done)))
 
 
 def extracted(graph: Graph) -> Graph:
@@ -53,31 +54,37 @@ def _extract(op: Op, draft: Draft, scale: np.ndarray, zero: np.ndarray) -> None:
         draft.emit(op, "Mul", q, step, out=op.outputs[0])
 
 
-def _turn_weights(graph: Graph) -> Graph:
-    """Transpose the constant inside a Quant instead of its result."""
+def turn_weights(graph: Graph) -> Graph:
+    """Transpose the constant inside a Quant or DequantizeLinear instead of its result."""
     reader, counts = reader_of(graph), use_counts(graph)
-    constants, values = dict(graph.constants), dict(graph.values)
+    constants, values, taken = dict(graph.constants), dict(graph.values), set(graph.values)
     ops: dict[int, Op] = dict(enumerate(graph.ops))
     for at, op in enumerate(graph.ops):
-        made = reader.op(op.inputs[0], QUANT, BIPOLAR) if op.type == "Transpose" else None
+        made = reader.op(op.inputs[0], *_OF_WEIGHTS) if op.type == "Transpose" else None
         if made is None or counts[op.inputs[0]] != 1 or op.outputs[0] in graph.outputs:
             continue
         first, inner = made
         arrays = [reader.array(name) for name in inner.inputs]
-        if any(
-            array is None or (counts[name] != 1 and array.size > 1)
-            for name, array in zip(inner.inputs, arrays, strict=True)
-        ):
+        if any(array is None for array in arrays) or inner.attributes.get("block_size", 0):
             continue
         rank = np.asarray(arrays[0]).ndim
         perm = tuple(op.attributes.get("perm", range(rank)[::-1]))
-        for name, array in zip(inner.inputs, arrays, strict=True):
+        inputs, attributes = list(inner.inputs), dict(inner.attributes)
+        if inner.type == "DequantizeLinear":
+            # Its scales lie along an axis.
+            attributes["axis"] = perm.index(attributes.get("axis", 1) % rank) if rank > 1 else 0
+            arrays[1:] = [None] * len(arrays[1:])
+        for i, array in enumerate(arrays):
             if array is None or array.size == 1:
                 continue
             full = array.reshape((1,) * (rank - array.ndim) + array.shape)
             turned = np.ascontiguousarray(full.transpose(perm))
-            constants[name] = Constant(turned)
-            values[name] = replace(values[name], shape=turned.shape)
-        ops[first] = replace(inner, outputs=op.outputs)
+            old, inputs[i] = values[inputs[i]], unused(f"{inputs[i]}/turned", taken)
+            constants[inputs[i]] = Constant(turned)
+            values[inputs[i]] = replace(old, name=inputs[i], shape=turned.shape, facts=())
+        ops[first] = replace(inner, inputs=tuple(inputs), outputs=op.outputs, attributes=attributes)
         del ops[at]
     return replace(graph, ops=tuple(ops.values()), constants=constants, values=values)
+
+
+_OF_WEIGHTS: Final = (BIPOLAR, FLOAT_QUANT, QUANT, "DequantizeLinear")

@@ -28,7 +28,8 @@ from planner.ir.types.qtypes import Uniform
 from planner.litert_reader.identifier import is_litert
 from planner.litert_reader.read import read_litert_written
 from planner.notebook import html_of, html_table
-from planner.onnx.quantized.dialect import QONNX
+from planner.onnx.quantized.compound_ops import open_compounds
+from planner.onnx.quantized.dialect import CHANNELS_LAST, OPERATORS, QONNX
 from planner.onnx.quantized.lowering import lower
 from planner.onnx.read import read_written
 from planner.onnx.sessions import (
@@ -39,6 +40,7 @@ from planner.onnx.sessions import (
     open_session,
     session_options,
 )
+from planner.onnx.shapes import infer
 from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
 from planner.onnx.write import write_graph
 from planner.plans.plan import Plan
@@ -60,8 +62,11 @@ _LEFT_OUT: Final = (
     "the model is an annotated one, without the quantizers that its own file had, so what is judged against "
     "is the bare float net: compare with the ONNX file"
 )
-# QONNX's quantizers as a file spells the type of a node, its length before it; a file without has none.
-_QUANTIZERS: Final = (b"\x05Quant", b"\x08IntQuant", b"\x0cBipolarQuant", b"\x0aFloatQuant", b"\x05Trunc")
+# QONNX's ops as a file spells the type of a node, its length before it, and a domain.
+_QUANTIZERS: Final = (
+    *(bytes([len(kind)]) + kind.encode() for kind in OPERATORS),
+    CHANNELS_LAST.encode(),
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -313,8 +318,10 @@ def _plain(data: bytes | str | Path) -> bytes | str | Path:
         return write_graph(lower(read_litert_written(held, stored=True)))
     if not any(name in held for name in _QUANTIZERS):
         return data
-    graph = read_written(data)
-    return write_graph(lower(graph)) if any(op.type.startswith(QONNX) for op in graph.ops) else data
+    graph = read_written(data, opened=False)
+    if not any(op.type.startswith((QONNX, CHANNELS_LAST)) for op in graph.ops):
+        return data
+    return write_graph(lower(infer(open_compounds(graph))))
 
 
 def _watched(graph: Graph, data: bytes | str | Path) -> tuple[str, ...]:

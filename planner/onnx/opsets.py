@@ -2,7 +2,7 @@
 
 One adapter per op type whose meaning or form changed, for opsets before the change; types that only gained
 element types are not listed. Subgraph bodies are adapted too. onnx's own version converter is not used: it
-refuses custom domains and bodies. Source: ONNX Changelog.md.
+refuses custom domains and bodies. Older ones: `operators.before_opset_7`. Source: ONNX Changelog.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,6 @@ from planner.onnx.naming import unused
 from planner.onnx.structure.subgraph_nodes import graph_of, node_of, op_types, opaque, ops_of, subgraphs
 from planner.onnx.tensors import tensor_of
 
-OLDEST: Final = 7
 TARGET: Final = 21
 _BIG: Final = np.iinfo(np.int64).max
 
@@ -143,14 +142,31 @@ def _axes(op: Op, scope: _Scope) -> list[Op]:
     return [_attribute_to_input(op, scope, "axes")]
 
 
-def _batch_normalization(op: Op, _scope: _Scope) -> list[Op]:
-    # spatial=0 kept statistics per element; opset 9 removed
-    # it. Results behind the first serve training alone.
-    if op.attributes.get("spatial", 1) != 1:
-        raise ModelError(
-            f"BatchNormalization at {op.name!r} has spatial=0, which opset 9 and later cannot express"
-        )
-    return [replace(op, outputs=op.outputs[:1], attributes=_without(op, "spatial"))]
+def _batch_normalization(op: Op, scope: _Scope) -> list[Op]:
+    # Results behind the first serve training alone.
+    plain = replace(op, outputs=op.outputs[:1], attributes=_without(op, "spatial"))
+    return [plain] if op.attributes.get("spatial", 1) else _per_element(op, scope)
+
+
+def _per_element(op: Op, scope: _Scope) -> list[Op]:
+    """Statistics per element, spatial=0, which opset 9 removed: `x * f + (b - mean * f)`."""
+    x, gain, offset, mean, variance = op.inputs
+    epsilon = scope.constant(op, "epsilon", np.asarray(op.attributes.get("epsilon", 1e-5), np.float32))
+    parts = ("widened", "deviation", "factor", "scaled", "moved", "shift")
+    wide, root, factor, scaled, moved, shift = (scope.name(f"{op.outputs[0]}/{part}") for part in parts)
+    steps = (
+        ("Add", (variance, epsilon), wide),
+        ("Sqrt", (wide,), root),
+        ("Div", (gain, root), factor),
+        ("Mul", (x, factor), scaled),
+        ("Mul", (mean, factor), moved),
+        ("Sub", (offset, moved), shift),
+    )
+    ops = [
+        Op(f"{op.name}/{out.rpartition('/')[2]}", kind, names, (out,), scope=op.scope)
+        for kind, names, out in steps
+    ]
+    return [*ops, Op(op.name, "Add", (scaled, shift), op.outputs[:1], scope=op.scope)]
 
 
 def _clip(op: Op, scope: _Scope) -> list[Op]:

@@ -1,4 +1,4 @@
-"""Reading ONNX: a file of opset 7 to current becomes a Graph of opset 21 in normal form.
+"""Reading ONNX: a file of any opset becomes a Graph of opset 21 in normal form.
 
 External data is mapped, not copied. Protobuf ends here. Parts left alone are in the graph's
 notes. Source: onnx.proto; ONNX versioning.
@@ -24,9 +24,11 @@ from planner.litert_reader.read import read_litert_written
 from planner.onnx.composites.take_apart import has_composites, take_apart
 from planner.onnx.decoding import decoded
 from planner.onnx.normalise import normalise
+from planner.onnx.operators.before_opset_7 import OLDEST, to_opset_7
 from planner.onnx.operators.limits import refuse_operands
 from planner.onnx.operators.soundness import sound
-from planner.onnx.opsets import OLDEST, TARGET, to_opset_21
+from planner.onnx.opsets import TARGET, to_opset_21
+from planner.onnx.quantized.compound_ops import open_compounds
 from planner.onnx.quantized.dialect import canonical
 from planner.onnx.quantized.quantizers_to_facts import QUANTIZED_OPS, absorb
 from planner.onnx.shapes import infer
@@ -36,6 +38,8 @@ from planner.onnx.structure.subgraphs_to_functions import open_bodies
 
 NEWEST: Final = int(defs.onnx_opset_version())
 MOST_TOLD: Final = 8
+_NAMES_OPSETS: Final = 3
+"""The version of the file format from which on files name their opsets."""
 CORRECTED: Final = ".corrected-float"
 """What `qplan plan` puts behind a model's name in the file of it with corrected biases; not of the name."""
 
@@ -63,7 +67,7 @@ def read_onnx(
     """
     graph = _as_written(source, name, outputs)
     sizes = sizes_of(graph, dims or {})
-    written = to_opset_21(take_apart(sound(named_dims(graph, sizes)), told=False))
+    written = to_opset_21(take_apart(open_compounds(sound(named_dims(graph, sizes))), told=False))
     opened = expand(_normal(written))
     if _has_quantizers(written, opened):
         opened = replace(opened, written=_settled(written))
@@ -72,12 +76,19 @@ def read_onnx(
 
 
 def read_written(
-    source: str | Path | bytes, *, dims: Mapping[str, int] | None = None, outputs: tuple[str, ...] = ()
+    source: str | Path | bytes,
+    *,
+    dims: Mapping[str, int] | None = None,
+    outputs: tuple[str, ...] = (),
+    opened: bool = True,
 ) -> Graph:
     """Read a model for running or converting: every op of the file, nothing folded, quantization kept.
 
     Of a LiteRT file the tensors with scales go through QuantizeLinear and DequantizeLinear. Quantization ops
     of all domains are spelled one way (`quantized.dialect`); the opset is 21.
+
+    Args:
+      opened: whether QONNX's ops that are several standard ops become these (`quantized.compound_ops`).
 
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
@@ -87,6 +98,8 @@ def read_written(
             raise ModelError("outputs are chosen of ONNX models, not of LiteRT files")
         return with_dims(read_litert_written(source), dims or {})
     graph = sound(with_dims(_as_written(source, None, outputs), dims or {}))
+    if opened:
+        graph = open_compounds(graph)
     return _settled(validate(infer(to_opset_21(graph))))
 
 
@@ -142,7 +155,8 @@ def _as_written(source: str | Path | bytes, name: str | None, outputs: tuple[str
     _check_tensors(model.graph)
     graph = decoded(model.graph, opsets, name or stem or model.graph.name or "model", folder)
     notes = tuple(f"function {function.name} is inlined" for function in parsed.functions)
-    return canonical(validate(replace(graph, ops=topological(graph.ops), notes=notes, scopes=scopes)))
+    sorted_ops = topological(graph.ops)
+    return canonical(to_opset_7(validate(replace(graph, ops=sorted_ops, notes=notes, scopes=scopes))))
 
 
 def _contents(source: str | Path | bytes) -> tuple[str, Path | None, bytes]:
@@ -199,6 +213,8 @@ def _opsets(model: ModelProto, label: str) -> dict[str, int]:
     versions = {_domain(entry.domain): entry.version for entry in model.opset_import}
     if "" not in versions and all(_domain(node.domain) for node in model.graph.node):
         versions[""] = TARGET
+    if "" not in versions and model.ir_version >= _NAMES_OPSETS:
+        raise ModelError(f"{label} names no opset, which a file of IR version {model.ir_version} does")
     version = versions.get("", 1)
     if not OLDEST <= version <= NEWEST:
         age = "old" if version < OLDEST else "new"

@@ -21,6 +21,7 @@ from onnx import (
 from planner.ir.graph import FLOAT_DTYPES, Dim, Graph, Op, Opaque, Shape, Value
 from planner.onnx.dtypes import NAMES, UNKNOWN
 from planner.onnx.operators.stand_ins import STAND_INS, is_inferred, stand_in
+from planner.onnx.quantized.compound_ops import OPENERS, open_compounds
 from planner.onnx.quantized.expand import EXPANSIONS, expand
 from planner.onnx.structure.subgraph_nodes import graph_of, node_of, op_types, opaque, ops_of, subgraphs
 from planner.onnx.write import Port, op_node, value_info, write_model
@@ -81,7 +82,8 @@ def _dim(entry: TensorShapeProto.Dimension) -> Dim:
 
 def is_foreign(op: Op, opset: int) -> bool:
     """Whether nothing is known of an op's results."""
-    return op.type not in STAND_INS and op.type not in EXPANSIONS and not is_inferred(op.type, opset)
+    known = (STAND_INS, EXPANSIONS, OPENERS)
+    return not any(op.type in rules for rules in known) and not is_inferred(op.type, opset)
 
 
 def _declared(graph: Graph, found: Mapping[str, Value], known: Mapping[str, Value]) -> dict[str, Value]:
@@ -196,7 +198,7 @@ def _with_hints(data: bytes, hints: Collection[Value]) -> bytes:
 def copy_of(graph: Graph) -> bytes:
     """The bytes of a model to infer from: without weights, with stand-ins."""
     opset = graph.opsets[""]
-    plain = expand(graph)
+    plain = expand(open_compounds(graph))
     return without_weights(
         replace(plain, ops=tuple([step for op in plain.ops for step in _stood_in(op, opset)]))
     )

@@ -34,7 +34,7 @@ __all__ = ["IR_VERSION", "OPSET", "Node", "Port", "op_node", "value_info", "writ
 
 OPSET: Final = 21
 IR_VERSION: Final = 10
-_IR_OF: Final = {"f4E2M1FN": 11, "f8E8M0FNU": 12}
+_IR_OF: Final = {"f4E2M1FN": 11, "f8E8M0FNU": 12, "i2": 13, "u2": 13}
 """The versions of the format that brought element types later than `IR_VERSION`."""
 MAX_BYTES: Final = 1_900_000_000
 _MAX_INLINE: Final = 1024

@@ -1,4 +1,4 @@
-"""Files of old exporters: opset 7 to 9, initializers among the inputs, operators that ONNX has dropped."""
+"""Files of old exporters: opset 6 to 9, initializers among the inputs, operators that ONNX has dropped."""
 
 import numpy as np
 from onnx import helper
@@ -154,8 +154,13 @@ def softmax_over_many() -> bytes:
     return net.data(opset=11, ir=6)
 
 
-def too_old() -> bytes:
+def opset_6() -> bytes:
+    """Operands that broadcast from an axis on, copies that test, a slope per channel."""
     net = Net(38)
-    net.op("Relu", net.conv(net.input("x", [1, 3, 4, 4]), 3, 3), out="y")
-    net.output("y", [1, 3, 4, 4])
+    x = net.conv(net.input("x", [1, 3, 4, 4]), 3, 6)
+    x = net.op("Mul", x, net.vector(6), axis=1, broadcast=1)
+    x = net.op("Dropout", net.op("Relu", x), ratio=0.4, is_test=1)
+    x = net.op("PRelu", x, net.vector(6))
+    net.op("Add", net.conv(x, 6, 4), net.vector(4), axis=1, broadcast=1, out="y")
+    net.output("y", [1, 4, 4, 4])
     return _with_weights_as_inputs(net, 6)

@@ -77,7 +77,7 @@ EXPECTED: Final[Mapping[str, Runs | Refused]] = {
     "local_response_normalization": Runs((2, 2, 2)),
     # 96 shares of one softmax in steps of 1/256
     "softmax_over_many": Runs((4, 4, 4), floor=20),
-    "too_old": Refused("the model is of opset 6, which is too old (7 to 28 can be read)"),
+    "opset_6": Runs((2, 3, 2)),
     # control
     "if_constant": Runs((2, 2, 2)),
     "if_constant_node": Runs((2, 2, 2)),

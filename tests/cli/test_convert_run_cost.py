@@ -47,9 +47,11 @@ def test_convert_reads_standard_input(qplan, model, tmp_path):
 
 
 def test_convert_refuses_with_the_reason(qplan, model, tmp_path):
+    node, arrays = quant_node("y", "x", scale=0.5, zero_point=0.0, bits=3, narrow=1)
+    model.write_bytes(file_of([node], {"x": (TensorProto.FLOAT, [1, 8])}, ["y"], arrays))
     answer = qplan("convert", model, "--to", "onnx-qdq", "-o", tmp_path / "out.onnx")
     assert answer.code == 2
-    assert "onnx-qdq cannot say Quant at 'b' (port b.in[0]): it keeps -3 to 3 of its 3 bits" in answer.err
+    assert "onnx-qdq cannot say Quant at 'y' (port y.in[0]): it keeps -3 to 3 of its 3 bits" in answer.err
     assert not (tmp_path / "out.onnx").exists()
 
 

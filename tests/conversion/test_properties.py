@@ -13,7 +13,7 @@ from planner.onnx.read import read_written
 from tests.conversion.files import edges, file_of, op_types, quant_node, run_onnxruntime
 
 SCALES = st.floats(2.0**-20, 1024, width=32)
-LOSSLESS = ("qonnx", "onnx", "onnx-qcdq", "cleaned", "channels-last", "scale-zero-point-extracted")
+LOSSLESS = ("qonnx", "qonnx-2", "onnx", "onnx-qcdq", "cleaned", "channels-last", "scale-zero-point-extracted")
 
 
 def rows(scale, zero_point, bits):

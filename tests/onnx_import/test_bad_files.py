@@ -63,7 +63,7 @@ BAD = {
     ),
     "no_opset": (
         edited(lambda m: m.ClearField("opset_import")),
-        "the model is of opset 1, which is too old (7 to 28 can be read)",
+        "the model names no opset, which a file of IR version 8 does",
     ),
     "cycle": (cycle(), "these depend on each other in a cycle: 'first' -> 'second'"),
     "undefined_operand": (

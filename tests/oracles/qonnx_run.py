@@ -16,6 +16,12 @@ from qonnx.custom_op.general.bipolar_quant import binary_quant
 from qonnx.custom_op.general.floatquant import float_quant
 from qonnx.custom_op.general.intquant import int_quant
 from qonnx.custom_op.general.trunc import trunc_v1, trunc_v2
+from qonnx.transformation.batchnorm_to_affine import BatchNormToAffine
+from qonnx.transformation.extract_conv_bias import ExtractBiasFromConv
+from qonnx.transformation.gemm_to_matmul import GemmToMatMul
+from qonnx.transformation.infer_datatypes import InferDataTypes
+from qonnx.transformation.infer_shapes import InferShapes
+from qonnx.transformation.lower_convs_to_matmul import LowerConvsToMatMul
 from qonnx.util.cleanup import cleanup_model
 from qonnx.util.inference_cost import inference_cost
 
@@ -37,6 +43,14 @@ FORMULAS = {
     ),
 }  # fmt: skip
 
+TRANSFORMATIONS = {
+    "BatchNormToAffine": BatchNormToAffine,
+    "ExtractBiasFromConv": ExtractBiasFromConv,
+    "GemmToMatMul": GemmToMatMul,
+    "InferDataTypes": InferDataTypes,
+    "LowerConvsToMatMul": LowerConvsToMatMul,
+}
+
 
 def model_of(path, treatment):
     model = ModelWrapper(path)
@@ -49,10 +63,15 @@ def model_of(path, treatment):
 
 def run_model(folder, job):
     model = model_of(job["model"], job["treatment"])
+    for name in job.get("transformations", ()):
+        model = model.transform(TRANSFORMATIONS[name]()).transform(InferShapes())
     (port,) = model.graph.input
     with np.load(folder / job["sample"]) as archive:
         sample = archive[archive.files[0]]
-    return dict(execute_onnx(model, {port.name: sample}))
+    answer = dict(execute_onnx(model, {port.name: sample}))
+    if "transformations" in job:
+        answer["op types"] = np.asarray(sorted(node.op_type for node in model.graph.node))
+    return answer
 
 
 def run_formula(folder, job):

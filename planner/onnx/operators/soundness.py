@@ -23,6 +23,7 @@ from planner.onnx.operators.contrib import refuse_contrib, refuse_types
 from planner.onnx.operators.limits import refuse_attributes, refuse_operands
 from planner.onnx.operators.stand_ins import STAND_INS, is_inferred
 from planner.onnx.opsets import ADAPTERS
+from planner.onnx.quantized.compound_ops import has_compounds, open_compounds
 from planner.onnx.quantized.expand import EXPANSIONS, expand
 from planner.onnx.quantized.parameters import refuse_parameters
 from planner.onnx.shapes import copy_of, infer, without_weights
@@ -45,6 +46,13 @@ def sound(graph: Graph) -> Graph:
     """
     refuse_attributes(graph)
     refuse_contrib(graph)
+    if has_compounds(graph):
+        # Their attributes are read to infer what they give; what they are made of is looked at like any op.
+        refuse_parameters(graph)
+        typed = infer(graph)
+        refuse_parameters(typed)
+        sound(open_compounds(typed))
+        return typed
     opset = graph.opsets[""]
     known = [op for op in graph.ops if _is_known(op, opset)]
     stored = any(op.type in EXPANSIONS for op in graph.ops)

@@ -13,7 +13,7 @@ import numpy as np
 from onnx import TensorProto, defs
 
 from planner.ir.graph import Op
-from planner.onnx.quantized.dialect import ELEMENTWISE, MICROSOFT
+from planner.onnx.quantized.dialect import ELEMENTWISE, INT_QUANT, MICROSOFT
 
 StandIn: TypeAlias = Callable[[Op], Sequence[Op]]
 
@@ -222,6 +222,6 @@ _STANDARD: Final = (
 
 STAND_INS: Final[Mapping[str, StandIn]] = {
     **_contrib({**_PACKED, **_FUSED, **_ATTENTIONS, **{kind: _same() for kind in _ALIKE}}),
-    **{kind: _same() for kind in (*_STANDARD, *ELEMENTWISE)},
+    **{kind: _same() for kind in (*_STANDARD, *ELEMENTWISE, INT_QUANT)},
 }
 """By the op's type, its domain included."""

@@ -1,8 +1,8 @@
 """Dialect: quantization ops of many domains and spellings, written one way.
 
 QONNX ops come in six domains, with and without an opset import, as `Quant` or `IntQuant`, attributes left
-out; all become `qonnx.custom_op.general` with every attribute set. Channels-last ops become the standard op
-between transposes. Contrib Q/DQ become the standard ones. Source: QONNX and FINN operator pages.
+out; all become `qonnx.custom_op.general` with every attribute set. Contrib Q/DQ become the standard ones.
+What several standard ops compute stays as it is here (`compound_ops`). Source: QONNX and FINN operator pages.
 """
 
 from collections.abc import Mapping
@@ -10,15 +10,20 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import ModelError
-from planner.ir.graph import Graph, Op, Value
-from planner.onnx.naming import unused
+from planner.ir.graph import Graph, Op
 
 QONNX: Final = "qonnx.custom_op.general"
 QUANT: Final = f"{QONNX}::Quant"
+INT_QUANT: Final = f"{QONNX}::IntQuant"
+"""`QUANT` as version 2 of the domain spells it, in files only."""
 BIPOLAR: Final = f"{QONNX}::BipolarQuant"
 TRUNC: Final = f"{QONNX}::Trunc"
 FLOAT_QUANT: Final = f"{QONNX}::FloatQuant"
 MULTI_THRESHOLD: Final = f"{QONNX}::MultiThreshold"
+IM2COL: Final = f"{QONNX}::Im2Col"
+MAX_POOL_NHWC: Final = f"{QONNX}::MaxPoolNHWC"
+QUANT_AVG_POOL: Final = f"{QONNX}::QuantAvgPool2d"
+XNOR_POPCOUNT: Final = f"{QONNX}::XnorPopcountMatMul"
 ELEMENTWISE: Final = frozenset({QUANT, BIPOLAR, TRUNC, FLOAT_QUANT, MULTI_THRESHOLD})
 """Ops whose result has the shape and element type of their first operand."""
 
@@ -26,31 +31,57 @@ CHANNELS_LAST: Final = "qonnx.custom_op.channels_last"
 MICROSOFT: Final = "com.microsoft"
 DOMAINS: Final = frozenset({"", "finn", "finn.custom_op.general", "onnx.brevitas", QONNX, CHANNELS_LAST})
 
-_NAMES: Final[Mapping[str, str]] = {
+OPERATORS: Final[Mapping[str, str]] = {
     "BipolarQuant": BIPOLAR,
     "FloatQuant": FLOAT_QUANT,
+    "Im2Col": IM2COL,
     "IntQuant": QUANT,
+    "MaxPoolNHWC": MAX_POOL_NHWC,
     "MultiThreshold": MULTI_THRESHOLD,
     "Quant": QUANT,
+    "QuantAvgPool2d": QUANT_AVG_POOL,
     "Trunc": TRUNC,
+    "XnorPopcountMatMul": XNOR_POPCOUNT,
 }
+"""Their spellings in files of any domain."""
 _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     BIPOLAR: {},
     FLOAT_QUANT: {"rounding_mode": "ROUND", "has_inf": 0, "has_nan": 0, "has_subnormal": 0, "saturation": 1},
+    IM2COL: {
+        "pad_amount": (0, 0, 0, 0),
+        "pad_value": 0,
+        "depthwise": 0,
+        "dilations": (1, 1),
+        "input_shape": "",
+    },
+    MAX_POOL_NHWC: {"ceil_mode": 0},
     MULTI_THRESHOLD: {"out_scale": 1.0, "out_bias": 0.0, "out_dtype": "", "data_layout": ""},
     QUANT: {"signed": 1, "narrow": 0, "rounding_mode": "ROUND"},
+    QUANT_AVG_POOL: {"signed": 0, "data_layout": "NCHW"},
     TRUNC: {"signed": 1, "narrow": 0, "rounding_mode": "FLOOR"},
+    XNOR_POPCOUNT: {},
 }
 _OPERANDS: Final[Mapping[str, tuple[int, ...]]] = {
     BIPOLAR: (2,),
     FLOAT_QUANT: (6,),
+    IM2COL: (1,),
+    MAX_POOL_NHWC: (1,),
     MULTI_THRESHOLD: (2,),
     QUANT: (4,),
+    QUANT_AVG_POOL: (1,),
     TRUNC: (5, 6),
+    XNOR_POPCOUNT: (2,),
 }
 # onnxruntime ends the process at one of these without a zero point, but not where its name is empty.
 _TABLES: Final = frozenset({"QLinearLeakyRelu", "QLinearSigmoid"})
 _SILENT: Final = frozenset({FLOAT_QUANT, MULTI_THRESHOLD})
+
+CHANNELS_LAST_OPERANDS: Final[Mapping[str, int]] = {
+    f"{CHANNELS_LAST}::BatchNormalization": 1,
+    f"{CHANNELS_LAST}::Conv": 2,
+    f"{CHANNELS_LAST}::MaxPool": 1,
+}
+"""Number of leading operands of a channels-last op that lie channels last."""
 
 
 def canonical(graph: Graph) -> Graph:
@@ -59,15 +90,12 @@ def canonical(graph: Graph) -> Graph:
     Raises:
       ModelError: an op with too few or too many operands.
     """
-    names = {out for op in graph.ops for out in op.outputs} | set(graph.values)
     ops: list[Op] = []
-    values, notes = dict(graph.values), list(graph.notes)
+    notes = list(graph.notes)
     for op in graph.ops:
         domain, _, kind = op.type.rpartition("::")
-        if kind in _NAMES and domain in DOMAINS:
-            ops.append(_spelled(op, _NAMES[kind], notes))
-        elif domain == CHANNELS_LAST and kind in _CHANNELS_LAST_OPERANDS:
-            ops += _channels_first(op, kind, values, names)
+        if kind in OPERATORS and domain in DOMAINS:
+            ops.append(_spelled(op, OPERATORS[kind], notes))
         elif domain == MICROSOFT and kind in ("QuantizeLinear", "DequantizeLinear"):
             ops.append(replace(op, type=kind))
         elif domain == MICROSOFT and kind in _TABLES and len(op.inputs) == 4:
@@ -80,7 +108,7 @@ def canonical(graph: Graph) -> Graph:
     opsets = {key: number for key, number in graph.opsets.items() if not key or key in used}
     if QONNX in used:
         opsets[QONNX] = 2 if any(op.type == TRUNC and len(op.inputs) > 5 for op in ops) else 1
-    return replace(graph, ops=tuple(ops), values=values, opsets=opsets, notes=tuple(dict.fromkeys(notes)))
+    return replace(graph, ops=tuple(ops), opsets=opsets, notes=tuple(dict.fromkeys(notes)))
 
 
 def rounding_of(op: Op) -> str:
@@ -103,37 +131,3 @@ def _spelled(op: Op, kind: str, notes: list[str]) -> Op:
         taken = ", ".join(f"{key} {defaults[key]}" for key in absent)
         notes.append(f"{op.type.rpartition('::')[2]} at {op.name!r} says nothing of: {taken} is taken")
     return replace(op, type=kind, attributes={**defaults, **op.attributes})
-
-
-def _channels_first(op: Op, kind: str, values: dict[str, Value], names: set[str]) -> list[Op]:
-    """The standard op between transposes; of operands those that lie channels last are turned."""
-    rank = _rank(op, values)
-    first, last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
-    before, inputs = [], list(op.inputs)
-    for i in range(_CHANNELS_LAST_OPERANDS[kind]):
-        turned = unused(f"{op.inputs[i]}/channels_first", names)
-        old = values.get(op.inputs[i])
-        shape = None if old is None or old.shape is None else tuple(old.shape[axis] for axis in first)
-        values[turned] = Value(turned, shape, old.dtype if old is not None else "f32")
-        turn = Op(
-            f"{op.name}/turn_{i}", "Transpose", (op.inputs[i],), (turned,), {"perm": first}, scope=op.scope
-        )
-        before.append(turn)
-        inputs[i] = turned
-    result = unused(f"{op.outputs[0]}/channels_first", names)
-    values[result] = Value(result, None, "")
-    inner = replace(op, type=kind, inputs=tuple(inputs), outputs=(result,))
-    back = Op(f"{op.name}/turn_back", "Transpose", (result,), op.outputs[:1], {"perm": last}, scope=op.scope)
-    return [*before, inner, back]
-
-
-def _rank(op: Op, values: Mapping[str, Value]) -> int:
-    kernel = op.attributes.get("kernel_shape")
-    if kernel is not None:
-        return len(kernel) + 2
-    shape = values[op.inputs[0]].shape if op.inputs[0] in values else None
-    return 4 if shape is None else len(shape)
-
-
-_CHANNELS_LAST_OPERANDS: Final[Mapping[str, int]] = {"BatchNormalization": 1, "Conv": 2, "MaxPool": 1}
-"""Number of leading operands of a channels-last op that lie channels last."""

@@ -15,7 +15,24 @@ import numpy as np
 from planner.errors import ModelError
 from planner.ir.graph import Graph, Op
 from planner.onnx.operators.limits import Dims, Operands
-from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, MICROSOFT, MULTI_THRESHOLD, QUANT, TRUNC
+from planner.onnx.quantized.compound_ops import (
+    average_pool_problems,
+    im2col_problems,
+    max_pool_problems,
+    xnor_problems,
+)
+from planner.onnx.quantized.dialect import (
+    BIPOLAR,
+    FLOAT_QUANT,
+    IM2COL,
+    MAX_POOL_NHWC,
+    MICROSOFT,
+    MULTI_THRESHOLD,
+    QUANT,
+    QUANT_AVG_POOL,
+    TRUNC,
+    XNOR_POPCOUNT,
+)
 from planner.onnx.quantized.lowering import checked_rounding
 
 Rule: TypeAlias = Callable[[Op, Operands], Iterator[str]]
@@ -288,6 +305,10 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
         _numbers(_Operand(1, "list of thresholds", _are_ordered, _NUMBER)),
         _thresholds,
     ),
+    IM2COL: (_flags("depthwise"), im2col_problems),
+    MAX_POOL_NHWC: (_flags("ceil_mode"), max_pool_problems),
+    QUANT_AVG_POOL: (_flags("signed"), average_pool_problems),
+    XNOR_POPCOUNT: (xnor_problems,),
     "QuantizeLinear": (_numbers(_scale(1), _zero(2)), _grid),
     "DequantizeLinear": (
         _numbers(_Operand(1, "scale", _are_steps, _SCALE), _zero(2)),
