@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from api.jobs.child_process import PATIENCE, Bounds, run_child, start_child
+from api.jobs.forks import FORKS
 from api.jobs.records import work
 from api.problems import Refused
 from api.server.readiness import LASTS
@@ -122,9 +123,8 @@ def test_ready_says_what_is_missing(make_service, tmp_path):
     service = make_service()
     assert service.get("/v1/health/ready").json() == {"status": "ok"}
     state = service.app.state
-    child = state.service.sandbox.spares.waiting[tmp_path]
-    child.kill()
-    child.wait()
+    FORKS.server[0].kill()
+    FORKS.server[0].wait()
     state.readiness.until = 0.0
     found = check(service.get("/v1/health/ready"), "not-ready", "child")
     assert found["missing"] == ["no child process stays to read what comes"]
