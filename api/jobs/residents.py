@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from api.intake.sandbox import Sandbox
-from api.jobs.child_process import Child, Stopped, ended, line_of, lines_of, start_child
+from api.jobs.child_process import Stopped, ended, line_of, lines_of, start_child
+from api.jobs.forks import Child
 from api.jobs.task_names import HOLD
 from api.problems import Refused
 
