@@ -2,8 +2,8 @@
 
 One server of one process with two tokens, started as users do, for each `QPLAN_SHARE`; at 100 tokens are
 still served in turn, and nothing is kept free for others. The other user posts 22 MB of junk to be read as a
-model, has ten searches wait, or calibrates with a small file of 56 million samples; junk and samples twelve at
-once, again and again. Ratios count.
+model, has ten searches wait, or calibrates with a small file of 56 million samples; junk and samples twelve
+at once, again and again. Ratios count.
 Usage, from the repository root: `python -m benchmarks.shares [--rounds 8] [--mb 22] [--share 50 100]`
 """
 
