@@ -363,6 +363,7 @@ def _place_model(job: Arguments) -> dict[str, str]:
 
 
 def _limit(limits: Arguments) -> None:
+    os.nice(limits["nice"])
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(used.ru_utime + used.ru_stime) + 1 + limits["seconds"]
     # At a hard limit the system kills without saying why; a second before, it says that it is the time.

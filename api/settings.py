@@ -116,7 +116,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
 
     Raises:
       InputError: one that cannot be read, with its name.
-      CannotStart: a database that is named twice.
+      CannotStart: a database that is named twice, or by a file that names none.
     """
     if all(environment.get(name, "").strip() for name in DATABASE_URLS):
         raise CannotStart(f"{' and '.join(DATABASE_URLS)} are both set", hint="leave one of them out")
@@ -167,12 +167,12 @@ def _text(_variable: str, text: str) -> str:
 
 def _text_of_file(variable: str, text: str) -> str:
     try:
-        found = Path(text).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{variable} names {text!r}, which cannot be read") from error
-    if not found:
-        raise InputError(f"{variable} names {text!r}, which is empty")
-    return found
+        found = Path(text).read_text(encoding="utf-8").split()
+    except (OSError, ValueError) as error:
+        raise CannotStart(f"{variable} names {text!r}, which cannot be read") from error
+    if len(found) != 1:
+        raise CannotStart(f"{variable} names {text!r}, which holds {len(found)} words", hint="one address")
+    return found[0]
 
 
 def _positive(variable: str, text: str) -> int:

@@ -10,7 +10,6 @@ rounds leave the processor time of each part, no model leaves the matrix.
 import argparse
 import asyncio
 import os
-import resource
 import statistics
 import tempfile
 import time
@@ -25,6 +24,7 @@ import planner
 from api.jobs.child_process import Bounds, run_child
 from api.jobs.executors import Cluster
 from api.jobs.fan_out import run_work
+from api.jobs.forks import FORKS
 from api.jobs.records import follow_up, made, stored, work, written
 from api.problems import Refused
 from api.schemas.examples import TARGET
@@ -72,11 +72,12 @@ async def calibrations(store: Store, asked: dict[str, Any], rounds: int) -> list
 def in_parts(store: Store, asked: dict[str, Any]) -> None:
     """Processor time of a calibration whole and in two, which a busy machine changes little.
 
-    Imports are told apart: on a worker a child waits with them done. Two workers have the longest way through
-    counting, half of the samples, and joining.
+    What a child takes that does nothing is told apart, and what its imports take once, in the process that it
+    is forked from. Two workers have the longest way through counting, half of the samples, and joining.
     """
-    empty = {"text": written(TARGET), "name": "nothing"}
-    imports, _ = cost(store, work("lint", empty))
+    empty = work("lint", {"text": written(TARGET), "name": "nothing"})
+    imports, _ = cost(store, empty)
+    idle = min(cost(store, empty)[0] for _ in range(5))
     whole, _ = cost(store, asked)
     counting, counted = cost(store, follow_up(asked, "count", {"out": made("answers")}))
     half, part = cost(
@@ -84,21 +85,21 @@ def in_parts(store: Store, asked: dict[str, Any]) -> None:
     )
     parts = [stored("stats", part["kept"]["out"])] * 2
     joining, _ = cost(store, work("merge", {"parts": parts, "out": made("stats")}))
-    one, two = whole - imports, counting + half + joining - 3 * imports
-    print(f"processor time: imports {imports:.2f} s; whole {one:.2f} s, ", end="")
     print(
-        f"counting {counting - imports:.2f}, half {half - imports:.2f}, joining {joining - imports:.2f} s: ",
+        f"processor time: imports {imports - idle:.2f} s once, a child {idle:.2f} s; whole {whole:.2f} s, ",
         end="",
     )
-    print(f"{one / two:.2f} times, with imports {whole / (counting + half + joining):.2f} times")
+    print(f"counting {counting:.2f}, half {half:.2f}, joining {joining:.2f} s: ", end="")
+    print(f"{whole / (counting + half + joining):.2f} times")
 
 
 def cost(store: Store, asked: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     """Processor time of one work, seconds, and its result."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = 0.0 if FORKS.server is None else cpu_seconds(FORKS.server[0].pid)
     result = run_child(store, asked, BOUNDS)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, result
+    if FORKS.server is None:
+        raise RuntimeError("a child is forked from a server")
+    return cpu_seconds(FORKS.server[0].pid) - before, result
 
 
 async def warm(executor: Cluster, asked: dict[str, Any]) -> None:
@@ -149,9 +150,11 @@ async def matrix(store: Store, models: list[Path]) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of a process and of the children it waited for."""
+    """Processor time of a process, of the children it waited for, and of those that it has."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    own = sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return own + sum(cpu_seconds(int(child)) for thread in threads for child in thread.read_text().split())
 
 
 def main() -> None:

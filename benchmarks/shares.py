@@ -2,22 +2,27 @@
 
 One server of one process with two tokens, started as users do, for each `QPLAN_SHARE`; at 100 tokens are
 still served in turn, and nothing is kept free for others. The other user posts 22 MB of junk to be read as a
-model, twelve at once and again and again, or has ten searches wait. Ratios count.
+model, has ten searches wait, or calibrates with a small file of 56 million samples; junk and samples twelve
+at once, again and again. Ratios count.
 Usage, from the repository root: `python -m benchmarks.shares [--rounds 8] [--mb 22] [--share 50 100]`
 """
 
 import argparse
 import hashlib
+import io
 import os
 import statistics
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import numpy as np
 
 from benchmarks.faults import DIGITS
 from benchmarks.scanners import MODEL, TENSORS, wire
@@ -27,6 +32,7 @@ from planner.errors import PlannerError
 
 AT_ONCE: Final = 12
 JOBS: Final = 10
+SAMPLES: Final = 56_000_000
 MOST_RATIO: Final = 2.0
 KEPT: Final = 50
 """The share of which the figure is asked: the default."""
@@ -103,6 +109,39 @@ def searching(url: str, _size: int) -> Iterator[None]:
                     one.post(f"{link}:cancel")
 
 
+@contextmanager
+def unfolding(url: str, _size: int) -> Iterator[None]:
+    """Have samples calibrated that unfold to a hundred times their bytes and more, again and again."""
+    packed, ending = io.BytesIO(), threading.Event()
+    np.savez_compressed(packed, image=np.zeros((SAMPLES, 1), np.int8))
+    headers = {"Authorization": "Bearer greedy", "Prefer": "wait=60"}
+    with client(url, "greedy") as greedy, tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        file.write(packed.getvalue())
+        file.flush()
+        body = {
+            "model": greedy.model(DIGITS / "digits.onnx")["digest"],
+            "samples": greedy.upload(Path(file.name)),
+        }
+
+    def post() -> None:
+        with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=600) as one:
+            while not ending.is_set():
+                with suppress(httpx.HTTPError):
+                    if one.post("/v1/calibrations", json=body).status_code == httpx.codes.TOO_MANY_REQUESTS:
+                        ending.wait(1)
+
+    threads = [threading.Thread(target=post) for _ in range(AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    try:
+        time.sleep(1)
+        yield
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join()
+
+
 def read(modest: Client) -> None:
     """What the other user does: a model is read."""
     modest.model(DIGITS / "digits.onnx")
@@ -116,6 +155,7 @@ def calibrate(modest: Client) -> None:
 CASES: Final[dict[str, tuple[Callable[[Client], Any], Callable[[str, int], Any]]]] = {
     "a model read, beside junk": (read, reading),
     "a calibration, beside ten searches": (calibrate, searching),
+    "a calibration, beside endless samples": (calibrate, unfolding),
 }
 
 

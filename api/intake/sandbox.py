@@ -1,29 +1,28 @@
 """Sandbox: a request's untrusted input is read in a child process of its own, which ends with its work.
 
 Bounds how many children work for requests and how many requests wait for one, in all and for each principal
-(`turns`). The next child waits already,
-imports done, so that no request pays for starting it.
+(`turns`). Children are forked from a process that has their imports done (`forks`).
 """
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from api.intake.turns import Turns
 from api.jobs.child_process import (
+    WAY,
     Bounds,
-    Child,
-    SpareChildren,
     Stopped,
     accept,
-    ended,
     run_child,
     run_in_thread,
 )
+from api.jobs.forks import FORKS
 from api.problems import Refused
 from api.server.metrics import Metrics
 from api.settings import Settings, share_of
@@ -31,7 +30,7 @@ from api.storage.store import Store
 
 
 class Sandbox:
-    """Children of one server: at most `settings.children` at work, one waiting.
+    """Children of one server: at most `settings.children` at work.
 
     `of` gives it to a principal, with the store of his tenant; what is counted is counted of all.
     """
@@ -41,7 +40,6 @@ class Sandbox:
         self.store = store
         self.metrics = metrics or Metrics()
         self.bounds = Bounds(settings.child_memory, settings.child_seconds, settings.functions)
-        self.spares = SpareChildren()
         self.threads = ThreadPoolExecutor(settings.children, thread_name_prefix="qplan-child")
         self.turns = Turns("a worker", settings.children, settings.waiting, share_of(settings))
         self.principal = ""
@@ -52,30 +50,19 @@ class Sandbox:
         given.store, given.principal = store, principal
         return given
 
-    def take(self, _folder: Path | None = None) -> Child:
-        """Give the child that waits; it has no folder of its own yet, so one serves all tenants."""
-        return self.spares.take(self.store.home)
-
     def start(self) -> None:
-        """Start the child that waits."""
-        self.spares.fill(self.store.home)
+        """Have what children are forked from do its imports."""
+        FORKS.start()
 
     def has_child(self) -> bool:
-        """Whether the child that waits lives; in the place of one that does not, another is started."""
-        waiting = self.spares.waiting.get(self.store.home)
-        if waiting is not None and waiting.poll() is None:
-            return True
+        """Whether children can be had; what they are forked from is started again where it ended."""
         with suppress(OSError):
-            gone = self.spares.fill(self.store.home)
-            if gone is not None:
-                with ended(gone):
-                    pass
+            return FORKS.start()
         return False
 
     def stop(self) -> None:
-        """End the child that waits."""
+        """Wait for the children at work."""
         self.threads.shutdown()
-        self.spares.stop()
 
     async def run(self, work: Mapping[str, Any], check: Callable[[Path], None] = accept) -> dict[str, Any]:
         """Have a piece of work done, as `run_child`.
@@ -92,14 +79,17 @@ class Sandbox:
             return run_child(
                 self.store,
                 work,
-                self.bounds,
+                self.given_way(),
                 stopped=stopped,
-                start=self.take,
                 check=check,
                 note_peak=peaks.append,
             )
 
         return await self.in_thread(work["task"], run, peaks)
+
+    def given_way(self) -> Bounds:
+        """The limits of the next child; it gives way where its principal has more of them wait."""
+        return replace(self.bounds, nice=WAY if self.principal in self.turns.lines else 0)
 
     async def in_thread(
         self, task: str, run: Callable[[Stopped], dict[str, Any]], peaks: Sequence[int] = (0,)

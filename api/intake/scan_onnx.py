@@ -15,11 +15,12 @@ from planner.errors import ModelError
 MAX_DEPTH: Final = 64
 MAX_FIELDS: Final = 20_000_000
 MAX_NODES: Final = 500_000
-FREE_STEPS: Final = 200_000
-BYTES_A_STEP: Final = 32
+FREE_STEPS: Final = 400_000
+BYTES_A_STEP: Final = 48
 """Bytes of a step of work, on average, beyond the first so many steps; real models have 10 and more without
-their weights (`benchmarks.scanners`), so that graphs of
-30,000 nodes with a small tensor each need none, and of 100,000 without."""
+their weights (`benchmarks.scanners`), so that graphs of 50,000 nodes with a small tensor each need
+none, and of 100,000 without.
+"""
 MAX_TEXT: Final = 65_536
 MAX_DIMS: Final = 64
 MAX_ELEMENTS: Final = 1 << 40
@@ -83,18 +84,17 @@ _Run: TypeAlias = Callable[[bytes, int, int], re.Match[bytes]]
 def _fields(numbers: Iterable[int], *, but: Iterable[int] = ()) -> bytes:
     """A pattern of one field of these numbers; of `but`, whose bytes are looked into, numbers alone.
 
-    Tags have one byte, texts and packed values at most 127: what is left is walked.
+    Tags have one byte, texts and packed values at most 127: what is left is walked. Empty texts, of which the
+    most fit into a byte, are a loop of their own.
     """
     opened = frozenset(but)
-    found = [
-        (body, sorted(n for n in numbers if not (wire == _LENGTH and n in opened)), wire)
-        for wire, body in _BODIES.items()
-    ]
-    return b"|".join(
-        b"[%b]%b" % (b"".join(b"\\x%02x" % (number << 3 | wire) for number in own), body)
-        for body, own, wire in found
-        if own
-    )
+    found = []
+    for wire, body in _BODIES.items():
+        own = [n for n in sorted(numbers) if not (wire == _LENGTH and n in opened)]
+        tags = b"[%b]" % b"".join(b"\\x%02x" % (number << 3 | wire) for number in own)
+        found += [b"(?:%b\\x00)++" % tags] if own and wire == _LENGTH else []
+        found += [tags + body] if own else []
+    return b"|".join(found)
 
 
 def _run_of(*fields: bytes) -> _Run:

@@ -13,8 +13,6 @@ import os
 import selectors
 import signal
 import stat
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -24,11 +22,11 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
+from api.jobs.forks import FORKS, Child
 from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full
 from api.server.logs import log_failure
-from api.server.paths import import_path
 from api.storage.digests import digest_of_file
 from api.storage.store import Store
 
@@ -61,9 +59,12 @@ FOREIGN: Final = frozenset(
 
 T = TypeVar("T")
 
-Child: TypeAlias = subprocess.Popen[bytes]
 Stopped = Callable[[], bool]
 Tell = Callable[[Mapping[str, Any]], None]
+
+
+WAY: Final = 10
+"""Nice of a child whose principal has more waiting: a tenth of what others have, where they want it."""
 
 
 class Cancelled(Exception):
@@ -78,65 +79,19 @@ class Bounds:
       memory: bytes beside ten times the size of the files it reads, and once that of weights it maps.
       seconds: of the processor; `patience` times that on the clock.
       functions: QuantFns that targets may name, each with its `module:function`.
+      nice: by how much it lets others have the processor first.
     """
 
     memory: int
     seconds: int
     functions: tuple[tuple[str, str], ...] = ()
     patience: int = PATIENCE
-
-
-class SpareChildren:
-    """One child for each folder that waits, its imports done, so that no work pays for starting it."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[Path, Child] = {}
-        self.lock = threading.Lock()
-
-    def fill(self, folder: Path) -> Child | None:
-        """Have a new child wait, in the place of the one that waited."""
-        with self.lock:
-            child = self.waiting.get(folder)
-            self.waiting[folder] = start_child(folder)
-            return child
-
-    def take(self, folder: Path) -> Child:
-        """Give the child that waits, if it lives, and have another one wait."""
-        child = self.fill(folder)
-        return start_child(folder) if child is None or child.poll() is not None else child
-
-    def stop(self) -> None:
-        """End the children that wait."""
-        with self.lock:
-            while self.waiting:
-                with ended(self.waiting.popitem()[1]):
-                    pass
+    nice: int = 0
 
 
 def start_child(folder: Path) -> Child:
     """Start a child in a folder; it ends when its standard input does."""
-    return subprocess.Popen(
-        (sys.executable, "-P", "-m", "api.child"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-        env=child_environment(),
-        start_new_session=True,
-    )
-
-
-def child_environment() -> dict[str, str]:
-    """Only the variables that the child needs: no tokens, one thread for linear algebra."""
-    return {
-        "PATH": os.environ.get("PATH", ""),
-        "PYTHONPATH": import_path(),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "LC_ALL": "C.UTF-8",
-        "MALLOC_ARENA_MAX": "2",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
+    return FORKS.fork(folder)
 
 
 def accept(_: object) -> None:
@@ -218,6 +173,7 @@ def line_of(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path)
         "memory": bounds.memory + PER_BYTE * reads + mapped,
         "mapped": MAPPED + mapped,
         "seconds": bounds.seconds,
+        "nice": work.get("nice", bounds.nice),
         "file": MAX_FILE + mapped,  # weights that are written apart are no more than those that were read
         "functions": bounds.functions,
         **files_of(store.root, arguments),
@@ -318,8 +274,6 @@ def _keep(
 
 
 def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell: Tell) -> dict[str, Any]:
-    if child.stdin is None or child.stdout is None:
-        raise RuntimeError("a child is started with pipes")
     with suppress(BrokenPipeError):
         child.stdin.write(line)
         child.stdin.flush()
@@ -388,7 +342,4 @@ def ended(child: Child) -> Iterator[Child]:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-        for pipe in (child.stdin, child.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
+        child.close()

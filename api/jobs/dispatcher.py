@@ -20,6 +20,7 @@ from sqlalchemy.exc import DatabaseError
 
 from api.intake.turns import ALL
 from api.jobs import queue
+from api.jobs.child_process import WAY
 from api.jobs.executors import Executor, Unavailable, WorkerLost
 from api.jobs.fan_out import run_work
 from api.jobs.records import Job
@@ -105,8 +106,11 @@ class Dispatcher:
         await asyncio.shield(self.leasing)  # to its end: a lease that nobody holds lasts its whole time
 
     async def _lease(self, free: int) -> None:
-        for job in await self._do(queue.lease, self.owner, free, seconds=self.seconds, share=self.share):
-            self.held[job.id] = (job, asyncio.create_task(self._run(job)))
+        taken = await self._do(queue.lease, self.owner, free, seconds=self.seconds, share=self.share)
+        waiting = await self._do(queue.who_waits) if taken else ()
+        for job in taken:
+            nice = WAY if job.principal in waiting else 0
+            self.held[job.id] = (job, asyncio.create_task(self._run(job, nice)))
         await asyncio.sleep(0)  # what is cancelled before it began would not be given back
 
     async def _watch(self) -> None:
@@ -131,10 +135,10 @@ class Dispatcher:
                 self.stopping.add(name)
                 self.held[name][1].cancel()
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: Job, nice: int) -> None:
         telling = asyncio.create_task(self._tell(job))
         try:
-            await self._write(await self._end_of(job))
+            await self._write(await self._end_of(job, nice))
         finally:
             telling.cancel()
             self.progress.pop(job.id, None)
@@ -142,14 +146,14 @@ class Dispatcher:
             self.stopping.discard(job.id)
             self.wake.set()
 
-    async def _end_of(self, job: Job) -> Callable[[], bool]:
+    async def _end_of(self, job: Job, nice: int) -> Callable[[], bool]:
         """Run a job, and give the function that writes its end."""
 
         def tell(progress: Mapping[str, Any]) -> None:
             self.progress[job.id] = dict(progress)
 
         try:
-            result = await run_work(self.executor, job.request, tell, job.tenant)
+            result = await run_work(self.executor, job.request, tell, job.tenant, nice)
         except asyncio.CancelledError:
             return lambda: queue.give_up(self.engine, job)
         except Refused as error:

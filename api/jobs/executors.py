@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from api.jobs.child_process import Bounds, Cancelled, SpareChildren, Stopped, Tell, run_child, run_in_thread
+from api.jobs.child_process import Bounds, Cancelled, Stopped, Tell, run_child, run_in_thread
 from api.problems import Refused, as_arguments
 from api.server.tokens import DEFAULT
 from api.settings import Settings
@@ -31,9 +31,6 @@ CONNECT_SECONDS: Final = 10
 FAN_FROM: Final = 1 << 29
 AHEAD: Final = 1
 """Works that wait at a cluster beside those at work, so that no worker waits for us."""
-
-_SPARES: Final = SpareChildren()
-"""Of a worker: cutting a calibration into parts costs no imports."""
 
 
 class WorkerLost(Exception):
@@ -215,7 +212,7 @@ def run_on_worker(place: tuple[str, str], work: Mapping[str, Any], bounds: Bound
     try:
         store = _opened(*place)
         # One child that waits serves all tenants: it has no files before it has work.
-        run = partial(run_child, stopped=stopped, tell=tell, start=lambda _: _SPARES.take(store.root))
+        run = partial(run_child, stopped=stopped, tell=tell)
         return {"result": run(opened(store, work), work, bounds)}
     except Cancelled:
         return {}

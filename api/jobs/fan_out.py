@@ -21,32 +21,33 @@ PLANNED: Final = ("model", "external", "stats", "target", "options", "steps")
 
 
 class _Tenants:
-    """An executor for the works of one tenant, whatever parts they are cut into."""
+    """An executor for the works of one tenant, whatever parts they are cut into, that give way by `nice`."""
 
-    def __init__(self, executor: Executor, tenant: str) -> None:
+    def __init__(self, executor: Executor, tenant: str, nice: int) -> None:
         self.executor = executor
-        self.tenant = tenant
+        self.own = {"tenant": tenant, "nice": nice}
         self.fan_from = executor.fan_from
         self.ahead = executor.ahead
         self.start, self.stop, self.slots = executor.start, executor.stop, executor.slots
 
     async def run(self, work: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         """Run a work on the tenant's files."""
-        return await self.executor.run({**work, "tenant": self.tenant}, tell)
+        return await self.executor.run({**work, **self.own}, tell)
 
 
 async def run_work(
-    executor: Executor, asked: Mapping[str, Any], tell: Tell, tenant: str = DEFAULT
+    executor: Executor, asked: Mapping[str, Any], tell: Tell, tenant: str = DEFAULT, nice: int = 0
 ) -> dict[str, Any]:
     """Run a job's work, in parts where that pays or where one follows from another.
 
     Args:
       tenant: whose files it reads and makes.
+      nice: by how much it lets others have the processor first.
 
     Raises:
       Refused, Unavailable, WorkerLost: as `Executor.run`.
     """
-    executor = _Tenants(executor, tenant)
+    executor = _Tenants(executor, tenant, nice)
     if executor.fan_from is not None and asked["task"] == "calibrate" and asked["arguments"]["shard"] is None:
         return await calibrate_in_shards(executor, asked, tell, executor.fan_from)
     if asked["task"] == "search":

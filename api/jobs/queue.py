@@ -191,6 +191,13 @@ def lease(engine: Engine, owner: str, limit: int, *, seconds: float, share: int 
     return taken
 
 
+def who_waits(engine: Engine) -> frozenset[str]:
+    """The principals of jobs that wait."""
+    with reading(engine) as connection:
+        found = connection.execute(select(jobs.c.principal).where(jobs.c.state == "queued").distinct())
+        return frozenset(found.scalars())
+
+
 def standing(engine: Engine, held: Iterable[Job]) -> Standing:
     """See how the jobs of an owner stand; reads only."""
     with reading(engine) as connection:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from api.intake.sandbox import Sandbox
-from api.jobs.child_process import Child, Stopped, ended, line_of, lines_of
+from api.jobs.child_process import Stopped, ended, line_of, lines_of, start_child
+from api.jobs.forks import Child
 from api.jobs.task_names import HOLD
 from api.problems import Refused
 
@@ -151,7 +152,7 @@ class Residents:
         try:
             folder = resident.stack.enter_context(store.draft())
             line = line_of(store, work, bounds, folder)
-            resident.child = resident.stack.enter_context(ended(resident.sandbox.take()))
+            resident.child = resident.stack.enter_context(ended(start_child(store.root)))
             self._answer(resident, line, stopped)
         except BaseException:
             resident.close()
@@ -159,7 +160,7 @@ class Residents:
 
     def _answer(self, resident: Resident, line: bytes, stopped: Stopped) -> dict[str, Any]:
         child = resident.child
-        if child is None or child.stdin is None or child.stdout is None:
+        if child is None:
             raise Gone
         try:
             child.stdin.write(line)

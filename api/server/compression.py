@@ -16,7 +16,8 @@ LEVEL: Final = 5
 _LEFT_ALONE: Final = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 _GZIP: Final = frozenset({"gzip", "x-gzip", "*"})
 _VARY: Final = "Accept-Encoding"
-_NOT_MODIFIED: Final = 304
+_ABRIDGED: Final = (206, 304)
+"""Answers that tell what the whole one varies with (sections 15.3.7 and 15.4.5)."""
 
 
 class Compression:
@@ -60,5 +61,5 @@ def _tag(headers: MutableHeaders, status: int) -> None:
     tag = headers.get("etag")
     if headers.get("content-encoding") == "gzip" and tag and not tag.startswith("W/"):
         headers["etag"] = f"W/{tag}"
-    if status == _NOT_MODIFIED:
+    if status in _ABRIDGED:
         headers.add_vary_header(_VARY)

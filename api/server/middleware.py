@@ -24,6 +24,7 @@ from api.server.body_stream import REQUEST_ID, BodyStream, too_large
 from api.server.limits import RateLimiter, retry_after
 from api.server.logs import log_request
 from api.server.metrics import Metrics
+from api.server.responses import drop_range
 from api.server.tokens import METRICS, PRINCIPAL, TENANT, KnownTokens, find_token, needed
 from api.settings import Settings
 
@@ -51,6 +52,8 @@ def render(problem: Problem, request_id: str) -> Response:
     """Make the answer of a problem."""
     text = json.dumps(document(problem, request_id))
     headers = {"WWW-Authenticate": "Bearer"} if problem.name == "unauthorized" else {}
+    if problem.name == "range-invalid":
+        headers["Content-Range"] = f"bytes */{problem.more['bytes']}"
     if "retry_after" in problem.more:
         headers["Retry-After"] = str(problem.more["retry_after"])
     return Response(text, problem.status, headers, MEDIA_TYPE)
@@ -110,6 +113,7 @@ class ServiceMiddleware:
             await self.app(scope, stream.receive, stream.send)
             return
         asked = {**scope, "method": "GET"}
+        drop_range(asked)  # only GET itself has parts
         try:
             await self.app(asked, stream.receive, stream.send)
         finally:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
+from starlette.types import Scope
 
 from api.problems import Refused
 
@@ -22,7 +23,7 @@ PAGE: Final = 100
 MOST: Final = 1000
 UNCHANGING: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 """Headers of what its address names by content. Private: another token may not have it."""
-_RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{0,18})|bytes=-(\d{1,18})")
+_RANGE: Final = re.compile(r"(?i:bytes)=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))")
 _TAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
 
 
@@ -53,13 +54,14 @@ def file_answer(request: Request, path: Path, tag: str, media: str = JSON, **hea
     """Give a file that never changes: whole, a part of it, or 304.
 
     Raises:
-      Refused: `Range` asks for bytes beyond its end.
+      Refused: `Range` asks for bytes beyond its end; `If-Match` has another tag.
     """
+    require_match(request, tag)
     same = unchanged(request, tag)
     if same is not None:
         same.headers.update({name: text for name, text in headers.items() if name in UNCHANGING})
         return same
-    _check_range(request, path)
+    _check_range(request, path, tag)
     return FileResponse(path, media_type=media, headers={"ETag": f'"{tag}"', **headers})
 
 
@@ -114,16 +116,26 @@ def next_link(request: Request, cursor: str | None) -> dict[str, str]:
     return {"Link": f'<{url.path}?{url.query}>; rel="next"'}
 
 
-def _check_range(request: Request, path: Path) -> None:
-    """Leave out ranges of no sense and refuse those beyond the end; starlette would answer in plain text."""
+def _check_range(request: Request, path: Path, tag: str) -> None:
+    """Leave out ranges of no sense and refuse those beyond the end; starlette would answer in plain text.
+
+    Only GET has parts (section 14.2), and a part of something else than the client has is none (13.1.5).
+    """
     text = request.headers.get("range")
     if text is None:
         return
     found = _RANGE.fullmatch(text.replace(" ", ""))
-    first, last = (found[1], found[2]) if found else ("", "")
-    if not found or found[3] == "0" or (first and last and int(last) < int(first)):
-        request.scope["headers"] = [item for item in request.scope["headers"] if item[0] != b"range"]
+    first, last, suffix = found.groups() if found else (None, None, None)
+    backwards = bool(first and last and int(last) < int(first))
+    others = request.headers.get("if-range", f'"{tag}"') != f'"{tag}"'
+    if request.method != "GET" or others or not found or backwards:
+        drop_range(request.scope)
         return
     size = path.stat().st_size
-    if size == 0 or (first and int(first) >= size):
+    if size == 0 or (first and int(first) >= size) or (suffix and not int(suffix)):
         raise Refused("range-invalid", f"the file has {size} bytes", bytes=size)
+
+
+def drop_range(scope: Scope) -> None:
+    """Go on as if no part had been asked for."""
+    scope["headers"] = [item for item in scope["headers"] if item[0] != b"range"]

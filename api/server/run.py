@@ -69,8 +69,8 @@ def serve(host: str, port: int, data: str | None, processes: int, tell: Callable
       tell: called with the server's address and the data folder once the port is taken.
 
     Raises:
-      InputError: an address beyond this machine and no tokens, or one that cannot be had; a data folder that
-        cannot be made; what `require_parts` says.
+      InputError: an address beyond this machine and no tokens, or one that cannot be had.
+      CannotStart: a data folder that cannot be made; what `require_parts` says.
     """
     environment = {**os.environ, **({"QPLAN_DATA": data} if data else {})}
     settings = settings_from(environment)
@@ -99,7 +99,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
-        raise InputError(f"cannot keep data in {str(folder)!r}: {reason}", hint="give a folder") from error
+        raise CannotStart(f"cannot keep data in {str(folder)!r}: {reason}", hint="give a folder") from error
 
 
 def require_parts(settings: Settings) -> None:

@@ -183,7 +183,7 @@ def make_engine(url: str) -> Engine:
             pool_timeout=WAIT_SECONDS,
             connect_args={"connect_timeout": CONNECT_SECONDS},
         )
-    except (ArgumentError, NoSuchModuleError, LookupError) as error:
+    except (ArgumentError, NoSuchModuleError, LookupError, ValueError) as error:  # a port that is no number
         raise InputError(
             f"QPLAN_DATABASE_URL is no database address: {_shown(url)}",
             hint="sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
@@ -196,6 +196,11 @@ def make_engine(url: str) -> Engine:
 
 
 def _sqlite(url: URL) -> Engine:
+    if not url.database or url.database == ":memory:" or url.query or url.host:
+        raise InputError(
+            f"QPLAN_DATABASE_URL names no file: {url.render_as_string()}",
+            hint="sqlite:///FILE; what is in memory is kept for nobody",
+        )
     engine = create_engine(url, pool_size=POOL, connect_args={"timeout": WAIT_SECONDS})
 
     @event.listens_for(engine, "connect")
@@ -216,5 +221,5 @@ def _sqlite(url: URL) -> Engine:
 def _shown(url: str) -> str:
     try:
         return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return "(unreadable)"

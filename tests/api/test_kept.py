@@ -279,8 +279,24 @@ def test_parts_of_a_blob(service):
     for odd in ("bytes=9-1", "lines=1-2", "bytes=", "bytes=1-2,5-6", "x"):
         whole = service.get(path, headers={"Range": odd})
         assert (whole.status_code, len(whole.content)) == (200, len(data))
-    found = check(service.get(path, headers={"Range": f"bytes={len(data)}-"}), "range-invalid")
-    assert found["bytes"] == len(data)
+    assert service.get(path, headers={"Range": "BYTES=0-9"}).content == data[:10]
+    for beyond in (f"bytes={len(data)}-", "bytes=-0", "bytes=-00"):
+        refused = service.get(path, headers={"Range": beyond})
+        assert check(refused, "range-invalid")["bytes"] == len(data)
+        assert refused.headers["content-range"] == f"bytes */{len(data)}"
+    # RFC 9110, 13.1.5: a part of another file than the client has is no part of this one, wherever it lies.
+    for text, status in ((f'"{digest(data)}"', 206), ('"other"', 200), (f'W/"{digest(data)}"', 200)):
+        asked = {"If-Range": text, "Range": "bytes=10-19"}
+        assert service.get(path, headers=asked).status_code == status
+    beyond = {"If-Range": '"other"', "Range": f"bytes={len(data)}-"}
+    assert service.get(path, headers=beyond).content == data
+    # 14.2: only GET has parts. 13.1.1: If-Match is for every method.
+    head = service.head(path, headers={"Range": "bytes=0-9"})
+    assert (head.status_code, head.headers["content-length"]) == (200, str(len(data)))
+    assert head.headers.get("content-range") is None
+    check(service.get(path, headers={"If-Match": '"other"'}), "precondition-failed")
+    for same in (f'"{digest(data)}"', "*"):
+        assert service.get(path, headers={"If-Match": same}).status_code == 200
     assert service.get(path, headers={"If-None-Match": f'"{digest(data)}"'}).status_code == 304
     assert service.head(path, headers={"If-None-Match": f'"{digest(data)}"'}).status_code == 304
 

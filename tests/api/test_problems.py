@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from api.jobs.forks import FORKS
 from api.problems import CLASSES, MEDIA_TYPE, PREFIX, TYPES, problem_of
 from api.server.metrics import Metrics
 from api.server.middleware import ServiceMiddleware
@@ -290,7 +291,7 @@ def test_a_crash(make_service):
     answers = []
     asking = threading.Thread(target=lambda: answers.append(service.post("/v1/models", json={"blob": blob})))
     asking.start()
-    while not answers and not (busy := [child for child in children() if cpu_seconds(child) > 2]):
+    while not answers and not (busy := [child for child in children() if cpu_seconds(child) > 1]):
         time.sleep(0.05)
     for child in busy:
         os.kill(child, signal.SIGSEGV)
@@ -301,9 +302,10 @@ def test_a_crash(make_service):
 
 def children() -> list[int]:
     """Processes that read for services of this process."""
-    found = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    pids = [int(pid) for path in found for pid in path.read_text().split()]
-    return [pid for pid in pids if b"api.child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    if FORKS.server is None:
+        return []
+    server = FORKS.server[0].pid
+    return [int(pid) for pid in Path(f"/proc/{server}/task/{server}/children").read_text().split()]
 
 
 def cpu_seconds(pid: int) -> float:

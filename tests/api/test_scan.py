@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from google.protobuf.message import DecodeError
@@ -138,6 +139,23 @@ def test_a_graph_of_100_000_small_nodes_needs_no_weights():
     )
     info = wire(13, b"\x0a\x05n1235" + wire(2, wire(1, b"\x08\x01\x12\x08" + b"\x0a\x02\x08\x01" * 2)))
     scan_onnx(wire(7, wire(1, node) * 100_000 + info * 100_000))
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((), "float32"), ((1,), "int64"), ((2, 2), "float32")])
+def test_a_graph_of_50_000_small_constants_passes(shape, dtype):
+    """As PyTorch's exporter writes them, one Constant node for each number that is used."""
+    nodes = [
+        onnx.helper.make_node(
+            "Constant",
+            [],
+            [f"/Constant_{i}_output_0"],
+            name=f"/Constant_{i}",
+            value=onnx.numpy_helper.from_array(np.ones(shape, dtype)),
+        )
+        for i in range(50_000)
+    ]
+    graph = onnx.helper.make_graph(nodes, "constants", [], [])
+    scan_onnx(onnx.helper.make_model(graph).SerializeToString())
 
 
 def claims(model: onnx.ModelProto) -> tuple[bool, bool]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from api.jobs.child_process import PATIENCE, Bounds, run_child, start_child
+from api.jobs.forks import FORKS
 from api.jobs.records import work
 from api.problems import Refused
 from api.server.readiness import LASTS
@@ -45,6 +46,46 @@ def two_databases(data: Path) -> dict[str, str]:
     }
 
 
+def no_port(_: Path) -> dict[str, str]:
+    return {"QPLAN_DATABASE_URL": "postgresql://user:hidden@127.0.0.1:many/name"}
+
+
+def port_too_high(_: Path) -> dict[str, str]:
+    return {"QPLAN_DATABASE_URL": "postgresql://user:hidden@127.0.0.1:99999/name"}
+
+
+def in_memory(_: Path) -> dict[str, str]:
+    return {"QPLAN_DATABASE_URL": "sqlite:///"}
+
+
+def in_memory_by_uri(_: Path) -> dict[str, str]:
+    return {"QPLAN_DATABASE_URL": "sqlite:///file:x?mode=memory&uri=true"}
+
+
+def no_url(data: Path) -> dict[str, str]:
+    (data / "url").write_text(" \n")
+    return {"QPLAN_DATABASE_URL_FILE": str(data / "url")}
+
+
+def two_urls(data: Path) -> dict[str, str]:
+    (data / "url").write_text("sqlite:///hidden.sqlite\nsqlite:///hidden.sqlite\n")
+    return {"QPLAN_DATABASE_URL_FILE": str(data / "url")}
+
+
+def no_url_file(data: Path) -> dict[str, str]:
+    return {"QPLAN_DATABASE_URL_FILE": str(data / "none")}
+
+
+def data_in_a_file(data: Path) -> dict[str, str]:
+    (data / "file").write_text("")
+    return {"QPLAN_DATA": str(data / "file")}
+
+
+def data_below_a_file(data: Path) -> dict[str, str]:
+    (data / "file").write_text("")
+    return {"QPLAN_DATA": str(data / "file" / "data")}
+
+
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize(
     ("break_", "words"),
@@ -54,6 +95,15 @@ def two_databases(data: Path) -> dict[str, str]:
         (broken_folder, "cannot keep data in"),
         (two_databases, "QPLAN_DATABASE_URL and QPLAN_DATABASE_URL_FILE are both set"),
         (no_executor, "QPLAN_EXECUTOR is 'smoke://signals'"),
+        (no_port, "QPLAN_DATABASE_URL is no database address"),
+        (port_too_high, "cannot use the database at postgresql"),
+        (in_memory, "QPLAN_DATABASE_URL names no file: sqlite:///"),
+        (in_memory_by_uri, "QPLAN_DATABASE_URL names no file"),
+        (no_url, "which holds 0 words"),
+        (two_urls, "which holds 2 words"),
+        (no_url_file, "which cannot be read"),
+        (data_in_a_file, "it is a file"),
+        (data_below_a_file, "cannot keep data in"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(tmp_path, processes, break_, words):
@@ -73,9 +123,8 @@ def test_ready_says_what_is_missing(make_service, tmp_path):
     service = make_service()
     assert service.get("/v1/health/ready").json() == {"status": "ok"}
     state = service.app.state
-    child = state.service.sandbox.spares.waiting[tmp_path]
-    child.kill()
-    child.wait()
+    FORKS.server[0].kill()
+    FORKS.server[0].wait()
     state.readiness.until = 0.0
     found = check(service.get("/v1/health/ready"), "not-ready", "child")
     assert found["missing"] == ["no child process stays to read what comes"]

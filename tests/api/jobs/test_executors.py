@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import pytest
 
 from api.jobs import queue
-from api.jobs.child_process import Bounds, SpareChildren, ended
+from api.jobs.child_process import Bounds
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import Cluster, Pool
 from api.jobs.records import work
@@ -243,17 +243,3 @@ def test_two_dispatchers_share_the_jobs(engine, store):
     ended = asyncio.run(main())
     assert [(job.state, job.attempt) for job in ended] == [("done", 1)] * 6
     assert len({job.owner for job in ended}) == 2
-
-
-def test_a_child_waits_for_the_next_body(tmp_path):
-    spares = SpareChildren()
-    with ExitStack() as stack:
-        taken = [stack.enter_context(ended(spares.take(tmp_path)))]
-        waiting = spares.waiting[tmp_path]
-        taken.append(stack.enter_context(ended(spares.take(tmp_path))))
-        assert taken[1] is waiting
-        spares.waiting[tmp_path].kill()
-        stack.enter_context(ended(spares.waiting[tmp_path])).wait()
-        taken.append(stack.enter_context(ended(spares.take(tmp_path))))
-        stack.enter_context(ended(spares.waiting[tmp_path]))
-        assert [child.poll() for child in taken] == [None] * 3

@@ -1,0 +1,100 @@
+"""Fork server: a process with the child's imports done, which forks a child for each work.
+
+Imports take most of a second of processor time, a fork milliseconds. This process has one thread, reads
+nothing but names of folders from its parent, and ends with it; children limit and confine themselves as ever
+(`api.child`). The parent's side is `forks`. Source: fork(2), on threads; unix(7), SCM_RIGHTS.
+"""
+
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import Final
+
+from api import child
+
+LONGEST: Final = 1 << 16
+"""Bytes of a folder's name."""
+GIVEN: Final = 3
+"""Files of a child: its standard input and output, and where it is told how it ended."""
+
+
+def main() -> None:
+    """Fork a child for each message of the parent until there is none; in the child, be one."""
+    control = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    ended, ending = os.pipe()
+    os.set_blocking(ending, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(ending, warn_on_full_buffer=False)
+    gc.collect()
+    gc.freeze()  # what is imported stays, and its pages stay shared
+    telling: dict[int, int] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(control, selectors.EVENT_READ)
+        selector.register(ended, selectors.EVENT_READ)
+        while True:
+            ready = {key.fileobj for key, _ in selector.select()}
+            if ended in ready:
+                os.read(ended, LONGEST)
+                _tell_ends(telling)
+            if control in ready:
+                folder, files, _, _ = socket.recv_fds(control, LONGEST, GIVEN)
+                if not folder:
+                    return
+                pid = os.fork()
+                if pid == 0:
+                    break
+                _note(pid, files, telling)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    control.close()
+    for file in (ended, ending, *telling.values()):
+        os.close(file)
+    _become(folder, files)
+    child.main()
+    os._exit(0)
+
+
+def _note(pid: int, files: list[int], telling: dict[int, int]) -> None:
+    """Say which process it is; it has its own group by then, which its parent may end."""
+    with suppress(OSError):
+        os.setpgid(pid, pid)
+    read, write, telling[pid] = files
+    os.close(read)
+    os.close(write)
+    with suppress(BrokenPipeError):
+        os.write(telling[pid], f"{pid}\n".encode())
+
+
+def _tell_ends(telling: dict[int, int]) -> None:
+    """Say of each child that ended how it did."""
+    while telling:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        file = telling.pop(pid)
+        with suppress(BrokenPipeError):
+            os.write(file, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        os.close(file)
+
+
+def _become(folder: bytes, files: list[int]) -> None:
+    """Take the place, the files and the group of a child."""
+    with suppress(OSError):
+        os.setpgid(0, 0)
+    os.dup2(files[0], 0)
+    os.dup2(files[1], 1)
+    for file in files:
+        os.close(file)
+    os.chdir(folder)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - of the process
+
+
+if __name__ == "__main__":
+    main()
