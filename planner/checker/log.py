@@ -283,7 +283,10 @@ class _Chapter:
             if self.head not in self.book.log[number][5]:
                 refuse(port.address, f"step {number} rests on {self.book.log[number][5]}, not on its row")
             return
-        kind, derived = port.type, served.reading.deciding[i]
+        kind, pattern = port.type, served.patterns[i]
+        derived = next(
+            (r for r in served.row.rules if r.args.get("port") == pattern.name or r.kind == "fn"), None
+        )
         group = self._group(served, i)
         if not isinstance(kind, Uniform):
             self._says(number, {"float", "undecided"}, [served.row.source])
@@ -370,7 +373,7 @@ def _content(served: Served, i: int, port: Port) -> str:
 
 def _searched(served: Served, i: int, port: Port, members: Sequence[int], *, carried: bool) -> set[str]:
     """The rules that may have given a class its label, by its first port."""
-    fixed = served.reading.fixed
+    fixed = {rule.args["port"] for rule in served.row.rules if rule.kind == "fixed_scale"}
     if served.patterns[i].name in fixed:
         return {"fixed_scale"}
     own = (fact for k in members for fact in own_facts(served.region, k))

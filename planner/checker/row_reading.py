@@ -5,11 +5,10 @@ A row is read as data, without regard to how propagation chose it. Source: desig
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from planner.ir.graph import Region
 from planner.ir.types.qtypes import FloatType
-from planner.target.records import PortPattern, PortType, Row, Rule
+from planner.target.records import PortPattern, PortType, Row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,9 +23,6 @@ class Reading:
       wild: positions with one storage, by same_scale or same_storage, where some port takes any.
       ruled: positions whose parameters a rule or a group decides.
       biases: names of the ports that have the product of their factors' scales.
-      deciding: by position, the first rule that decides the port's type, or code that may.
-      fixed: names of the ports that have a fixed scale.
-      searched: groups, then positions alone, whose label may be free; none where rules decide otherwise.
     """
 
     row: Row
@@ -37,9 +33,6 @@ class Reading:
     wild: tuple[tuple[int, ...], ...]
     ruled: frozenset[int]
     biases: frozenset[str]
-    deciding: tuple[Rule | None, ...]
-    fixed: frozenset[str]
-    searched: tuple[tuple[int, ...], ...]
 
     @property
     def has_bias(self) -> bool:
@@ -76,27 +69,7 @@ def read_row(row: Row, region: Region) -> Reading | str:
         tuple([group for group in stored if any(patterns[i].type.storage is None for i in group)]),
         frozenset(ruled.union(*groups)),
         frozenset(biases),
-        tuple([_deciding(row, entry.name) for entry in patterns]),
-        frozenset(rule.args["port"] for rule in row.rules if rule.kind == "fixed_scale"),
-        _searched(row, patterns, groups),
     )
-
-
-FREE: Final = ("free_scale", "multiplier_accumulator_scale", "multiplier_scale", "same_storage")
-"""Rules that leave scales to the ports, but for that of a bias."""
-
-
-def _deciding(row: Row, name: str) -> Rule | None:
-    return next((r for r in row.rules if r.args.get("port") == name or r.kind == "fn"), None)
-
-
-def _searched(
-    row: Row, patterns: tuple[PortPattern, ...], groups: tuple[tuple[int, ...], ...]
-) -> tuple[tuple[int, ...], ...]:
-    if any(r.kind not in FREE and (r.kind != "same_scale" or {*r.args} != {"ports"}) for r in row.rules):
-        return ()
-    joined = {i for group in groups for i in group}
-    return (*groups, *((i,) for i in range(len(patterns)) if i not in joined))
 
 
 def gives_floats(row: Row) -> bool:

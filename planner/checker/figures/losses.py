@@ -170,8 +170,6 @@ def spec_of(ranges: Ranges, step: Step, position: int, kind: Uniform) -> PortTyp
     pattern = step.served.patterns[position] if step.served is not None else None
     even = step.ports[position].value in ranges.signs
     plain = PortType() if pattern is None else pattern.type
-    if plain.storage == kind.storage and plain.even == even:
-        return plain
     return replace(plain, storage=kind.storage, even=even)
 
 

@@ -89,24 +89,34 @@ def _at(ranges: Ranges, place: Place) -> Port:
     return ranges.steps[place[0]].ports[place[1]]
 
 
+FREE: Final = ("free_scale", "multiplier_scale", "same_storage")
+"""Rules that leave scales to the ports."""
+
+
 def _free_classes(ranges: Ranges, number: int, step: Step) -> Iterator[tuple[Place, ...]]:
     """Ports that share one label, which neither a rule nor a fact decides."""
     served = step.served
     if served is None or may_grow(step) or step.partner is not None or id(step) in ranges.entered:
         return
-    ports, constants, fixed = served.ports, ranges.graph.constants, step.fixed
-    patterns, biases = served.patterns, served.reading.biases
-    for group in served.reading.searched:
-        present = [i for i in group if ports[i].value]
-        if present and all(
-            isinstance(kind := ports[i].type, Uniform)
-            and kind.is_per_tensor
-            and not fixed[i]
-            and patterns[i].name not in biases
-            and ports[i].value not in constants
-            for i in present
+    rules = [rule for rule in served.row.rules if rule.kind not in FREE]
+    ruled = {rule.args.get("port") for rule in rules if rule.kind == "multiplier_accumulator_scale"}
+    rules = [rule for rule in rules if rule.kind != "multiplier_accumulator_scale"]
+    if any(rule.kind != "same_scale" or {*rule.args} != {"ports"} for rule in rules):
+        return
+    joined = {i for group in served.groups for i in group}
+    alone = [(i,) for i in range(len(served.ports)) if i not in joined]
+    for group in (*served.groups, *alone):
+        present = tuple(i for i in group if served.ports[i].value)
+        ports = [served.ports[i] for i in present]
+        plain = all(isinstance(port.type, Uniform) and port.type.is_per_tensor for port in ports)
+        decided = any(step.fixed[i] or served.patterns[i].name in ruled for i in present)
+        if (
+            present
+            and plain
+            and not decided
+            and not any(port.value in ranges.graph.constants for port in ports)
         ):
-            yield tuple([(number, i) for i in present])
+            yield tuple((number, i) for i in present)
 
 
 def _sharing(ranges: Ranges, classes: Sequence[tuple[Place, ...]]) -> Iterator[list[tuple[Place, ...]]]:
