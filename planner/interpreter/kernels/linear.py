@@ -3,8 +3,8 @@
 Each returns None where its types have no integer kernel: then the region computes in float. In
 `float32_even` those of onnxruntime's QLinearConv, QLinearMatMul and QGemm are needed; elsewhere activations
 per tensor, weights per tensor or per output channel, a bias on the accumulator's grid, or in `exact_even` on
-any other or a float one. `float32_spec` dequantizes the exact sum and quantizes it, each step in float32. A float result is
-the exact sum dequantized, whatever the arithmetic: nothing is requantized.
+any other or a float one. `float32_spec` dequantizes the exact sum and quantizes it, each step in float32. A
+float result is the exact sum dequantized, whatever the arithmetic: nothing is requantized.
 """
 
 import math
@@ -134,7 +134,9 @@ def _sides(call: Call, axis: int, *, alpha: float = 1.0) -> _Sides | None:
     if is_real and not _takes_real_bias(call):
         return None
     sides = _with_bias(call, call.operand(0), call.operand(1), bias, axis=axis, alpha=alpha)
-    return sides if sides is None or not is_real else _with_real_bias(sides, call.other(call.op.inputs[2]), axis)
+    return (
+        sides if sides is None or not is_real else _with_real_bias(sides, call.other(call.op.inputs[2]), axis)
+    )
 
 
 def _takes_real_bias(call: Call) -> bool:

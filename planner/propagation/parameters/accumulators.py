@@ -26,8 +26,8 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int 
     """(bits of the widest sum of a linear kernel, the channel that needs them); None where it has no sum.
 
     Every partial sum of |weight| x |input| plus the bias fits that many signed bits; both less their zero
-    points, so a device that adds up what is stored and takes zero points off later needs more. So does one that
-    keeps bits below a step of the products for a bias on a grid of its own.
+    points, so a device that adds up what is stored and takes zero points off later needs more. So does one
+    that keeps bits below a step of the products, for a bias on a grid of its own.
     """
     op = linear_op(kernel.choice.region.ops)
     ports = present(network, kernel.inputs)

@@ -3,9 +3,9 @@
 Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out;
 among the rest those that were asked of the kernel, of these those that can hold what facts say of ranges, of
 these the one whose storages equal the most pins, then the one that takes the most of these at their scales
-and zero points, then those that leave enough dB at the readers (`too_little`), then file order. The choice for one kernel looks at no other
-kernel, so it cannot depend on a visiting order. Rows with float results are the exception: they come last,
-and are preferred once it is known that nothing stores what they hand on (`network.float_results`).
+and zero points, then those that leave enough dB at the readers (`too_little`), then file order. The choice for
+one kernel looks at no other kernel, so it cannot depend on a visiting order. Rows with float results are the
+exception: they come last, and are preferred once it is known that nothing stores what they hand on (`network.float_results`).
 Source: design 01, section 4; design 11, section 7.
 """
 
@@ -305,8 +305,8 @@ def _choose(
 class _Fit(NamedTuple):
     """A row that fits a kernel.
 
-    `rank`: whether it can serve, was asked for, holds what facts say of ranges, how many pins it meets, and how
-    many of them as they are.
+    `rank`: whether it can serve, was asked for, holds what facts say of ranges, how many pins it meets, and
+    how many of them as they are.
     """
 
     rank: tuple[bool, bool, bool, int, int]
@@ -369,7 +369,9 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
             if (
                 isinstance(fact, Bipolar)
                 and constant
-                and not (holds_two_signs(pattern) and _takes_scales(pattern.type, [fact.scale]) and not follows)
+                and not (
+                    holds_two_signs(pattern) and _takes_scales(pattern.type, [fact.scale]) and not follows
+                )
             ):
                 return f"port {pattern.name} ({name!r}) is {fact}, the row has {pattern.type}"
             if isinstance(fact, Uniform) and (constant or fact in own_facts[i]):
