@@ -44,7 +44,7 @@ from planner.target.records import Costs, Engines, PortPattern, Row, Target
 
 Merit: TypeAlias = tuple[bool, bool, int, int, float]
 """Whether a row was asked for, whether it holds what facts say of ranges, pins of its storages, those of them
-at their scales and zero points, and the dB that it leaves at readers where that is too little, else infinite."""
+at their scales and zero points, and the dB that it leaves at readers: infinite where that is enough."""
 
 UNIFORM: Final = r"!quant\.uniform<(?:[^<>]|<[^<>]*>)*>"
 SEEN: Final = re.compile(rf"\b(in|out)\[(\d+)\] ({UNIFORM})")

@@ -1,11 +1,12 @@
 """Row selection: which row of the target's table serves each kernel, or why none does.
 
-Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out;
-among the rest those that were asked of the kernel, of these those that can hold what facts say of ranges, of
-these the one whose storages equal the most pins, then the one that takes the most of these at their scales
-and zero points, then those that leave enough dB at the readers (`too_little`), then file order. The choice for
-one kernel looks at no other kernel, so it cannot depend on a visiting order. Rows with float results are the
-exception: they come last, and are preferred once it is known that nothing stores what they hand on (`network.float_results`).
+Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out; among the
+rest those that were asked of the kernel, of these those that can hold what facts say of ranges, of these
+the one whose storages equal the most pins, then the one that takes the most of these at their scales and
+zero points, then those that leave enough dB at the readers (`too_little`), then file order. The choice for
+one kernel looks at no other kernel, so it cannot depend on a visiting order. Rows with float results are
+the exception: they come last, and are preferred once it is known that nothing stores what they hand on
+(`network.float_results`).
 Source: design 01, section 4; design 11, section 7.
 """
 
