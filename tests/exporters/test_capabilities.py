@@ -41,7 +41,7 @@ ARITHMETIC: Mapping[str, str | None] = {
     "onnx-qoperator-clip": "float32_even",
     "qonnx": "float32_quant",
 }
-# A float result of hls4ml's file is integers times a factor of 24 bits, where the plan multiplies by its scales.
+# A float result of hls4ml's file is integers times a factor of 24 bits; the plan multiplies by its scales.
 NEARLY = {"onnx-matmulnbits": 2e-5, "hls4ml": 1e-6}
 STANDARD = frozenset({"MatMul", "Add"})
 OUR_RUNNER = ("finn", "hls4ml", "qonnx")

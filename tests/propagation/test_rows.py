@@ -10,6 +10,7 @@ from planner.errors import Conflict
 from planner.ir.graph import Region
 from planner.ir.topology import topological
 from planner.ir.types.typetext import parse_type
+from planner.plan_model import plan
 from planner.propagation.network.build import build_network
 from planner.propagation.propagate import propagate
 from planner.propagation.selection.rows import choose_rows, refuse_floats
@@ -58,6 +59,36 @@ def test_the_row(kernel, x, y, row):
     graph = graph_of({"x": x, "W": W, "y": y}, [("k", kernel, inputs, "y")], outputs="y")
     choice = choose_rows(graph, graph.regions, ROWS)[0]
     assert choice.row is ROWS.rows[kernel][row]
+
+
+SCALES = target_of("""
+- {kernel: k, in: {x: p0}, out: {y: p0}}
+- {kernel: k, in: {x: {storage: "*", zero_point: 0, scale_max: 1}}, out: {y: {storage: "*", zero_point: 0}}}
+- {kernel: k, in: {x: {storage: "*"}}, out: {y: {storage: i4}}}
+""")
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "row"),
+    [
+        ("", "", 0),
+        ("!quant.uniform<i8:f32, 0.5>", "", 0),
+        ("!quant.uniform<i8:f32, 0.3>", "", 1),  # its scale is no power of two
+        ("", "!quant.uniform<i8:f32, 0.3>", 1),
+        ("!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i8:f32, 0.3>", 1),
+        ("!quant.uniform<i8:f32, 0.3:5>", "", 2),  # a zero point that neither of the first takes
+        ("!quant.uniform<i8:f32, 3.0>", "!quant.uniform<i8:f32, 0.5>", 0),  # one pin of two, as in the next
+        ("!quant.uniform<i8:f32, 3.0>", "", 2),  # beyond the largest scale of the second
+        ("!quant.uniform<i8:f32, 3.0>", "!quant.uniform<i4:f32, 3.0>", 2),  # both as they are
+    ],
+)
+def test_of_rows_with_the_storages_of_as_many_pins_the_one_that_takes_more_as_they_are(x, y, row):
+    facts = {name: " & ".join(filter(None, (pin, "[-1, 1]"))) for name, pin in (("x", x), ("y", y))}
+    graph = graph_of(facts, [("k", "k", "x", "y")], outputs="y")
+    choice = choose_rows(graph, graph.regions, SCALES)[0]
+    assert choice.row is SCALES.rows["k"][row]
+    checked = plan(graph, SCALES)
+    assert checked.kernels["k"].row == SCALES.rows["k"][row].key
 
 
 @pytest.mark.parametrize(
