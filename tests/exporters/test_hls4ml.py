@@ -15,9 +15,10 @@ import planner
 from planner.errors import UnsupportedExport
 from planner.exporters.qonnx.hls4ml import write_hls4ml
 from planner.exporters.qonnx.hls4ml_ops import READ
+from planner.exporters.qonnx.qonnx import write_qonnx
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
-from planner.ir.types.qtypes import Uniform, storage, uniform
+from planner.ir.types.qtypes import Bipolar, Uniform, storage, uniform
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
 from tests.exporters.plans import i8, model, op, plan_of, u8
@@ -130,6 +131,43 @@ def test_an_op_without_a_layer_is_refused():
         UnsupportedExport, match=r"^Erf at 'op_y' \('y_float'\): hls4ml 1.3 has no layer for it; it reads"
     ):
         write_hls4ml(graph, plan)
+
+
+def signed(scale, threshold=0.0):
+    """The sign of a value times a scale, as a BipolarQuant is read, and a product behind it."""
+    ops = [
+        op("GreaterOrEqual", "x t", "q"),
+        op("Where", "q plus minus", "s"),
+        op("MatMul", "s w", "y"),
+    ]
+    numbers = {"t": threshold, "plus": scale, "minus": -scale}
+    constants = {name: np.asarray(number, np.float32) for name, number in numbers.items()}
+    constants["w"] = RNG.normal(size=(4, 3)).astype(np.float32)
+    facts = {"s": (Bipolar("f32", scale),)}
+    shapes = {"inputs": {"x": (5, 4)}, "outputs": {"y": (5, 3)}, "dtypes": {"q": "bool"}}
+    graph = model(ops, **shapes, constants=constants, facts=facts)
+    kernels = [(["q"], "x", "q"), (["s"], "-", "s"), (["y"], "s w", "y")]
+    return graph, plan_of(graph, kernels, {"w": i8(2**-5)}, "exact_even")
+
+
+@pytest.mark.parametrize(("threshold", "is_sign"), [(0.0, True), (0.5, False)])
+def test_a_sign_is_written_as_one_quantizer(threshold, is_sign):
+    graph, plan = signed(0.5, threshold)
+    data = write_qonnx(graph, plan)
+    kinds = [node.op_type for node in onnx.load_from_string(data).graph.node]
+    assert ("Where" not in kinds) == ("GreaterOrEqual" not in kinds) == is_sign
+    assert kinds.count("BipolarQuant") == 1
+    x = RNG.normal(size=(5, 4)).astype(np.float32)
+    x[0] = (0.0, -0.0, 0.5, 0.49)
+    wanted = Interpreter(graph, plan, arithmetic="float32_quant").run({"x": x}).outputs["y"]
+    (got,) = ModelRunner(read_written(data)).run({"x": x}).values()
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_signs_of_activations_are_refused():
+    """In hls4ml's C simulation of bnn_model_fc_1layer 71 of 128 results had the other sign."""
+    with pytest.raises(UnsupportedExport, match=r"^BipolarQuant at .*bits 0 and 1 for -1 and 1"):
+        write_hls4ml(*signed(0.5))
 
 
 POOLS = {

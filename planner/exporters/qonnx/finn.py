@@ -30,6 +30,7 @@ from planner.exporters.onnx.integers.rescaling import single
 from planner.exporters.onnx.port_support import beyond, common_problem, refusal, typed_ports
 from planner.exporters.qonnx.channelwise import channelwise
 from planner.exporters.qonnx.finn_builder import LAYOUTS, FinnModelBuilder, datatype_of_array
+from planner.exporters.qonnx.signs import Sign, signs_of
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.fixed_point import is_fixed_point
 from planner.interpreter.requantize import output_multiplier
@@ -68,10 +69,10 @@ def write_finn(graph: Graph, plan: Plan) -> bytes:
         if problem:
             raise refusal(address, row, value, kind, f"{problem}; finn accepts {_ACCEPTED}")
     streams = FinnModelBuilder(graph, plan)
-    asked = {op.outputs[0]: op for op in plan.graph.all_ops() if op.type == "GreaterOrEqual"}
+    signs = signs_of(graph, list(plan.graph.all_ops()))
     for block in blocks(plan):
         try:
-            if not _write_signs(streams, block, asked):
+            if not _write_signs(streams, block, signs):
                 _write_block(streams, block)
         except RuleError as error:
             raise beyond(block.kernel, error) from error
@@ -116,25 +117,18 @@ def _write_block(streams: FinnModelBuilder, block: Block) -> None:
     )
 
 
-def _write_signs(streams: FinnModelBuilder, block: Block, asked: Mapping[str, Op]) -> bool:
-    """`Where(x >= t, s, -s)`, which the sign of a BipolarQuant reads as, is one threshold."""
-    op, constants = block.region.ops[0], streams.graph.constants
-    question = asked.get(op.inputs[0]) if op.type == "Where" and len(block.region.ops) == 1 else None
-    if question is None or block.is_integer or not all(name in constants for name in op.inputs[1:]):
+def _write_signs(streams: FinnModelBuilder, block: Block, found: Mapping[str, Sign]) -> bool:
+    """The sign of a BipolarQuant is one threshold."""
+    value = block.region.ops[0].outputs[0]
+    if value not in found or block.is_integer or len(block.region.ops) > 1:
         return False
-    plus, minus = (streams.values.array(name) for name in op.inputs[1:])
-    threshold = streams.values.array(question.inputs[1]) if question.inputs[1] in constants else None
-    if threshold is None or threshold.size != 1 or plus.size != 1 or minus.size != 1:
-        return False
-    scale = float(plus.reshape(()))
-    if scale <= 0 or float(minus.reshape(())) != -scale or float(threshold.reshape(())) != 0:
-        return False
-    value = op.outputs[0]
-    signs = streams.signs(streams.values.real(question.inputs[0]), f"{value}_signs")
+    source, _, scale = found[value]
+    signs = streams.signs(streams.values.real(source), f"{value}_signs")
     streams.bipolar[value] = signs, scale
     real = signs
     if scale != 1:
-        real = streams.emit("Mul", [signs, streams.constant(f"{value}_scale", plus)], f"{value}_real")
+        factor = streams.constant(f"{value}_scale", np.asarray(scale, np.float32))
+        real = streams.emit("Mul", [signs, factor], f"{value}_real")
     streams.values.define_real(value, real)
     return True
 

@@ -21,10 +21,10 @@ from planner.exporters.qonnx.fixed_point_parts import Extent
 from planner.exporters.qonnx.fixed_point_scales import in_powers_of_two
 from planner.exporters.qonnx.hls4ml_ops import readable, refuse_what_is_not_read, window
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
-from planner.exporters.qonnx.qonnx import refuse_what_no_quant_has, write_block
+from planner.exporters.qonnx.qonnx import refuse_what_no_quant_has, write_block, write_blocks
 from planner.exporters.qonnx.quant_parameters import QUANT_NAME
 from planner.ir.graph import Graph, Op
-from planner.ir.types.qtypes import Uniform
+from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import Port, PortTyped
 
@@ -55,15 +55,17 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
       UnsupportedExport: a type no Quant has, with port and row; an op that hls4ml does not read.
     """
     refuse_what_no_quant_has(graph, plan, "hls4ml")
+    # hls4ml reads a BipolarQuant of weights between binary tensors alone; as numbers all of them.
+    signs = {name: replace(graph.values[name], facts=()) for name in graph.constants if _is_sign(graph, name)}
+    graph = replace(graph, values={**graph.values, **signs})
     fixed = in_powers_of_two(graph, list(blocks(plan)))
     graph, parts = readable(fixed.graph, fixed.blocks)
     builder = FloatModelBuilder(graph, replace(plan, graph=replace(plan.graph, values=graph.values)))
     found: Precisions = {}
+    write_blocks(
+        builder, parts, lambda to, block: (_write_gemm if _is_gemm(block) else write_block)(to, block)
+    )
     for block in parts:
-        if _is_gemm(block):
-            _write_gemm(builder, block)
-        else:
-            write_block(builder, block)
         found |= _precisions(graph, block, fixed.extents)
     for name, kind in fixed.factors.items():
         # One factor for all of a channel, and its offset is 0.
@@ -85,6 +87,10 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
         "Model": {"Precision": {"default": _default(graph, parts)}, "ReuseFactor": 1, "Strategy": "Latency"},
     }
     return _zipped({CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n", MODEL_FILE: builder.finish()})
+
+
+def _is_sign(graph: Graph, name: str) -> bool:
+    return any(isinstance(fact, Bipolar) for fact in graph.values[name].facts)
 
 
 def fixed_point(kind: Uniform, *, guard: int = 0) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
+from planner.exporters.qonnx.quant_parameters import BIPOLAR_NAME
 from planner.interpreter.kernels.geometry import conv_geometry
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.types.qtypes import Uniform
@@ -216,6 +217,12 @@ def refuse_what_is_not_read(nodes: Sequence[Node], constants: Mapping[str, objec
             raise UnsupportedExport(
                 f"{node.op_type} at {node.name!r} ({node.outputs[0]!r}): {problem}",
                 hint="give it known sizes and whole windows, cut the model there, or export qonnx",
+            )
+        if node.op_type == BIPOLAR_NAME and node.inputs[0] not in constants:
+            raise UnsupportedExport(
+                f"{BIPOLAR_NAME} at {node.name!r} ({node.outputs[0]!r}): hls4ml 1.3 hands on bits 0 and 1 "
+                "for -1 and 1 of an activation, which only its own binary layers read so",
+                hint="export finn or qonnx, or train two bits there",
             )
         if node.op_type in _MERGED and len([name for name in node.inputs if name not in constants]) > 2:
             raise UnsupportedExport(

@@ -80,12 +80,12 @@ class FloatModelBuilder:
 
     def raw_name(self, value: str, defined: PortTyped) -> str:
         """Name for the result of the op that defines a value, before its Quants."""
-        is_bare = defined is None and self._pins.get(value) is None and self._signs(value) is None
+        is_bare = defined is None and self._pins.get(value) is None and self.signs(value) is None
         return value if is_bare else self.file.fresh(f"{value}_float")
 
     def define(self, value: str, tensor: str, kind: PortTyped) -> None:
         """Say which tensor an op gave a value; the Quant of its type, and of its pin, follow."""
-        signs = self._signs(value)
+        signs = self.signs(value)
         if isinstance(kind, Uniform):
             pinned = self._pins.get(value, kind)
             is_base = pinned is None or kind_of(kind, pinned, self._costs) is None
@@ -125,7 +125,8 @@ class FloatModelBuilder:
         """Serialise, outputs bound."""
         return self.file.to_bytes(opset=self.graph.opsets.get("", OPSET), port=self.file.port)
 
-    def _signs(self, value: str) -> Bipolar | None:
+    def signs(self, value: str) -> Bipolar | None:
+        """The number that a value is plus or minus, if a fact says so."""
         facts = self.graph.values[value].facts
         return next((fact for fact in facts if isinstance(fact, Bipolar)), None)
 
@@ -143,7 +144,7 @@ class FloatModelBuilder:
         return result
 
     def _quantized_constant(self, value: str, array: Array, kind: Uniform) -> str:
-        signs = self._signs(value)
+        signs = self.signs(value)
         node = quant_of(kind, array.shape, array.ndim)
         data, is_quant = constant_of(array, kind, node)
         if signs is not None and np.array_equal(bipolar(data, np.asarray(signs.scale, np.float32)), data):

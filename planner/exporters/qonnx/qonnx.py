@@ -4,6 +4,7 @@ Each op computes in float32 between Quants, which add the zero point and clip be
 `float32_quant`. Weights are the model's own floats behind a Quant. Source: QONNX operator pages; design 05.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from planner.errors import UnsupportedExport
@@ -11,8 +12,9 @@ from planner.exporters.common.blocks import Block, blocks
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
 from planner.exporters.qonnx.quant_parameters import range_problem
+from planner.exporters.qonnx.signs import only_of_signs, signs_of
 from planner.ir.graph import Graph
-from planner.ir.types.qtypes import Uniform
+from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.plans.plan import Plan
 
 MAX_BITS: Final = 24
@@ -31,8 +33,7 @@ def write_qonnx(graph: Graph, plan: Plan) -> bytes:
     """
     refuse_what_no_quant_has(graph, plan, "qonnx")
     builder = FloatModelBuilder(graph, plan)
-    for block in blocks(plan):
-        write_block(builder, block)
+    write_blocks(builder, list(blocks(plan)))
     builder.bind_outputs()
     return builder.finish()
 
@@ -63,6 +64,28 @@ def _problem(kind: Uniform) -> str:
     if kind.storage.bits > MAX_BITS:
         return f"{kind.storage.bits} bits"
     return range_problem(kind)
+
+
+def write_blocks(
+    builder: FloatModelBuilder,
+    parts: Sequence[Block],
+    writer: Callable[[FloatModelBuilder, Block], None] | None = None,
+) -> None:
+    """Write regions, a BipolarQuant where the sign of one is.
+
+    Args:
+      writer: of the others; `write_block` without one.
+    """
+    ops = [op for block in parts for op in block.region.ops]
+    signs = signs_of(builder.graph, ops)
+    unread = only_of_signs(builder.graph, ops, signs)
+    for block in parts:
+        value = block.region.ops[-1].outputs[0]
+        sign = signs.get(value) if len(block.region.ops) == 1 else None
+        if sign is not None and builder.signs(value) == Bipolar("f32", sign.scale):
+            builder.define(value, builder.real(sign.source), None)
+        elif value not in unread:
+            (writer or write_block)(builder, block)
 
 
 def write_block(builder: FloatModelBuilder, block: Block) -> None:
