@@ -404,7 +404,7 @@ def plan_summary(planned: "Plan") -> dict[str, Any]:
 
 def summary_text(planned: "Plan") -> str:
     """Totals of a plan in three lines, four on a device of several engines."""
-    from planner.propagation.selection.rows import NO_RANGE
+    from planner.propagation.selection.choice import NO_RANGE
     from planner.propagation.selection.wanted_rows import ANNOTATED
     from planner.report.totals import totals
 

@@ -34,16 +34,11 @@ from planner.propagation.parameters.fit import grow, unfit
 from planner.propagation.result.outcome import BiasPins, Outcome, Request, Strategy
 from planner.propagation.result.plan_builder import assemble
 from planner.propagation.selection.apart import served
+from planner.propagation.selection.choice import Choice, in_float
 from planner.propagation.selection.conflicts import Concession, explained
 from planner.propagation.selection.contradictions import refuse_contradictions
 from planner.propagation.selection.remedies import Remedies
-from planner.propagation.selection.rows import (
-    Choice,
-    hand_on_floats,
-    in_float,
-    refuse_floats,
-    refuse_unmet,
-)
+from planner.propagation.selection.rows import hand_on_floats, refuse_floats, refuse_unmet
 from planner.propagation.selection.too_little import with_wanted_db
 from planner.propagation.solver.classes import build_classes
 from planner.propagation.solver.price import CostModel

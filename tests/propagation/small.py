@@ -24,7 +24,6 @@ types:
   a16: {storage: i16, symmetric: true}
   b32: {storage: i32, symmetric: true}
   p8: {storage: i8, power_of_two: true}
-  p0: {storage: "*", power_of_two: true, zero_point: 0}
   z8: {storage: u8, zero_point: 128}
   s8: {storage: i8, scale_min: 0.1, scale_max: 0.5}
 defaults: {port: a8}

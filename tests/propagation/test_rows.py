@@ -61,10 +61,12 @@ def test_the_row(kernel, x, y, row):
     assert choice.row is ROWS.rows[kernel][row]
 
 
-SCALES = target_of("""
-- {kernel: k, in: {x: p0}, out: {y: p0}}
-- {kernel: k, in: {x: {storage: "*", zero_point: 0, scale_max: 1}}, out: {y: {storage: "*", zero_point: 0}}}
-- {kernel: k, in: {x: {storage: "*"}}, out: {y: {storage: i4}}}
+POWER = '{storage: "*", power_of_two: true, zero_point: 0}'
+FREE = '{storage: "*", zero_point: 0}'
+SCALES = target_of(f"""
+- {{kernel: k, in: {{x: {POWER}}}, out: {{y: {POWER}}}}}
+- {{kernel: k, in: {{x: {{storage: "*", zero_point: 0, scale_max: 1}}}}, out: {{y: {FREE}}}}}
+- {{kernel: k, in: {{x: {{storage: "*"}}}}, out: {{y: {{storage: i4}}}}}}
 """)
 
 

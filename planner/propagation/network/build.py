@@ -30,9 +30,10 @@ from planner.propagation.network.ports import (
     present,
 )
 from planner.propagation.network.wildcards import reader_storages, resolve
+from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.row_layout import Layout, moves_data
-from planner.propagation.selection.rows import Choice, wanted_of
+from planner.propagation.selection.rows import wanted_of
 from planner.target.records import PortId, PortType, Target
 from planner.target.rules import rule_function
 

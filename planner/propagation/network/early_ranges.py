@@ -10,8 +10,8 @@ from functools import cached_property
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import ALL, Interval, cut_to, hull
+from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.reach import known_range
-from planner.propagation.selection.rows import Choice
 from planner.target.records import PortId
 
 Way = tuple[bool, Interval | None]

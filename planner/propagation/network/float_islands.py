@@ -11,7 +11,7 @@ from typing import Final
 
 from planner.ir.graph import LINEAR
 from planner.propagation.network.ports import FLOAT, Kernel, Network, ports_of, present
-from planner.propagation.selection.rows import Choice, in_float
+from planner.propagation.selection.choice import Choice, in_float
 
 BETWEEN_FLOATS: Final = "moves data between float ops"
 ISLAND: Final = "integer island: float kernels alone are around it"

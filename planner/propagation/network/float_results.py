@@ -10,7 +10,7 @@ from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Calibrated, NoneType
 from planner.propagation.network.float_islands import BETWEEN_FLOATS, is_bound
 from planner.propagation.network.ports import FLOAT, Kernel, Network, present
-from planner.propagation.selection.rows import NO_RANGE, port_facts
+from planner.propagation.selection.choice import NO_RANGE, port_facts
 from planner.target.borders import rows_for
 
 

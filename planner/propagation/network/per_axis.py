@@ -21,7 +21,7 @@ from planner.propagation.network.ports import (
     ports_of,
     present,
 )
-from planner.propagation.selection.rows import accepts
+from planner.propagation.selection.refusals import accepts
 from planner.propagation.solver.classes import label_for, log_units
 from planner.target.records import PortPattern
 

@@ -14,7 +14,7 @@ from typing import Final
 from planner.ir.graph import Facts, Graph
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
-from planner.propagation.selection.rows import FLOATING, Choice
+from planner.propagation.selection.choice import FLOATING, Choice
 from planner.target.records import Costs, PortId, PortType, PortView, Target
 
 CLASS: Final = 0

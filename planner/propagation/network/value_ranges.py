@@ -30,8 +30,8 @@ from planner.propagation.network.ports import (
     range_in,
 )
 from planner.propagation.parameters.constant_ranges import constant_range, oddity
+from planner.propagation.selection.choice import NO_RANGE, Choice, in_float
 from planner.propagation.selection.row_layout import has_numbers, moves_alone, moves_data
-from planner.propagation.selection.rows import NO_RANGE, Choice, in_float
 
 FAR: Final = float(np.finfo(np.float32).max)
 MASKED: Final = frozenset({"Add", "Sub", "Where"})

@@ -13,10 +13,10 @@ from functools import lru_cache
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
 from planner.propagation.network.ports import Interval, Network, Value, number_of, own_pin, present
+from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.reach import holds, may_fall_short
 from planner.propagation.selection.row_layout import Layout
-from planner.propagation.selection.rows import Choice
 from planner.propagation.selection.wanted_rows import wanted_at
 from planner.target.records import PortId, PortType
 

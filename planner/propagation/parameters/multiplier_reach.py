@@ -14,7 +14,7 @@ from planner.ir.arithmetic.multipliers import beyond_of, least_of
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import Network, Port
 from planner.propagation.result.outcome import Outcome
-from planner.propagation.selection.rows import Choice
+from planner.propagation.selection.choice import Choice
 
 TOO_FAR: Final = "no integer multiplier gets from its inputs' scales to its result's"
 NARROW: Final = 16

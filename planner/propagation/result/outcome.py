@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from planner.propagation.network.ports import Kernel, Network, ports_of
+from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.remedies import Remedies
-from planner.propagation.selection.rows import Choice
 from planner.propagation.solver.classes import LabelClass, Offered
 from planner.propagation.solver.components import Unit
 from planner.propagation.solver.solve import Solution

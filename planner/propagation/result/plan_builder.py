@@ -20,8 +20,8 @@ from planner.propagation.result.outcome import Outcome
 from planner.propagation.result.plan_warnings import clip_of, refused_copies, warnings_of, warnings_of_all
 from planner.propagation.result.step_log import Steps
 from planner.propagation.result.unmet import refuse_other_types
+from planner.propagation.selection.choice import port_facts
 from planner.propagation.selection.conflicts import Concession, refuse
-from planner.propagation.selection.rows import port_facts
 from planner.propagation.selection.wanted_rows import ANNOTATED
 from planner.propagation.solver.classes import UNIT
 from planner.propagation.solver.price import loss_units

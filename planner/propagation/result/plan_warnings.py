@@ -33,9 +33,9 @@ from planner.propagation.network.value_ranges import odd_constant
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.bias_grids import BIAS_LIMIT
 from planner.propagation.result.unmet import unmet_globs
+from planner.propagation.selection.choice import NO_RANGE, port_facts
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import lies_on
-from planner.propagation.selection.rows import NO_RANGE, port_facts
 from planner.propagation.solver.classes import clipped_share, label_of, width
 from planner.target.records import Costs, Row
 
