@@ -328,6 +328,45 @@ def test_scales_of_any_kind_are_factors_behind_sums():
     np.testing.assert_array_equal(found, wanted)
 
 
+ODD = uniform(storage("i8"), 0.03)
+# Ops, constants, pins; the pins of a value and of its port differ, a number is no port, a bias fills a word.
+EDGES = {
+    "a pin that is a power of two": (
+        [op("Relu", "x", "y")],
+        {},
+        {"x": ODD, "y": uniform(storage("u4"), 0.25)},
+    ),
+    "a pad of another number": (
+        [op("Pad", "x p v", "y")],
+        {"p": np.array([0, 1, 0, 1]), "v": np.asarray(0.6, np.float32)},
+        {"x": ODD},
+    ),
+    "a bias beyond a word": (
+        [op("Gemm", "x w b", "y")],
+        {"w": np.eye(4, dtype=np.float32) / 3, "b": np.array([3, 6, -6, 0], np.float32)},
+        {"x": uniform(storage("i16"), 1.5 * 2**-15), "w": uniform(storage("i16"), 2.0**-15), "y": ODD},
+    ),
+    "a reader on another scale than the pin": (
+        [op("Relu", "x", "r"), op("Sigmoid", "x", "s"), op("Concat", "s s r", "y", axis=1)],
+        {},
+        {"x": uniform(storage("i4"), 0.25), "r": uniform(storage("i8"), 1.0), "s": ODD, "y": ODD},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_what_stands_beside_odd_scales(name):
+    ops, constants, facts = EDGES[name]
+    size = {"Pad": 6, "Concat": 12}.get(ops[-1].type, 4)
+    graph, plan, samples = scaled(ops, constants, facts, ((1, 4), (1, size)))
+    with zipfile.ZipFile(io.BytesIO(planner.export(graph, plan, "hls4ml"))) as archive:
+        runner = ModelRunner(read_written(archive.read("model.onnx")))
+    found = np.concatenate([next(iter(runner.run({"x": x[None]}).values())) for x in samples])
+    wanted = evaluated(graph, plan, samples)
+    scale = facts["y"].scale if "y" in facts else 1.0
+    np.testing.assert_allclose(found, wanted * np.float32(scale), rtol=0, atol=1e-6)
+
+
 def test_the_c_simulation_multiplies_as_the_plan_does(tmp_path):
     """Every number of a net on scales that are no powers of two, per tensor and per channel."""
     graph, plan, samples = per_channel()

@@ -150,11 +150,15 @@ class Draft:
     def pin(self, name: str) -> None:
         """Put a value on the grid of its pin, from which its users start."""
         kind, own = self.pinned.get(name), self.types.get(name)
-        if not isinstance(kind, Uniform) or kind == own or (is_plain(kind) and is_plain(own)):
+        if not isinstance(kind, Uniform) or kind == own:
+            return
+        if is_plain(kind) and is_plain(own):
+            self.types[name] = kind  # what is written under the value's own name is on its pin's grid
             return
         if name in self.graph.inputs:
             self.inputs[name] = kind
-        result = self._multiplied(name, kind, self.beside(name, "pinned"))
+        result = name if is_plain(kind) else self.beside(name, "pinned")
+        result = self._multiplied(name, kind, result)
         self.types[name], self.names[name] = kind, result
 
     def _multiplied(self, name: str, kind: PortTyped, result: str) -> str:

@@ -134,7 +134,17 @@ def _write_first(part: Part, block: Block, result: PortTyped) -> tuple[Sequence[
         units = factor_of(first.outputs[0], result)
         part.append(first, _in_units(part, block, first, units))
         return rest, np.asarray(units)
-    if first.type in _HOMOGENEOUS and kinds and len({factors_of(kind).tobytes() for kind in kinds}) == 1:
+    # A number that is no port, what a Pad fills with say, has no factor; sizes of a Resize need none.
+    graph = part.draft.graph
+    others = [
+        name
+        for i, name in enumerate(first.inputs)
+        if name and graph.values[name].is_float and block.kinds.get((first.name, i)) is None
+    ]
+    alike = len({factors_of(kind).tobytes() for kind in kinds}) == 1 and (
+        not others or first.type == "Resize"
+    )
+    if first.type in _HOMOGENEOUS and alike:
         operands = [
             _tensor(part, name, block.kinds.get((first.name, i))) for i, name in enumerate(first.inputs)
         ]
@@ -192,7 +202,8 @@ def _bias(part: Part, name: str, kind: PortTyped, units: Reals) -> Operand:
     if np.all(units == 1.0):
         return name, kind
     reals = _reals(draft, name, kind) / units
-    if part.step and np.array_equal(np.rint(reals / part.step) * part.step, reals):
+    steps = np.rint(reals / part.step) if part.step else np.full(reals.shape, np.inf)
+    if np.abs(steps).max(initial=0.0) < 2.0 ** (MOST_BITS - 1) and np.array_equal(steps * part.step, reals):
         return draft.store(f"{name}/fixed", reals), Uniform(storage(f"i{MOST_BITS}"), (part.step,), (0,))
     return draft.rounded(f"{name}/fixed", reals, MOST_BITS)
 
