@@ -225,7 +225,7 @@ def page(found: dict[str, dict[str, Found]]) -> str:
 WHY: Final = """A device rounds where the file does not. A kernel that the target does not serve runs in
 float, and quantizers of the file around it go with it where no kernel beside it stores their grid. A bias is
 rounded to the grid of its sums, as [fine](../targets/rules.md#biases-on-fine-grids) as the weight leaves room
-for: in rows of 4-bit weights there is little. hls4ml's scales are powers of two: other grids are rounded.
+for: in rows of 4-bit weights there is little.
 Behind a BatchNormalization weights of linear layers are rounded anew
 ([which](../qonnx.md#planning-a-quantized-model))."""
 
