@@ -120,7 +120,7 @@ def test_a_clip_is_relus_and_differences(low, high, y):
     assert "Clip" not in {node.op_type for node in nodes_of(data)}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         (found,) = ModelRunner(read_written(archive.read("model.onnx"))).run({"x": x}).values()
-    wanted = Interpreter(graph, plan, arithmetic="float32_quant").run({"x": x}).outputs["y"]
+    wanted = Interpreter(graph, plan).run({"x": x}).outputs["y"]
     np.testing.assert_array_equal(found, wanted)
 
 

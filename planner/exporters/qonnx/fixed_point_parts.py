@@ -36,16 +36,28 @@ class Extent(NamedTuple):
 
 def is_plain(kind: PortTyped) -> bool:
     """Whether fixed point has a type as it is, or it is left alone."""
-    if not isinstance(kind, Uniform) or any(kind.zero_points) or kind.grid:
+    if not isinstance(kind, Uniform) or kind.grid:
         return True
-    return len(set(kind.scales)) == 1 and math.frexp(kind.scales[0])[0] == 0.5
+    is_power = len(set(kind.scales)) == 1 and math.frexp(kind.scales[0])[0] == 0.5
+    return is_power and not any(kind.zero_points)
 
 
 def fixed(kind: PortTyped) -> Uniform | None:
-    """The type of the same integers in powers of two; None of a float."""
+    """The type of the same integers, less their zero points, in powers of two; None of a float."""
     if not isinstance(kind, Uniform) or is_plain(kind):
         return kind if isinstance(kind, Uniform) else None
-    return Uniform(kind.storage, (2.0 ** (math.frexp(max(kind.scales))[1] - 1),), (0,))
+    low, high = steps_of(kind)
+    store = kind.storage
+    if any(kind.zero_points):
+        bits = max((-low - 1 if low < 0 else 0).bit_length(), high.bit_length())
+        store = storage(f"i{bits + 1}" if low < 0 else f"u{max(1, bits)}")
+    return Uniform(store, (2.0 ** (math.frexp(max(kind.scales))[1] - 1),), (0,))
+
+
+def steps_of(kind: Uniform) -> tuple[int, int]:
+    """The fewest and most steps from zero that a type stores."""
+    pairs = [*zip(kind.slice_ranges, kind.zero_points, strict=False)]
+    return min(low - zero for (low, _), zero in pairs), max(high - zero for (_, high), zero in pairs)
 
 
 def factors_of(kind: PortTyped) -> Reals:
@@ -68,6 +80,12 @@ def factor_of(name: str, kind: PortTyped) -> float:
             f"{name!r} has a scale per slice; hls4ml accepts that of constants alone", hint="export qonnx"
         )
     return float(factors.reshape(()))
+
+
+def _is_wider(kind: Uniform) -> bool:
+    """Whether the fixed-point type of a type holds more steps than it."""
+    to = fixed(kind)
+    return to is not None and any(kind.zero_points) and steps_of(to) != steps_of(kind)
 
 
 def extent_of(kind: Uniform, factor: float = 1.0) -> Extent:
@@ -131,10 +149,13 @@ class Draft:
             return self.real(name), None
         if name in self.graph.inputs:
             self.inputs.setdefault(name, kind)
-        if factor_of(name, self.types.get(name)) == factor_of(name, kind):
+        own = self.types.get(name)
+        is_cut = own == kind or fixed(kind) is kind or not _is_wider(kind)
+        if factor_of(name, own) == factor_of(name, kind) and is_cut:
             return self.names.get(name, name), fixed(kind)
         if (name, kind) not in self.views:
-            self.views[name, kind] = self._multiplied(name, kind, self.beside(name, "fixed"))
+            seen = self._multiplied(name, kind, self.beside(name, "fixed"))
+            self.views[name, kind] = self.cut(name, seen, kind)
         return self.views[name, kind], fixed(kind)
 
     def real(self, name: str) -> str:
@@ -158,8 +179,23 @@ class Draft:
         if name in self.graph.inputs:
             self.inputs[name] = kind
         result = name if is_plain(kind) else self.beside(name, "pinned")
-        result = self._multiplied(name, kind, result)
+        result = self.cut(name, self._multiplied(name, kind, result), kind)
         self.types[name], self.names[name] = kind, result
+
+    def cut(self, name: str, tensor: str, kind: PortTyped) -> str:
+        """A rounded tensor, cut at the ends of its type where fixed point has them farther out."""
+        to = fixed(kind)
+        if not isinstance(kind, Uniform) or to is None or not _is_wider(kind):
+            return tensor
+        result = self.beside(name, "cut")
+        part = Part(self, f"{result}/Clip")
+        ends = [self.store(f"{result}/end", np.asarray(end * to.scale)) for end in steps_of(kind)]
+        clip = Op(part.name, "Clip", (), (result,))
+        part.append(clip, [(tensor, to), *((end, None) for end in ends)])
+        region = Region(part.name, "Clip", (tensor,), (result,))
+        ports = (Port(f"{part.name}.out[0]", result, to),)
+        self.made.append(part.block(region, KernelPlan(part.name, "Clip", None, None, (), ports)))
+        return result
 
     def _multiplied(self, name: str, kind: PortTyped, result: str) -> str:
         """A block of its own that takes a value from its factor to that of another type, and rounds it."""

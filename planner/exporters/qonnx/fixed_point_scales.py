@@ -6,8 +6,9 @@ puts it on the result's grid. So fixed point has exact types everywhere, and the
 anew are those factors, to `FACTOR_BITS` significant bits, and biases off the grid of the sums. hls4ml itself
 makes three layers of a Quant with another scale and moves the factors about, and computes other numbers then.
 
-Values whose scale is a power of two already, floats, and types with zero points stay as they are. Source:
-hls4ml documentation, "ONNX and QONNX"; FINN documentation, "Streamlining", which does it with thresholds.
+A zero point is taken off: 0 is 0 in fixed point. The type is as wide as its integers need then, and a Clip
+cuts at its ends. Values whose scale is a power of two already, and floats, stay as they are. Source: hls4ml
+documentation, "ONNX and QONNX"; FINN documentation, "Streamlining", which does it with thresholds.
 """
 
 import math
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from planner.constants.quantize import dequantize_array, quantize_array
+from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
 from planner.exporters.common.values import numbers_of
@@ -121,6 +122,7 @@ def _rewrite(draft: Draft, block: Block) -> None:
         _define(part, block, port, units)
     draft.made.append(part.block(block.region, replace(block.kernel, outputs=tuple(part.outputs))))
     for port in outputs:
+        draft.names[port.value] = draft.cut(port.value, draft.names[port.value], port.type)
         draft.pin(port.value)
 
 
@@ -226,8 +228,12 @@ def _tensor(part: Part, name: str, kind: PortTyped) -> Operand:
     to = fixed(kind)
     if not isinstance(kind, Uniform) or to is None or is_plain(kind):
         return name, kind
-    stored = quantize_array(numbers_of(draft.graph, name), kind)
-    return draft.store(f"{name}/fixed", dequantize_array(stored, to)), to
+    factors = factors_of(kind)
+    if factors.size > 1:
+        rank = len(draft.graph.values[name].shape or ())
+        factors = factors.reshape([-1 if i == kind.axis else 1 for i in range(rank)])
+    steps = np.rint(_reals(draft, name, kind) / factors / to.scale)
+    return draft.store(f"{name}/fixed", steps * to.scale), to
 
 
 def _in_units(part: Part, block: Block, op: Op, units: float = 1.0) -> list[Operand]:
