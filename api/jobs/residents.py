@@ -42,7 +42,7 @@ class Resident:
     timer: asyncio.TimerHandle | None = None
 
     async def end(self) -> None:
-        """End the child, in a thread: it may take a while; who cancels this ends it too."""
+        """End the child in a thread, for it may take a while; being cancelled does not stop that."""
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self.close))
 
     def close(self) -> None:

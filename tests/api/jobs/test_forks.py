@@ -20,6 +20,7 @@ from api.intake.sandbox import Sandbox
 from api.jobs.child_process import Bounds, _answer, ended, run_child
 from api.jobs.forks import FORKS, LOST, Forks, Unavailable, WorkerLost, child_environment
 from api.jobs.records import work, written
+from api.jobs.residents import Resident
 from api.problems import Refused
 from api.settings import Settings
 from api.storage.store import Store
@@ -182,6 +183,31 @@ def test_a_fork_that_fails_ends_nobody_else(forks, tmp_path, monkeypatch):
         forks.server[1].send(b"/")
         with ended(forks.fork(tmp_path)) as third:
             assert (first.poll(), third.poll(), forks.server[0]) == (None, None, server)
+
+
+def test_ready_asks_for_a_fork(forks, store, monkeypatch):
+    start = subprocess.Popen
+    line = (sys.executable, "-P", "-c", FAILING)
+    monkeypatch.setattr("api.jobs.forks.subprocess.Popen", lambda _, **given: start(line, **given))
+    monkeypatch.setattr("api.intake.sandbox.FORKS", forks)
+    sandbox = Sandbox(Settings(store.root), store)
+    # No server; one; one that cannot fork; one that can again.
+    assert [sandbox.has_child() for _ in range(4)] == [False, True, False, True]
+
+
+def test_a_resident_that_ends_slowly_stops_nobody_else(store):
+    resident = Resident("key", Sandbox(Settings(store.root), store))
+    resident.stack.callback(time.sleep, 0.3)
+
+    async def main() -> int:
+        ending = asyncio.ensure_future(resident.end())
+        looks = 0
+        while not ending.done():
+            await asyncio.sleep(0.01)
+            looks += 1
+        return looks
+
+    assert asyncio.run(main()) > 3
 
 
 def test_a_server_that_does_not_answer_is_ended(forks, tmp_path, monkeypatch, caplog):
