@@ -111,7 +111,11 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         uploads = Uploads(settings, store)
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
         dispatcher = Dispatcher(
-            engine, open_executor(settings, store), seconds=settings.lease_seconds, share=share
+            engine,
+            open_executor(settings, store),
+            seconds=settings.lease_seconds,
+            share=share,
+            asking=sandbox.turns.principals,
         )
         watch = Watch(engine)
         residents = Residents(sandbox)
@@ -140,7 +144,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
             app.state.draining.set()
             sweeping.cancel()
             await dispatcher.stop()
-            residents.stop()
+            await residents.stop()
             sandbox.stop()
             engine.dispose()
 

@@ -252,6 +252,7 @@ def main() -> None:
     job = json.loads(line)
     functions = load_functions(job["limits"].get("functions", ()))
     job |= _place_model(job) | {"functions": functions, "tell": partial(_tell, answer)}
+    os.nice(job["limits"]["nice"])  # which `_confine` forbids
     # The thread after `_confine`, to be confined too; before `_limit`, which may leave no memory for it.
     _confine(job["limits"])
     if job["task"] == HOLD:
@@ -363,7 +364,6 @@ def _place_model(job: Arguments) -> dict[str, str]:
 
 
 def _limit(limits: Arguments) -> None:
-    os.nice(limits["nice"])
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(used.ru_utime + used.ru_stime) + 1 + limits["seconds"]
     # At a hard limit the system kills without saying why; a second before, it says that it is the time.

@@ -1,7 +1,8 @@
 """Confine: a process gives up its rights before it reads input of strangers. For good, without privileges.
 
-No new privileges; no sockets, no processes, no look into others, no new namespaces (seccomp); of the file
-system only what it is given (Landlock). Linux on x86-64 and AArch64, as far as the kernel has them.
+No new privileges; no sockets, no processes, no look into others, no signals to them, no new namespaces
+(seccomp); of the file system only what it is given (Landlock). Linux on x86-64 and AArch64, as far as the
+kernel has them.
 Source: seccomp(2), prctl(2), landlock(7); linux/{audit,filter,landlock}.h; Linux's system call tables.
 """
 
@@ -21,7 +22,7 @@ _FILTER_MODE: Final = 2
 # Of struct seccomp_data.
 _AT_NUMBER: Final = 0
 _AT_ARCHITECTURE: Final = 4
-_AT_FLAGS: Final = 16
+_AT_FIRST: Final = 16
 # BPF: load a word; jump if equal, if at least, if a bit is set; return.
 _LOAD, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW: Final = 0x7FFF0000
@@ -32,6 +33,8 @@ _THREAD: Final = 0x00010000
 # The C library makes threads with clone3, whose flags a filter cannot see; without it, with clone.
 _CLONE: Final = {"x86_64": 56, "aarch64": 220}
 _CLONE3: Final = 435
+# The C library sets limits of its own process with it, which it calls 0.
+_PRLIMIT64: Final = {"x86_64": 302, "aarch64": 261}
 _X32: Final = 0x40000000
 
 # Numbers of what is refused: (audit architecture, system calls).
@@ -49,13 +52,18 @@ _REFUSED: Final = {
             "execve": 59,
             "kill": 62,
             "ptrace": 101,
+            "rt_sigqueueinfo": 129,
+            "setpriority": 141,
             "chroot": 161,
             "mount": 165,
             "umount2": 166,
+            "tkill": 200,
+            "tgkill": 234,
             "add_key": 248,
             "request_key": 249,
             "keyctl": 250,
             "unshare": 272,
+            "rt_tgsigqueueinfo": 297,
             "perf_event_open": 298,
             "setns": 308,
             "process_vm_readv": 310,
@@ -63,6 +71,7 @@ _REFUSED: Final = {
             "bpf": 321,
             "execveat": 322,
             "userfaultfd": 323,
+            "pidfd_send_signal": 424,
             "io_uring_setup": 425,
             "pidfd_getfd": 438,
         },
@@ -76,6 +85,10 @@ _REFUSED: Final = {
             "unshare": 97,
             "ptrace": 117,
             "kill": 129,
+            "tkill": 130,
+            "tgkill": 131,
+            "rt_sigqueueinfo": 138,
+            "setpriority": 140,
             "socket": 198,
             "bind": 200,
             "listen": 201,
@@ -85,6 +98,7 @@ _REFUSED: Final = {
             "request_key": 218,
             "keyctl": 219,
             "execve": 221,
+            "rt_tgsigqueueinfo": 240,
             "perf_event_open": 241,
             "setns": 268,
             "process_vm_readv": 270,
@@ -92,6 +106,7 @@ _REFUSED: Final = {
             "bpf": 280,
             "execveat": 281,
             "userfaultfd": 282,
+            "pidfd_send_signal": 424,
             "io_uring_setup": 425,
             "pidfd_getfd": 438,
         },
@@ -150,8 +165,8 @@ def _filter(machine: str) -> bytes | None:
         return None
     architecture, calls = _REFUSED[machine]
     numbers = sorted(calls.values())
-    # Behind the calls: allow, EPERM, ENOSYS, and the look at clone's flags.
-    last = len(numbers) + 3
+    # Behind the calls: allow, EPERM, ENOSYS, the look at clone's flags, and that at prlimit64's process.
+    last = len(numbers) + 4
     lines = [
         (_LOAD, 0, 0, _AT_ARCHITECTURE),
         (_EQUAL, 1, 0, architecture),
@@ -160,14 +175,19 @@ def _filter(machine: str) -> bytes | None:
         (_AT_LEAST, last, 0, _X32),
         (_EQUAL, last, 0, _CLONE3),
         (_EQUAL, last, 0, _CLONE[machine]),
+        (_EQUAL, last + 3, 0, _PRLIMIT64[machine]),
     ]
     lines += [(_EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
     lines += [
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _EPERM),
         (_RETURN, 0, 0, _ENOSYS),
-        (_LOAD, 0, 0, _AT_FLAGS),
+        (_LOAD, 0, 0, _AT_FIRST),
         (_HAS, 0, 1, _THREAD),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _EPERM),
+        (_LOAD, 0, 0, _AT_FIRST),
+        (_EQUAL, 0, 1, 0),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _EPERM),
     ]

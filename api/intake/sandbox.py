@@ -19,10 +19,11 @@ from api.jobs.child_process import (
     Bounds,
     Stopped,
     accept,
+    ended,
     run_child,
     run_in_thread,
 )
-from api.jobs.forks import FORKS
+from api.jobs.forks import FORKS, Unavailable, WorkerLost
 from api.problems import Refused
 from api.server.metrics import Metrics
 from api.settings import Settings, share_of
@@ -55,9 +56,11 @@ class Sandbox:
         FORKS.start()
 
     def has_child(self) -> bool:
-        """Whether children can be had; what they are forked from is started again where it ended."""
-        with suppress(OSError):
-            return FORKS.start()
+        """Whether a child can be had; what they are forked from is started again where it ended."""
+        with suppress(OSError, Unavailable):
+            if FORKS.start():
+                with ended(FORKS.fork(self.store.root)):
+                    return True
         return False
 
     def stop(self) -> None:
@@ -71,11 +74,11 @@ class Sandbox:
           check: refuses a file that was made, before it is kept.
 
         Raises:
-          Refused: `busy`, `share-taken`; the child's refusal, or how it ended.
+          Refused: `busy`, `share-taken`; `worker-lost`, twice; the child's refusal, or how it ended.
         """
         peaks = [0]
 
-        def run(stopped: Stopped) -> dict[str, Any]:
+        def once(stopped: Stopped) -> dict[str, Any]:
             return run_child(
                 self.store,
                 work,
@@ -85,11 +88,18 @@ class Sandbox:
                 note_peak=peaks.append,
             )
 
+        def run(stopped: Stopped) -> dict[str, Any]:
+            try:
+                return once(stopped)
+            except WorkerLost:
+                return once(stopped)
+
         return await self.in_thread(work["task"], run, peaks)
 
     def given_way(self) -> Bounds:
-        """The limits of the next child; it gives way where its principal has more of them wait."""
-        return replace(self.bounds, nice=WAY if self.principal in self.turns.lines else 0)
+        """The limits of the next child; it gives way to others where its principal has more of them wait."""
+        gives_way = self.principal in self.turns.lines and len(self.turns.principals()) > 1
+        return replace(self.bounds, nice=WAY if gives_way else 0)
 
     async def in_thread(
         self, task: str, run: Callable[[Stopped], dict[str, Any]], peaks: Sequence[int] = (0,)
@@ -116,6 +126,12 @@ class Sandbox:
         except Refused as error:
             ending = error.problem.name
             raise
+        except Unavailable as error:
+            ending = "busy"
+            raise Refused(ending, str(error)) from error
+        except WorkerLost as error:
+            ending = "worker-lost"
+            raise Refused(ending, str(error)) from error
         else:
             return result
         finally:

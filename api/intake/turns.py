@@ -41,6 +41,10 @@ class Turns:
         """Requests that wait."""
         return sum(map(len, self.lines.values()))
 
+    def principals(self) -> set[str]:
+        """Those who have a place, or wait for one."""
+        return {*self.taken, *self.lines}
+
     @asynccontextmanager
     async def place(self, principal: str) -> AsyncIterator[None]:
         """Have a place, once it is the principal's turn.

@@ -8,11 +8,13 @@ this process, however that ends: it watches the pipe between them. Source: desig
 import asyncio
 import contextlib
 import copy
+import errno
 import json
 import os
 import selectors
 import signal
 import stat
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -24,7 +26,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from api.jobs.forks import FORKS, Child
+from api.jobs.forks import ANSWERS, FORKS, LOST, Child, Unavailable, WorkerLost
 from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full
 from api.server.logs import log_failure
 from api.storage.digests import digest_of_file
@@ -90,7 +92,7 @@ class Bounds:
 
 
 def start_child(folder: Path) -> Child:
-    """Start a child in a folder; it ends when its standard input does."""
+    """Start a child in a folder, as `Forks.fork`."""
     return FORKS.fork(folder)
 
 
@@ -111,7 +113,7 @@ async def run_in_thread(threads: Threads, run: Callable[[Stopped], T]) -> T:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         stop.set()
-        with suppress(Cancelled, Refused):
+        with suppress(Cancelled, Refused, Unavailable, WorkerLost):
             await running
         raise
 
@@ -143,6 +145,7 @@ def run_child(
     Raises:
       Cancelled: `stopped` said so.
       Refused: what the child refused, or how it ended.
+      Unavailable, WorkerLost: no end of the work's own.
     """
     try:
         with store.draft() as folder:
@@ -155,6 +158,8 @@ def run_child(
                 raise Refused(**answer["problem"])
             return {**answer["result"], "kept": _keep(store, work, answer["result"], folder, check)}
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise Unavailable(f"too many files are open: {error.strerror}") from error
         if error.errno not in DISK_FULL:
             raise
         raise Refused(**as_arguments(disk_full())) from error
@@ -282,14 +287,31 @@ def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell:
         said = json.loads(last) if last.startswith(b'{"progress"') else {}
         if "progress" in said:
             tell(said["progress"])
-    return _answer(child.wait(timeout=TICK * 50), last)
+    try:
+        return _answer(child.wait(ANSWERS), last)
+    except subprocess.TimeoutExpired:
+        return _answer(LOST, last)
 
 
 def _answer(code: int, reply: bytes) -> dict[str, Any]:
     """The last line of a child that ended: `result` or `problem`, and `peak`."""
+    if code == LOST:
+        return _whole_answer(reply)
     if code != 0 or not reply:
         raise Refused(**as_arguments(ending_of(code)))
     answer: dict[str, Any] = json.loads(reply)
+    log_failure(answer)
+    return answer
+
+
+def _whole_answer(reply: bytes) -> dict[str, Any]:
+    """The last line of a child of which nobody can tell how it ended."""
+    try:
+        answer: dict[str, Any] = json.loads(reply)
+    except ValueError:  # it ends in the middle
+        answer = {}
+    if not answer.keys() & {"result", "problem"}:
+        raise WorkerLost("the fork server ended, and with it what is known of the reader of this input")
     log_failure(answer)
     return answer
 
@@ -309,7 +331,7 @@ def lines_of(answer: int, bounds: Bounds, stopped: Stopped) -> Generator[bytes, 
     clock = bounds.patience * bounds.seconds
     until = time.monotonic() + clock
     waiting = b""
-    with selectors.DefaultSelector() as selector:
+    with selectors.PollSelector() as selector:
         selector.register(answer, selectors.EVENT_READ)
         while True:
             if stopped():
@@ -338,8 +360,8 @@ def ended(child: Child) -> Iterator[Child]:
     try:
         yield child
     finally:
-        if child.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+        if child.poll() in (None, LOST):
+            child.kill()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(ANSWERS)
         child.close()

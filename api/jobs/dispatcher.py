@@ -21,8 +21,9 @@ from sqlalchemy.exc import DatabaseError
 from api.intake.turns import ALL
 from api.jobs import queue
 from api.jobs.child_process import WAY
-from api.jobs.executors import Executor, Unavailable, WorkerLost
+from api.jobs.executors import Executor
 from api.jobs.fan_out import run_work
+from api.jobs.forks import Unavailable, WorkerLost
 from api.jobs.records import Job
 from api.problems import Problem, Refused, as_arguments
 
@@ -46,10 +47,20 @@ class Dispatcher:
     Args:
       seconds: of a lease.
       share: the percentage of the slots that one principal may have.
+      asking: gives the principals of requests, to whom jobs of others give way.
     """
 
-    def __init__(self, engine: Engine, executor: Executor, *, seconds: float, share: int = ALL) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        executor: Executor,
+        *,
+        seconds: float,
+        share: int = ALL,
+        asking: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
         self.share = share
+        self.asking = asking
         self.engine = engine
         self.executor = executor
         self.seconds = seconds
@@ -107,9 +118,12 @@ class Dispatcher:
 
     async def _lease(self, free: int) -> None:
         taken = await self._do(queue.lease, self.owner, free, seconds=self.seconds, share=self.share)
-        waiting = await self._do(queue.who_waits) if taken else ()
+        waiting: dict[str, bool] = {}
+        with suppress(DatabaseError):  # what is leased must be held, whatever else fails
+            waiting = await self._do(queue.who_waits) if taken else {}
+        present = {*waiting, *self.asking()}
         for job in taken:
-            nice = WAY if job.principal in waiting else 0
+            nice = WAY if waiting.get(job.principal) and present - {job.principal} else 0
             self.held[job.id] = (job, asyncio.create_task(self._run(job, nice)))
         await asyncio.sleep(0)  # what is cancelled before it began would not be given back
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from api.jobs.child_process import Bounds, Cancelled, Stopped, Tell, run_child, run_in_thread
+from api.jobs.forks import Unavailable, WorkerLost
 from api.problems import Refused, as_arguments
 from api.server.tokens import DEFAULT
 from api.settings import Settings
@@ -31,14 +32,6 @@ CONNECT_SECONDS: Final = 10
 FAN_FROM: Final = 1 << 29
 AHEAD: Final = 1
 """Works that wait at a cluster beside those at work, so that no worker waits for us."""
-
-
-class WorkerLost(Exception):
-    """The process that ran a work is gone."""
-
-
-class Unavailable(Exception):
-    """Nothing can be run now; not the work's doing."""
 
 
 class Executor(Protocol):

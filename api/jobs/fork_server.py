@@ -5,6 +5,7 @@ nothing but names of folders from its parent, and ends with it; children limit a
 (`api.child`). The parent's side is `forks`. Source: fork(2), on threads; unix(7), SCM_RIGHTS.
 """
 
+import errno
 import gc
 import os
 import selectors
@@ -47,10 +48,11 @@ def main() -> None:
                 folder, files, _, _ = socket.recv_fds(control, LONGEST, GIVEN)
                 if not folder:
                     return
-                pid = os.fork()
+                pid = _forked(files)
                 if pid == 0:
                     break
-                _note(pid, files, telling)
+                if pid is not None:
+                    _note(pid, files, telling)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     control.close()
@@ -59,6 +61,19 @@ def main() -> None:
     _become(folder, files)
     child.main()
     os._exit(0)
+
+
+def _forked(files: list[int]) -> int | None:
+    """Fork; None where that cannot be, and whoever asked is told why: the others go on."""
+    try:
+        if len(files) == GIVEN:
+            return os.fork()
+    except OSError as error:
+        with suppress(BrokenPipeError):
+            os.write(files[-1], f"{-(error.errno or errno.EAGAIN)}\n".encode())
+    for file in files:
+        os.close(file)
+    return None
 
 
 def _note(pid: int, files: list[int], telling: dict[int, int]) -> None:

@@ -4,38 +4,68 @@ The server starts with the first child, or before, and again where it ended; it 
 which holds the other end of its socket. Source: design 06, "Jobs".
 """
 
+import errno
+import logging
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final
 
 from api.server.paths import import_path
 
-LOST: Final = 1
-"""Exit code of a child of which nobody could tell how it ended: its fork server was gone."""
+LOST: Final = 1 << 16
+"""In place of the exit code of a child of which nobody can tell how it ended: its fork server was gone."""
+ANSWERS: Final = 10.0
+"""Seconds in which a fork server answers, and in which a child that was killed is gone."""
+STARTS: Final = 60.0
+"""Seconds in which a fork server that was just started answers: it imports first."""
+ATTEMPTS: Final = 2
+
+log: Final = logging.getLogger("qplan.child")
+
+
+class WorkerLost(Exception):
+    """The process that ran a work is gone, or nobody can tell how it ended; not the work's doing."""
+
+
+class Unavailable(Exception):
+    """Nothing can be run now; not the work's doing."""
 
 
 class Child:
-    """A child: `pid`, standard input and output, and how it ended, as `subprocess.Popen` has them."""
+    """A child: `pid`, standard input and output, and how it ended, as `subprocess.Popen` has them.
 
-    def __init__(self, stdin: IO[bytes], stdout: IO[bytes], told: IO[bytes]) -> None:
+    Raises:
+      ConnectionError: the fork server is gone.
+      TimeoutError: it does not answer within `limit` seconds.
+      OSError: it cannot fork.
+    """
+
+    def __init__(self, stdin: IO[bytes], stdout: IO[bytes], told: IO[bytes], limit: float) -> None:
         self.stdin = stdin
         self.stdout = stdout
         self.returncode: int | None = None
         self._told = told
+        if not _readable(told.fileno(), limit):
+            raise TimeoutError(errno.ETIMEDOUT, "the fork server does not answer")
         line = told.readline()
         if not line:
-            self.close()
             raise ConnectionError("the fork server is gone")
         self.pid = int(line)
+        if self.pid < 0:
+            raise OSError(-self.pid, os.strerror(-self.pid))
+        self._process: int | None = None
+        with suppress(OSError):  # it ended already, or the system has none
+            self._process = os.pidfd_open(self.pid)
 
     def poll(self) -> int | None:
-        """The exit code, the signal negative; None while it runs."""
+        """The exit code, the signal negative; None while it runs; `LOST`: nobody can tell."""
         return self._look(0)
 
     def wait(self, timeout: float | None = None) -> int:
@@ -49,18 +79,28 @@ class Child:
             raise subprocess.TimeoutExpired("api.child", timeout or 0.0)
         return code
 
+    def kill(self) -> None:
+        """End it and all it started, and wait until it has."""
+        with suppress(ProcessLookupError):
+            if self._process is not None:  # its number may be another's once it was waited for
+                signal.pidfd_send_signal(self._process, 0)
+            os.killpg(self.pid, signal.SIGKILL)
+            if self._process is not None:
+                _readable(self._process, ANSWERS)
+
     def close(self) -> None:
         """Let go of the pipes."""
         for pipe in (self.stdin, self.stdout, self._told):
             with suppress(BrokenPipeError):
                 pipe.close()
+        if self._process is not None:
+            os.close(self._process)
+            self._process = None
 
     def _look(self, timeout: float | None) -> int | None:
         if self.returncode is None and not self._told.closed:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._told, selectors.EVENT_READ)
-                if not selector.select(timeout):
-                    return None
+            if not _readable(self._told.fileno(), timeout):
+                return None
             self.returncode = int(self._told.readline() or LOST)
         return self.returncode
 
@@ -70,65 +110,100 @@ class Forks:
 
     def __init__(self) -> None:
         self.server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        self.answered = False
         self.lock = threading.Lock()
 
     def start(self) -> bool:
         """Start the server, unless one runs; whether one did."""
         with self.lock:
-            runs = self._runs()
-            self._control()
+            runs = self.server is not None and self.server[0].poll() is None
+            self._running()
             return runs
 
     def fork(self, folder: Path) -> Child:
         """Start a child in a folder; it ends when its standard input does.
 
         Raises:
-          OSError: no process can be made.
+          Unavailable: no process can be made.
         """
-        try:
-            return self._fork(folder)
-        except ConnectionError:  # the server ended since it was looked at
-            return self._fork(folder)
-
-    def _runs(self) -> bool:
-        return self.server is not None and self.server[0].poll() is None
-
-    def _control(self) -> socket.socket:
-        """The socket of the server, which is started where none runs."""
-        if self.server is not None and self._runs():
-            return self.server[1]
-        if self.server is not None:
-            self.server[1].close()
-        control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with other:
-            process = subprocess.Popen(
-                (sys.executable, "-P", "-m", "api.jobs.fork_server"),
-                stdin=other.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=child_environment(),
-                start_new_session=True,
-            )
-        self.server = process, control
-        return control
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._fork(folder)
+            except OSError as error:
+                is_servers = isinstance(error, (ConnectionError, TimeoutError))
+                if not is_servers or attempt + 1 == ATTEMPTS:
+                    raise Unavailable(f"no process can be made: {error.strerror or error}") from error
+        raise AssertionError
 
     def _fork(self, folder: Path) -> Child:
-        read, stdin = os.pipe()
-        stdout, write = os.pipe()
-        told, tell = os.pipe()
-        # What is selected is read without a buffer.
-        pipes = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb", 0), os.fdopen(told, "rb", 0)
-        try:
-            with self.lock:
-                socket.send_fds(self._control(), [os.fsencode(folder)], [read, write, tell])
-        except BaseException:
-            for pipe in pipes:
-                pipe.close()
-            raise
-        finally:
-            for file in (read, write, tell):
-                os.close(file)
-        return Child(*pipes)
+        server = None
+        with ExitStack() as ours, ExitStack() as theirs:
+            read, stdin = _pipe(theirs, ours)
+            stdout, write = _pipe(ours, theirs)
+            told, tell = _pipe(ours, theirs)
+            given = [file.fileno() for file in (read, write, tell)]
+            try:
+                with self.lock:
+                    server = self._running()
+                    limit = ANSWERS if self.answered else STARTS
+                    socket.send_fds(server[1], [os.fsencode(folder)], given)
+                theirs.close()
+                child = Child(stdin, stdout, told, limit)
+            except (ConnectionError, TimeoutError):
+                with self.lock:
+                    if self.server is server:
+                        self._end()
+                raise
+            self.answered = True
+            ours.pop_all()
+            return child
+
+    def _running(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        """The server, which is started where none runs."""
+        if self.server is not None and self.server[0].poll() is not None:
+            self._end()
+        if self.server is None:
+            control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            control.settimeout(ANSWERS)
+            with other, ExitStack() as unless_started:
+                unless_started.callback(control.close)
+                process = subprocess.Popen(
+                    (sys.executable, "-P", "-m", "api.jobs.fork_server"),
+                    stdin=other.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=child_environment(),
+                    start_new_session=True,
+                )
+                unless_started.pop_all()
+            self.server, self.answered = (process, control), False
+        return self.server
+
+    def _end(self) -> None:
+        """End the server, which is gone or does not answer, and forget it."""
+        if self.server is None:
+            return
+        process, control = self.server
+        self.server = None
+        control.close()
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(ANSWERS)
+        log.warning("the fork server ended with %s; the next child starts another", process.returncode)
+
+
+def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    """A pipe; each end is closed with its stack."""
+    read, write = os.pipe()
+    # What is selected is read without a buffer.
+    return reading.enter_context(os.fdopen(read, "rb", 0)), writing.enter_context(os.fdopen(write, "wb"))
+
+
+def _readable(file: int, timeout: float | None) -> bool:
+    """Wait until a file can be read, a process has ended; whether it does so in time."""
+    with selectors.PollSelector() as selector:  # needs no file of its own
+        selector.register(file, selectors.EVENT_READ)
+        return bool(selector.select(timeout))
 
 
 def child_environment() -> dict[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Row, and_, func, insert, or_, select, tuple_, update
+from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from api.intake.turns import ALL, portion, refuse_share
@@ -191,11 +191,13 @@ def lease(engine: Engine, owner: str, limit: int, *, seconds: float, share: int 
     return taken
 
 
-def who_waits(engine: Engine) -> frozenset[str]:
-    """The principals of jobs that wait."""
+def who_waits(engine: Engine) -> dict[str, bool]:
+    """The principals of jobs that have not ended, and whether some of these wait."""
+    waits = func.max(case((jobs.c.state == "queued", 1), else_=0)).label("waits")
+    wanted = select(jobs.c.principal, waits).where(jobs.c.state.in_(("queued", "running")))
     with reading(engine) as connection:
-        found = connection.execute(select(jobs.c.principal).where(jobs.c.state == "queued").distinct())
-        return frozenset(found.scalars())
+        rows = connection.execute(wanted.group_by(jobs.c.principal))
+        return {row.principal: bool(row.waits) for row in rows}
 
 
 def standing(engine: Engine, held: Iterable[Job]) -> Standing:

@@ -41,8 +41,12 @@ class Resident:
     child: Child | None = None
     timer: asyncio.TimerHandle | None = None
 
+    async def end(self) -> None:
+        """End the child in a thread, for it may take a while; being cancelled does not stop that."""
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self.close))
+
     def close(self) -> None:
-        """End the child."""
+        """End the child, and wait until it has."""
         self.child = None
         if self.timer is not None:
             self.timer.cancel()
@@ -56,10 +60,10 @@ class Residents:
         self.most = sandbox.settings.residents
         self.held: OrderedDict[str, Resident] = OrderedDict()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End all."""
         while self.held:
-            self.held.popitem()[1].close()
+            await self.held.popitem()[1].end()
 
     async def ask(
         self, sandbox: Sandbox, key: str, work: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]
@@ -86,7 +90,7 @@ class Residents:
                 raise
             finally:
                 if self.held.get(caller) is not resident:  # another plan took its place, or there is none
-                    resident.close()
+                    await resident.end()
                 else:
                     self._wind_up(caller, resident)
 
@@ -96,7 +100,7 @@ class Residents:
         def go() -> None:
             if not resident.lock.locked():
                 self._forget(caller, resident)
-                resident.close()
+                asyncio.get_running_loop().run_in_executor(None, resident.close)
 
         if resident.timer is not None:
             resident.timer.cancel()
@@ -121,7 +125,7 @@ class Residents:
     async def _end(self, caller: str, resident: Resident) -> None:
         self._forget(caller, resident)
         async with resident.lock:
-            resident.close()
+            await resident.end()
 
     def _forget(self, caller: str, resident: Resident) -> None:
         if self.held.get(caller) is resident:

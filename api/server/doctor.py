@@ -26,6 +26,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.jobs.child_process import Bounds, run_child
+from api.jobs.forks import Unavailable, WorkerLost
 from api.jobs.records import work, written
 from api.planning.plugins import load_functions
 from api.problems import Refused
@@ -219,7 +220,7 @@ def _children(name: str, settings: Settings) -> Iterator[Check]:
         try:
             target = work("lint", {"text": written(TARGET), "name": "doctor"})
             run_child(store, target, bounds)
-        except Refused as error:
+        except (Refused, Unavailable, WorkerLost) as error:
             yield Check(name, "bad", f"a child that reads a small target ended with: {error}")
             return
     yield Check(name, "good", f"a child reads a small target in {perf_counter() - start:.1f} s")

@@ -23,7 +23,7 @@ PAGE: Final = 100
 MOST: Final = 1000
 UNCHANGING: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 """Headers of what its address names by content. Private: another token may not have it."""
-_RANGE: Final = re.compile(r"(?i:bytes)=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))")
+_RANGE: Final = re.compile(r"(?i:bytes)=[ \t]*(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))")
 _TAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
 
 
@@ -124,7 +124,7 @@ def _check_range(request: Request, path: Path, tag: str) -> None:
     text = request.headers.get("range")
     if text is None:
         return
-    found = _RANGE.fullmatch(text.replace(" ", ""))
+    found = _RANGE.fullmatch(text.strip())
     first, last, suffix = found.groups() if found else (None, None, None)
     backwards = bool(first and last and int(last) < int(first))
     others = request.headers.get("if-range", f'"{tag}"') != f'"{tag}"'

@@ -198,7 +198,7 @@ def make_engine(url: str) -> Engine:
 def _sqlite(url: URL) -> Engine:
     if not url.database or url.database == ":memory:" or url.query or url.host:
         raise InputError(
-            f"QPLAN_DATABASE_URL names no file: {url.render_as_string()}",
+            f"QPLAN_DATABASE_URL names no file: {_shown(str(url))}",
             hint="sqlite:///FILE; what is in memory is kept for nobody",
         )
     engine = create_engine(url, pool_size=POOL, connect_args={"timeout": WAIT_SECONDS})
@@ -219,7 +219,8 @@ def _sqlite(url: URL) -> Engine:
 
 
 def _shown(url: str) -> str:
+    """An address without what may be secret: its password, and its query, which may have one too."""
     try:
-        return make_url(url).render_as_string(hide_password=True)
+        return make_url(url).set(query={}).render_as_string(hide_password=True)
     except (ArgumentError, ValueError):
         return "(unreadable)"

@@ -1,6 +1,8 @@
 """What a child gave up is gone: sockets, processes, other files."""
 
 import json
+import platform
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +15,16 @@ from api.jobs.child_process import files_of
 ROOT = Path(__file__).resolve().parents[2]
 # One try each; what may still be done says so.
 TRIES = """
-import json, os, socket, subprocess, sys, threading
+import ctypes, json, os, resource, signal, socket, subprocess, sys, threading
 from pathlib import Path
 from api.intake.confine import confine
 data = Path(sys.argv[1])
+parent = os.getppid()
+handle = os.pidfd_open(parent)
+call = ctypes.CDLL(None, use_errno=True).syscall
+def refused(name, *arguments):
+    if call(CALLS[name], *arguments) < 0:
+        raise OSError(ctypes.get_errno(), name)
 took = confine([data / "open", Path(sys.prefix), Path(sys.base_prefix)], [data / "drafts"])
 def thread():
     done = []
@@ -29,6 +37,14 @@ tries = {
     "exec": lambda: os.execv("/bin/true", ["true"]),
     "program": lambda: subprocess.run(["/bin/true"]),
     "kill": lambda: os.kill(os.getppid(), 0),
+    "tkill": lambda: refused("tkill", parent, 0),
+    "tgkill": lambda: refused("tgkill", parent, parent, 0),
+    "rt_sigqueueinfo": lambda: refused("rt_sigqueueinfo", parent, 0, bytes(128)),
+    "rt_tgsigqueueinfo": lambda: refused("rt_tgsigqueueinfo", parent, parent, 0, bytes(128)),
+    "pidfd": lambda: signal.pidfd_send_signal(handle, 0),
+    "priority of the parent": lambda: os.setpriority(os.PRIO_PROCESS, parent, 1),
+    "limits of the parent": lambda: resource.prlimit(parent, resource.RLIMIT_CORE, (0, 0)),
+    "own limits": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
     "environment of the parent": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
     "read elsewhere": lambda: (data / "secret").read_text(),
     "write elsewhere": lambda: (data / "open" / "new").write_text("x"),
@@ -58,12 +74,20 @@ def folder(tmp_path):
 
 
 def test_what_is_left(folder):
-    line = [sys.executable, "-c", TRIES, str(folder)]
+    calls = _REFUSED[platform.machine()][1] if platform.machine() in _REFUSED else {}
+    line = [sys.executable, "-c", f"CALLS = {calls}\n{TRIES}", str(folder)]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     if not all(found["took"].values()):
         pytest.skip(f"this kernel does not confine: {found['took']}")
-    assert found["may"] == ["read", "write", "thread"]
+    assert found["may"] == ["own limits", "read", "write", "thread"]
+
+
+def test_a_child_that_aborts_ends():
+    """The C library's `abort` sends itself a signal, which is refused, and then ends all the same."""
+    code = "import os; from api.intake.confine import confine; confine([], []); os.abort()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode in (-signal.SIGABRT, -signal.SIGSEGV)
 
 
 def test_a_job_is_given_its_own_files_alone(tmp_path):

@@ -284,6 +284,10 @@ def test_parts_of_a_blob(service):
         refused = service.get(path, headers={"Range": beyond})
         assert check(refused, "range-invalid")["bytes"] == len(data)
         assert refused.headers["content-range"] == f"bytes */{len(data)}"
+    # 14.1.2: what is no range is none, however near it comes; space beside one is not its.
+    for text in ("bytes=1 2-1 3", "bytes=1 0-", "by tes=0-9", "bytes=- 5"):
+        assert service.get(path, headers={"Range": text}).content == data
+    assert service.get(path, headers={"Range": "bytes= 0-9"}).content == data[:10]
     # RFC 9110, 13.1.5: a part of another file than the client has is no part of this one, wherever it lies.
     for text, status in ((f'"{digest(data)}"', 206), ('"other"', 200), (f'W/"{digest(data)}"', 200)):
         asked = {"If-Range": text, "Range": "bytes=10-19"}

@@ -55,6 +55,13 @@ def test_a_database_that_is_not_there_is_said_without_its_password():
     assert "hidden" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["postgresql:///x?password=hidden&port=a", "sqlite:///?key=hidden"])
+def test_an_address_is_said_without_its_query(url):
+    with pytest.raises(InputError) as caught:
+        open_database(url)
+    assert "hidden" not in str(caught.value)
+
+
 def test_what_was_not_finished_is_not_kept(engine):
     def fail():
         with writing(engine) as connection:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from api.jobs import queue
-from api.jobs.child_process import Bounds
+from api.jobs.child_process import WAY, Bounds
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import Cluster, Pool
 from api.jobs.records import work
@@ -243,3 +244,56 @@ def test_two_dispatchers_share_the_jobs(engine, store):
     ended = asyncio.run(main())
     assert [(job.state, job.attempt) for job in ended] == [("done", 1)] * 6
     assert len({job.owner for job in ended}) == 2
+
+
+class Noting(Pool):
+    """Notes the nice of each work, and answers it once told to."""
+
+    def __init__(self, store):
+        super().__init__(store, BOUNDS, 1)
+        self.nice = []
+        self.go = asyncio.Event()
+
+    async def run(self, asked, _):
+        """As `Executor.run`."""
+        self.nice.append(asked["nice"])
+        await self.go.wait()
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "asking", "nice"),
+    [
+        (["one", "one"], [], 0),  # nobody else is there
+        (["one", "one"], ["one"], 0),
+        (["one", "one"], ["two"], WAY),
+        (["one", "one", "two"], [], WAY),
+        (["one", "two", "two"], [], 0),  # it has nothing more
+    ],
+)
+def test_jobs_give_way_to_others_alone(engine, store, jobs, asking, nice):
+    executor = Noting(store)
+
+    async def main():
+        made = [queue.submit(engine, "kind", {"task": "x"}, principal=name) for name in jobs]
+        dispatcher = Dispatcher(engine, executor, seconds=10, asking=lambda: asking)
+        await dispatcher.start()
+        await until(engine, made[0], lambda job: job.state == "running")
+        executor.go.set()
+        for job in made:
+            await until(engine, job)
+        await dispatcher.stop()
+
+    asyncio.run(main())
+    assert executor.nice[0] == nice
+
+
+def test_what_is_leased_runs_though_the_database_fails_behind(engine, store, monkeypatch):
+    def fail(_):
+        raise OperationalError("select", {}, Exception("gone"))
+
+    monkeypatch.setattr(queue, "who_waits", fail)
+    executor = Noting(store)
+    executor.go.set()
+    assert run(engine, executor, {"task": "x"}).state == "done"
+    assert executor.nice == [0]

@@ -1,20 +1,28 @@
 """Children are forked from a process of their own: ends are told, and nothing is left of one that died."""
 
+import asyncio
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
-from api.jobs.child_process import Bounds, ended, run_child
-from api.jobs.forks import FORKS, LOST, Forks, child_environment
+from api.intake.sandbox import Sandbox
+from api.jobs.child_process import Bounds, _answer, ended, run_child
+from api.jobs.forks import FORKS, LOST, Forks, Unavailable, WorkerLost, child_environment
 from api.jobs.records import work, written
+from api.jobs.residents import Resident
 from api.problems import Refused
+from api.settings import Settings
 from api.storage.store import Store
 from tests.api.conftest import ROOT
 
@@ -26,6 +34,18 @@ def store(tmp_path) -> Store:
     made = Store(tmp_path)
     made.open()
     return made
+
+
+@pytest.fixture
+def forks() -> Iterator[Forks]:
+    """A server of its own, which is gone afterwards."""
+    made = Forks()
+    yield made
+    if made.server is not None:
+        process, control = made.server
+        control.close()
+        process.kill()
+        process.wait()
 
 
 def lint(store: Store) -> str:
@@ -135,3 +155,178 @@ def test_it_ends_with_its_parent(tmp_path):
         line, cwd=ROOT, env=child_environment(), capture_output=True, text=True, check=False
     )
     assert [is_gone(int(pid)) for pid in done.stdout.split()] == [True, True]
+
+
+FAILING = """
+import errno, os
+from api.jobs import fork_server
+fork, turns = os.fork, iter([False, True])
+def fails_once():
+    if next(turns, False):
+        raise BlockingIOError(errno.EAGAIN, "no more processes")
+    return fork()
+os.fork = fails_once
+fork_server.main()
+"""
+"""A fork server whose second fork fails."""
+
+
+def test_a_fork_that_fails_ends_nobody_else(forks, tmp_path, monkeypatch):
+    start = subprocess.Popen
+    line = (sys.executable, "-P", "-c", FAILING)
+    monkeypatch.setattr("api.jobs.forks.subprocess.Popen", lambda _, **given: start(line, **given))
+    with ended(forks.fork(tmp_path)) as first:
+        server = forks.server[0]
+        with pytest.raises(Unavailable, match=os.strerror(errno.EAGAIN)):
+            forks.fork(tmp_path)
+        # Nor does a message without files.
+        forks.server[1].send(b"/")
+        with ended(forks.fork(tmp_path)) as third:
+            assert (first.poll(), third.poll(), forks.server[0]) == (None, None, server)
+
+
+def test_ready_asks_for_a_fork(forks, store, monkeypatch):
+    start = subprocess.Popen
+    line = (sys.executable, "-P", "-c", FAILING)
+    monkeypatch.setattr("api.jobs.forks.subprocess.Popen", lambda _, **given: start(line, **given))
+    monkeypatch.setattr("api.intake.sandbox.FORKS", forks)
+    sandbox = Sandbox(Settings(store.root), store)
+    # No server; one; one that cannot fork; one that can again.
+    assert [sandbox.has_child() for _ in range(4)] == [False, True, False, True]
+
+
+def test_a_resident_that_ends_slowly_stops_nobody_else(store):
+    resident = Resident("key", Sandbox(Settings(store.root), store))
+    resident.stack.callback(time.sleep, 0.3)
+
+    async def main() -> int:
+        ending = asyncio.ensure_future(resident.end())
+        looks = 0
+        while not ending.done():
+            await asyncio.sleep(0.01)
+            looks += 1
+        return looks
+
+    assert asyncio.run(main()) > 3
+
+
+def test_a_server_that_does_not_answer_is_ended(forks, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("api.jobs.forks.ANSWERS", 0.3)
+    with ended(forks.fork(tmp_path)) as first:
+        stopped = forks.server[0]
+        stopped.send_signal(signal.SIGSTOP)
+        with ended(forks.fork(tmp_path)) as second:
+            assert (stopped.returncode, second.poll()) == (-signal.SIGKILL, None)
+            assert forks.server[0] is not stopped
+        assert second.returncode == -signal.SIGKILL
+    assert is_gone(first.pid)
+    assert "the fork server ended with -9" in caplog.text
+
+
+def test_a_child_of_a_server_that_stopped_is_ended(forks, tmp_path, monkeypatch):
+    monkeypatch.setattr("api.jobs.child_process.ANSWERS", 0.2)
+    with ended(forks.fork(tmp_path)) as child:
+        settle(child.pid, tmp_path)
+        forks.server[0].send_signal(signal.SIGSTOP)
+    assert Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_child_whose_server_died_is_ended(forks, tmp_path):
+    """It does not look at its standard input, as one at work does not."""
+    child = forks.fork(tmp_path)
+    settle(child.pid, tmp_path)
+    with ended(child):
+        os.kill(child.pid, signal.SIGSTOP)
+        forks.server[0].kill()
+        assert child.wait(10) == LOST
+    assert is_gone(child.pid)
+
+
+def test_a_server_that_seems_to_run_is_not_met_again(forks, tmp_path, monkeypatch):
+    forks.fork(tmp_path).close()
+    dead = forks.server[0]
+    dead.kill()
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+    monkeypatch.setattr(dead, "poll", lambda: None)  # as before it can be waited for
+    with ended(forks.fork(tmp_path)) as child:
+        assert child.poll() is None
+        assert forks.server[0] is not dead
+
+
+def test_no_server_at_all_is_no_end_of_the_works_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("api.jobs.forks.sys.executable", "/bin/false")
+    with pytest.raises(Unavailable):
+        Forks().fork(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("reply", "found"),
+    [
+        (b'{"result": {"x": 1}}', {"result": {"x": 1}}),
+        (b'{"problem": {"name": "timeout"}}', {"problem": {"name": "timeout"}}),
+        (b'{"result": {"x": 1}', None),
+        (b'{"progress": {"done": 1}}', None),
+        (b"", None),
+    ],
+)
+def test_an_answer_counts_whoever_is_gone(reply, found):
+    if found is not None:
+        assert _answer(LOST, reply) == found
+        return
+    with pytest.raises(WorkerLost):
+        _answer(LOST, reply)
+
+
+def lost_with_its_server(forks, fork):
+    """Start children that die, and their server first, so that nobody tells how."""
+
+    def start(folder: Path):
+        child = fork(folder)
+        forks.server[0].kill()
+        forks.server[0].wait()
+        os.kill(child.pid, signal.SIGKILL)
+        return child
+
+    return start
+
+
+def test_a_work_that_was_lost_is_none_of_the_inputs_doing(forks, store):
+    with pytest.raises(WorkerLost):
+        run_child(store, LINT, Bounds(1 << 30, 10), start=lost_with_its_server(forks, forks.fork))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_request_whose_child_was_lost_runs_once_more(store, monkeypatch, times):
+    lose = lost_with_its_server(FORKS, FORKS.fork)
+    turns = chain([lose] * times, repeat(FORKS.fork))
+
+    def take_turns(folder):
+        return next(turns)(folder)
+
+    monkeypatch.setattr(FORKS, "fork", take_turns)
+    with pytest.raises(Refused) as caught:
+        asyncio.run(Sandbox(Settings(store.root), store).run(LINT))
+    assert caught.value.problem.name == ("target-invalid" if times == 1 else "worker-lost")
+    assert caught.value.problem.status == (422 if times == 1 else 503)
+
+
+def own_files() -> list[int]:
+    return [int(file.name) for file in Path("/proc/self/fd").iterdir()]
+
+
+def test_files_that_cannot_be_opened_are_busy_and_none_is_left(tmp_path):
+    FORKS.fork(tmp_path).close()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = own_files()
+    refused = 0
+    try:
+        for most in range(len(before), max(before) + 8):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+            try:
+                FORKS.fork(tmp_path).close()
+            except Unavailable:
+                refused += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert refused
+    assert len(own_files()) == len(before)

@@ -273,3 +273,12 @@ def test_a_principal_has_its_share_of_the_places_to_wait(engine):
         submit(engine, principal="b", most=4, share=50)
     with pytest.raises(Refused, match="4 jobs wait already"):
         submit(engine, principal="c", most=4, share=50)
+
+
+def test_who_waits(engine):
+    assert queue.who_waits(engine) == {}
+    for name in ("one", "one", "two", "gone"):
+        submit(engine, principal=name)
+    held = {job.principal: job for job in lease(engine, limit=3)}
+    queue.finish(engine, held["gone"], {})
+    assert queue.who_waits(engine) == {"one": True, "two": False}
