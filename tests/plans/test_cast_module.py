@@ -232,7 +232,7 @@ def test_attributes_join_those_that_are_there():
 
 def test_a_module_with_casts_is_exported_twice_as_the_same_text():
     """Readers in front of the caller's cast get one of their own; those behind it read the caller's."""
-    kind = "!quant.uniform<u8:f32, 2.5e-1>"
+    kind = "!quant.uniform<i8:f32, 0.25:-128>"
     text = f"""func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {{
   %a = "onnx.Relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   %q = quant.qcast %x : tensor<4xf32> to tensor<4x{kind}>
@@ -249,6 +249,6 @@ def test_a_module_with_casts_is_exported_twice_as_the_same_text():
         return cast_module(module, planner.plan(graph, "litert-int8")).text
 
     first = exported(text)
-    assert '%a = "onnx.Relu"(%x_d)' in first
+    assert re.search(r'%a = "onnx.Relu"\(%x_d\d?\)', first)
     assert '%y = "onnx.Relu"(%d)' in first
     assert exported(first) == first
