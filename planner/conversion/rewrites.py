@@ -173,7 +173,7 @@ def _matrix(op: Op, draft: Draft, reader: Reader, groups: int) -> str | None:
         attributes["axis"] = 1
     names = [draft.constant(f"{quantizer.inputs[0]}/matrix", _as_matrix(weight, groups))]
     for name, parameter in zip(quantizer.inputs[1:], parameters, strict=True):
-        if parameter.size == 1 or quantizer.type == "DequantizeLinear":
+        if quantizer.type == "DequantizeLinear" or (parameter.size == 1 and parameter.ndim <= 2):
             names.append(name)
             continue
         whole = parameter.reshape((1,) * (4 - parameter.ndim) + parameter.shape)

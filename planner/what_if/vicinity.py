@@ -154,8 +154,9 @@ def _ties(plan: Plan, graph: Graph, at: int) -> bool:
     region, key = region_of(plan, graph, at), plan.kernels_in_order[at].row
     if region.ops and all(is_mover(op, graph) for op in region.ops):
         return True
-    # An op of another dialect moves data by its row, which it has left where all around it is float.
-    if key is None and any(is_of_other_dialect(op) for op in region.ops):
+    # An op of another dialect moves data by its row, which it has left where all around it is float; of a
+    # kernel without ops nobody knows whether it did.
+    if key is None and (not region.ops or any(is_of_other_dialect(op) for op in region.ops)):
         return True
     row = plan.target.rows[key] if key is not None else None
     # Until rows were left, others stood there, which may have tied ports.

@@ -127,6 +127,20 @@ def test_a_lowered_convolution_of_integers_is_the_convolution(name):
     np.testing.assert_array_equal(run_onnxruntime(convert(done, "onnx"), {"x": x})["y"], wanted)
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 1, 1, 1)])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_parameters_of_one_number_fit_the_matrix(shape, groups):
+    node, arrays = quant_node("wq", "w", scale=0.5, zero_point=0.0, bits=4)
+    arrays = {name: array.reshape(shape) for name, array in arrays.items()}
+    arrays["w"] = RNG.integers(-3, 4, (4, 4 // groups, 2, 2)).astype(np.float32)
+    conv = helper.make_node("Conv", ["x", "wq"], ["y"], "c", group=groups)
+    data = file_of([node, conv], {"x": (TensorProto.FLOAT, (1, 4, 3, 3))}, ["y"], arrays)
+    x = RNG.integers(-8, 8, (1, 4, 3, 3)).astype(np.float32)
+    done = convert(data, "convs-lowered")
+    assert "Conv" not in op_types(done)
+    np.testing.assert_array_equal(run_model(done, {"x": x})["y"], run_model(data, {"x": x})["y"])
+
+
 def test_convolutions_beside_qonnx(tmp_path):
     cases = []
     for name in ("plain", "strides", "dilations", "one by one", "depthwise"):

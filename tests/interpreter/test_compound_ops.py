@@ -177,6 +177,22 @@ def test_im2col_is_the_convolution_it_came_from():
         (CASES[0], {"depthwise": 3}, "its attribute 'depthwise' is 3; accepted: 0 and 1"),
         (CASES[5], {"strides": (2, 2, 2)}, "'strides' is [2, 2, 2]; accepted: 2 integers of 1 or more"),
         (CASES[5], {"ceil_mode": 2}, "'ceil_mode' is 2; accepted: 0 and 1"),
+        (CASES[0], {"pad_amount": (1 << 40,) * 4}, "accepted: 4 integers of 0 or more, up to 2147483647"),
+        (
+            CASES[0],
+            {"pad_amount": (1 << 30, 0, 0, 0), "stride": (1 << 29, 1)},
+            "its padded image has 10737418290 elements for each image (accepted: up to 2147483647)",
+        ),
+        (
+            CASES[0],
+            {"kernel_size": (8000, 8000), "pad_amount": (6000,) * 4},
+            "4006 windows of 8000 places along its height (accepted: up to 4194304 places in all windows)",
+        ),
+        (
+            CASES[0],
+            {"kernel_size": (1000, 1000), "pad_amount": (1000,) * 4},
+            "its result has 2024072000000 elements for each image (accepted: up to 2147483647)",
+        ),
         (CASES[8], {"kernel": 0}, "its attribute 'kernel' is 0; accepted: an integer of 1 or more"),
         (CASES[8], {"obits": 64}, "its attribute 'obits' is 64; accepted: 1 to 32"),
         (CASES[8], {"data_layout": "CHWN"}, "'data_layout' is 'CHWN'; accepted: NCHW, NHWC"),
@@ -188,6 +204,39 @@ def test_parameters_that_mean_nothing_are_refused(case, change, message, read):
     with pytest.raises(ModelError) as caught:
         read(file_of((kind, shape, {**attributes, **change}, datatype), shaped=False)[0])
     assert message in str(caught.value)
+
+
+W = np.ones((3, 2, 2, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "operands", "attributes", "message"),
+    [
+        ("MaxPool", (1, 4), {}, {"kernel_shape": (2, 2)}, "port op.in[0] has 2 dimensions; accepted: 4"),
+        ("MaxPool", (1, 4), {}, {}, "port op.in[0] has 2 dimensions; accepted: 3 or more"),
+        ("MaxPool", (1, 4, 4, 2), {"w": W}, {}, "port op.in[1] is one too many; accepted: 1 operands"),
+        ("Conv", (1, 4, 4, 2), {}, {}, "port op.in[1] is missing; accepted: 2 to 3 operands"),
+        ("Conv", (1, 4, 4, 2), {"w": W}, {"kernel_shape": 3}, "'kernel_shape' is 3; accepted: a list of"),
+        ("Conv", (1, 4, 4, 2), {"w": W[0]}, {}, "port op.in[1] has 3 dimensions; accepted: 4"),
+        ("BatchNormalization", (1, 4), {"w": W}, {}, "port op.in[2] is missing; accepted: 5 operands"),
+    ],
+)
+def test_channels_last_ops_that_cannot_be_turned_are_refused(kind, shape, operands, attributes, message):
+    node = helper.make_node(kind, ["x", *operands], ["y"], "op", domain=CHANNELS_LAST, **attributes)
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in operands.items()],
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(CHANNELS_LAST, 1)]
+    data = helper.make_model(graph, opset_imports=opsets).SerializeToString()
+    for read in (read_onnx, read_written):
+        with pytest.raises(ModelError) as caught:
+            read(data)
+        assert f"{kind} at 'op': " in str(caught.value)
+        assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("missing", ["kernel_size", "stride"])

@@ -1,10 +1,14 @@
 """`--pass-pipeline`, `cse` and `inline` beside LLVM's own tool; quantile types as LLVM 23 has them."""
 
+from collections import Counter
+
 import pytest
+from xdsl.dialects import func
 
 import planner
 from planner.errors import ModelError, UnknownName
 from planner.mlir.parse import parse_text
+from planner.mlir.passes.inline import inline
 from planner.mlir.passes.table import PASSES
 from planner.mlir.passes.tool import run_parts, transform
 from planner.mlir.pipeline_text import read_pipeline
@@ -241,6 +245,28 @@ def test_a_long_chain_of_calls_is_inlined():
     found, _ = transform(links + ends + main, ("inline",))
     assert found.count("func.func") == 1
     assert "return %x" in found
+
+
+def test_a_function_is_walked_once_however_many_calls_it_has(monkeypatch):
+    walked = Counter()
+    walk = func.FuncOp.walk
+
+    def counting(self, **way):
+        walked[self.sym_name.data] += 1
+        return walk(self, **way)
+
+    monkeypatch.setattr(func.FuncOp, "walk", counting)
+    callee = "func.func private @f(%x: f32) -> f32 {\n  return %x : f32\n}\n"
+    walks = []
+    for count in (5, 50):
+        calls = "".join(f"  %{i + 1} = call @f(%{i}) : (f32) -> f32\n" for i in range(count))
+        main = f"func.func @main(%0: f32) -> f32 {{\n{calls}  return %{count} : f32\n}}\n"
+        module, _ = parse_text(callee + main)
+        walked.clear()
+        inline(module)
+        assert "func.call" not in str(module)
+        walks.append(dict(walked))
+    assert walks[0] == walks[1]
 
 
 NF = "!quant.quantile<ui2:f16, {-1.0,-0.25,0.25,1.0}>"

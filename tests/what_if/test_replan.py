@@ -61,6 +61,13 @@ def test_an_edit_of_digits_alone_is_written() -> None:
     assert ("i8:f32, 0.05>" in again.to_mlir(), "0.0500000007>" in again.to_mlir()) == (False, True)
 
 
+def test_kernels_without_ops_and_rows_tie_what_is_around_them() -> None:
+    """What float costs at a value that only such kernels stand at is in the log of a plan from scratch."""
+    graph = in_parts(4, parts=8, kernels=4)
+    edits = {"values": {"p4.v0": "!quant.uniform<i8:f32, 0.05:3>"}}
+    assert planner.replan(planner.plan(graph, TARGET), edits).to_json() == planned(edited(graph, edits))
+
+
 MOVING = """
 apiVersion: planner/v1
 kind: Target

@@ -36,8 +36,10 @@ def _settle(functions: Mapping[str, func.FuncOp]) -> None:
         left: dict[str, list[Operation]] = {}
         while path:
             name = path[-1]
-            finished.setdefault(name, False)
-            ops = left.setdefault(name, list(functions[name].walk())[::-1])
+            if name not in left:
+                finished[name] = False
+                left[name] = list(functions[name].walk())[::-1]
+            ops = left[name]
             while ops and (callee := _callee(ops[-1])) not in functions:
                 ops.pop()
             if not ops:

@@ -17,11 +17,12 @@ from planner.errors import ModelError, PlanFormatError, QTypeError
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import FloatType, QType, Uniform
 from planner.ir.types.written_scales import written_scales
-from planner.mlir.casts import CastOp, QuantizeCastOp, StatisticsOp
+from planner.mlir.casts import CastOp, DequantizeCastOp, QuantizeCastOp, StatisticsOp
 from planner.mlir.dialect import RegionOp
 from planner.mlir.integrity import misfit
 from planner.mlir.stablehlo_ops import expressed_type
 from planner.mlir.text.module_edit import TextEdit
+from planner.mlir.text.own_casts import OwnCasts
 from planner.mlir.text.read_module import read_module
 from planner.mlir.text.read_structure import op_name
 from planner.mlir.text.spelling import is_ours, type_text
@@ -144,6 +145,7 @@ class _Typing:
     given: dict[SSAValue, UniformType] = field(default_factory=dict)
     made: dict[tuple[SSAValue, tuple[Hop, ...]], str] = field(default_factory=dict)
     stated: dict[QType, UniformType] = field(default_factory=dict)
+    own: OwnCasts = field(default_factory=OwnCasts)
 
     def __post_init__(self) -> None:
         for value in self.names:
@@ -176,6 +178,15 @@ class _Typing:
             return
         for op in self.kernels:
             self.define(op)
+        for value in self.names:
+            cast = value.owner
+            if not isinstance(cast, QuantizeCastOp | DequantizeCastOp) or cast in self.kernels:
+                continue
+            source = cast.input
+            if self.names.get(source) == self.names[value]:
+                self.own.add(
+                    value, source, (*self.needed(cast, 0, source, _spelling(source))[0], _spelling(value))
+                )
         for value in self.names:
             for use in list(value.uses):
                 self.read(use.operation, use.index, value)
@@ -255,25 +266,37 @@ class _Typing:
 
     def read(self, op: Operation, index: int, value: SSAValue) -> None:
         """Let an op read a value in its type."""
-        name, own = self.names[value], _spelling(value)
-        first = self.values[name]
-        if isinstance(value.owner, Written) and first.type == value.type and not isinstance(op, Written):
+        first, own = self.values[self.names[value]], _spelling(value)
+        is_alike = expressed_type(first.type) == expressed_type(value.type)
+        is_reader = op in self.kernels or not isinstance(op, Written)
+        if isinstance(value.owner, Written) and is_alike and is_reader:
             value = first
+        hops, last = self.needed(op, index, value, own)
+        if hops or last != own:
+            token = self.through(value, hops, op, index)
+            if token != self.edit.parser.tokens[op.operands[index]]:
+                self.edit.operand(op, index, token)
+        if last != own:
+            self.edit.types(op, {index: self.type_text(value, last)}, {})
+
+    def needed(self, op: Operation, index: int, value: SSAValue, own: Hop) -> tuple[tuple[Hop, ...], Hop]:
+        """The types that a value is cast to in front of an op, and the one that the op has it in.
+
+        Args:
+          own: the type that the text has there.
+        """
         hops: list[Hop] = []
         now = self.given.get(value, _spelling(value))
         for kind in self.way(op, index, value):
             if isinstance(kind, Uniform) and self.is_castable(value, kind) and kind != _meant(now):
                 now = _go(hops, now, self.spelled(kind))
-        wanted = self.wanted(op, index, name)
+        wanted = self.wanted(op, index, self.names[value])
         is_shown = isinstance(wanted, Uniform) and self.is_castable(value, wanted) and self.is_typed(op)
         last = self.spelled(wanted) if is_shown and isinstance(wanted, Uniform) else own
-        if last != own and _stated(value) == wanted and value not in self.given:
+        if last != own and _meant(own) == wanted and value not in self.given:
             last = own  # the text says it with other digits
         _go(hops, now, last)
-        if hops or last != own:
-            self.edit.operand(op, index, self.through(value, tuple(hops)))
-        if last != own:
-            self.edit.types(op, {index: self.type_text(value, last)}, {})
+        return tuple(hops), last
 
     def way(self, op: Operation, index: int, value: SSAValue) -> Iterator[Uniform | FloatType | None]:
         """The types that a value has on its way to an op: where it is computed, pinned, read.
@@ -284,8 +307,11 @@ class _Typing:
         name, region = self.names[value], self.kernels.get(op)
         if region is not None and name not in region.inputs:
             return  # inside the kernel
-        if value not in self.given:
-            yield self.made_as(value)
+        made = self.made_as(value) if value not in self.given else None
+        is_cast = isinstance(op, QuantizeCastOp) and region is None
+        # A cast of the text to the type that is computed is the cast to it.
+        if made is None or not is_cast or self.spelled(made) != _spelling(op.results[0]):
+            yield made
         if isinstance(op, Written) and region is None:
             return
         yield self.defined(value)
@@ -293,19 +319,20 @@ class _Typing:
         if isinstance(op, Written) and region is not None:
             yield self.plan_type(region, op.results[0])
 
-    def through(self, value: SSAValue, hops: tuple[Hop, ...]) -> str:
-        """The SSA name of a value behind casts, one a hop."""
-        if not hops:
-            return self.edit.parser.tokens[value]
-        if (value, hops) not in self.made:
-            source = self.through(value, hops[:-1])
-            now = hops[-2] if len(hops) > 1 else self.given.get(value, _spelling(value))
-            verb = "dcast" if hops[-1] is None else "qcast"
-            name = self.edit.fresh(value, verb[0])
-            kinds = f"{self.type_text(value, now)} to {self.type_text(value, hops[-1])}"
-            self.edit.line(value, f"{name} = quant.{verb} {source} : {kinds}")
-            self.made[value, hops] = name
-        return self.made[value, hops]
+    def through(self, value: SSAValue, hops: tuple[Hop, ...], op: Operation, index: int) -> str:
+        """The SSA name of a value behind casts, one a hop: the text's own as far as it has them."""
+        source, count = self.own.found(value, hops, op, index)
+        token = self.edit.parser.tokens[source]
+        now = hops[count - 1] if count else self.given.get(value, _spelling(value))
+        for end in range(count + 1, len(hops) + 1):
+            key, to = (source, hops[count:end]), hops[end - 1]
+            if key not in self.made:
+                verb = "dcast" if to is None else "qcast"
+                self.made[key] = self.edit.fresh(value, verb[0])
+                kinds = f"{self.type_text(value, now)} to {self.type_text(value, to)}"
+                self.edit.line(source, f"{self.made[key]} = quant.{verb} {token} : {kinds}")
+            token, now = self.made[key], to
+        return token
 
     def type_text(self, value: SSAValue, kind: Hop) -> str:
         """Write the type of a value in a type, or in reals."""

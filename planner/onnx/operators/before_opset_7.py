@@ -7,10 +7,11 @@ and some attributes floats or texts. In: ops as the file has them; out: a graph 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, defs
 
 from planner.errors import ModelError
 from planner.ir.graph import Constant, Graph, Op, Value
@@ -22,6 +23,16 @@ from planner.onnx.structure.subgraph_nodes import graph_of, op_types, subgraphs
 OLDEST: Final = 1
 SEVEN: Final = 7
 _ELEMENTS: Final = frozenset(TensorProto.DataType.keys())
+_MOST: Final = (1 << 31) - 1
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "INT": (int,),
+    "FLOAT": (float, int),
+    "STRING": (str,),
+    "INTS": (int,),
+    "FLOATS": (float, int),
+    "STRINGS": (str,),
+}
+"""What an attribute of a type of ONNX holds, or each item of a list."""
 
 
 @dataclass(slots=True)
@@ -58,6 +69,7 @@ def to_opset_7(graph: Graph) -> Graph:
     if version >= SEVEN:
         return graph
     _refuse_bodies(graph)
+    _refuse_forms(graph)
     scope = _Scope(version, graph, {*graph.values})
     done = _with(graph, [new for op in graph.ops for new in _adapted(op, scope, ADAPTERS)], scope)
     if not any(op.type in ALIGNED for op in done.ops):
@@ -109,6 +121,99 @@ def _refuse_bodies(graph: Graph) -> None:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Of an op in opsets 1 to 6: how many operands and results it has, and the types of its attributes."""
+
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+    attributes: Mapping[str, frozenset[str]]
+
+
+@lru_cache(maxsize=64)
+def _form(kind: str) -> _Form:
+    old = [
+        schema
+        for schema in defs.get_all_schemas_with_history()
+        if schema.name == kind and not schema.domain and schema.since_version < SEVEN
+    ]
+    keys = {key for schema in old for key in schema.attributes}
+    return _Form(
+        (min(schema.min_input for schema in old), max(schema.max_input for schema in old)),
+        (min(schema.min_output for schema in old), max(schema.max_output for schema in old)),
+        {
+            key: frozenset(str(s.attributes[key].type).rpartition(".")[2] for s in old if key in s.attributes)
+            for key in sorted(keys)
+        },
+    )
+
+
+def _refuse_forms(graph: Graph) -> None:
+    """Refuse ops that no adapter can read: operands or results too few or many, attributes of other types."""
+    for op in graph.ops:
+        if op.type not in ADAPTERS and op.type not in ALIGNED:
+            continue
+        form = _form(op.type)
+        for side, names, (least, most) in (("in", op.inputs, form.inputs), ("out", op.outputs, form.outputs)):
+            lacking = next((i for i in range(least) if i >= len(names) or not names[i]), None)
+            if lacking is None and len(names) <= most:
+                continue
+            count = (
+                str(least) if least == most else f"{least} to {most}" if most < _MOST else f"{least} or more"
+            )
+            raise ModelError(
+                f"{op.type} at {op.name!r}: port {op.name}.{side}[{most if lacking is None else lacking}] "
+                + ("is one too many" if lacking is None else "is missing"),
+                hint=f"accepted: {count} {'operands' if side == 'in' else 'results'}",
+            )
+        for key, given in op.attributes.items():
+            kinds = form.attributes.get(key)
+            if kinds is not None and not any(_is_of(kind, given) for kind in kinds):
+                raise _attribute(op, key, given, " or ".join(_NAMES[kind] for kind in sorted(kinds)))
+
+
+_NAMES: Final = {
+    "INT": "an integer",
+    "FLOAT": "a float",
+    "STRING": "a text",
+    "INTS": "a list of integers",
+    "FLOATS": "a list of floats",
+    "STRINGS": "a list of texts",
+}
+
+
+def _is_of(kind: str, given: object) -> bool:
+    if kind.endswith("S"):
+        return isinstance(given, tuple) and all(isinstance(item, _TYPES[kind]) for item in given)
+    return isinstance(given, _TYPES[kind])
+
+
+def _attribute(op: Op, key: str, given: object, accepted: str) -> ModelError:
+    text = list(given) if isinstance(given, tuple) else given
+    return ModelError(
+        f"{op.type} at {op.name!r}: its attribute {key!r} is {text!r}", hint=f"accepted: {accepted}"
+    )
+
+
+def _wholes(op: Op, index: int, array: np.ndarray, bounds: tuple[int, int], *, one: bool) -> tuple[int, ...]:
+    """The numbers of an operand, of any element type, as integers."""
+    numbers = () if array.dtype.kind in "OSU" else tuple(array.reshape(-1).astype(np.float64).tolist())
+    least, most = bounds
+    is_whole = all(number.is_integer() and least <= number <= most for number in numbers)
+    if array.dtype.kind in "OSU" or not is_whole or (one and len(numbers) != 1):
+        what = "one whole number" if one else "whole numbers"
+        raise ModelError(
+            f"{op.type} at {op.name!r}: port {op.name}.in[{index}] is given {_short(array)}",
+            hint=f"accepted: {what} of {least} to {most}",
+        )
+    return tuple(int(number) for number in numbers)
+
+
+def _short(array: np.ndarray) -> str:
+    first = ", ".join(str(item) for item in array.reshape(-1)[:4].tolist())
+    return first if array.ndim == 0 else f"[{first}{', ...' if array.size > 4 else ''}]"
+
+
 def _without(op: Op, *keys: str) -> dict[str, Any]:
     return {key: item for key, item in op.attributes.items() if key not in keys}
 
@@ -146,10 +251,8 @@ def _norm(op: Op, scope: _Scope) -> list[Op]:
     order = float(op.attributes.get("p", 2.0))
     if scope.version > 1:
         return [op]
-    if not order.is_integer():
-        raise ModelError(
-            f"{op.type} at {op.name!r}: its attribute 'p' is {order:g}", hint="accepted: whole numbers"
-        )
+    if not order.is_integer() or not 0 < order <= _MOST:
+        raise _attribute(op, "p", order, f"whole numbers of 1 to {_MOST}")
     return [replace(op, attributes={**op.attributes, "p": int(order)})]
 
 
@@ -181,7 +284,7 @@ def _split(op: Op, scope: _Scope) -> list[Op]:
         raise ModelError(
             f"Split at {op.name!r} computes its sizes", hint="accepted: sizes that are constants"
         )
-    split = tuple(int(size) for size in sizes.reshape(-1))
+    split = _wholes(op, 1, sizes, (0, _MOST), one=False)
     return [replace(op, inputs=op.inputs[:1], attributes={"axis": 0, **op.attributes, "split": split})]
 
 
@@ -196,7 +299,9 @@ def _tile(op: Op, scope: _Scope) -> list[Op]:
             f"Tile at {op.name!r} repeats along an axis that is not known", hint="accepted: constants"
         )
     repeats = np.ones(len(shape), np.int64)
-    repeats[int(axis.item())] = int(tiles.item())
+    (count,) = _wholes(op, 1, tiles, (0, _MOST), one=True)
+    (at,) = _wholes(op, 2, axis, (-len(shape), len(shape) - 1), one=True)
+    repeats[at] = count
     return [replace(op, inputs=(op.inputs[0], scope.constant(op, "repeats", repeats)))]
 
 
@@ -218,7 +323,9 @@ def _broadcast(op: Op, scope: _Scope) -> list[Op]:
             f"{op.type} at {op.name!r} broadcasts from axis {axis} on operands of unknown ranks",
             hint="give its operands shapes",
         )
-    behind = len(first) - axis % max(len(first), 1) - len(second)
+    if not -len(first) <= axis <= len(first):
+        raise _attribute(op, "axis", axis, f"{-len(first)} to {len(first)}, of {len(first)} dimensions")
+    behind = len(first) - (axis + len(first) if axis < 0 else axis) - len(second)
     if behind < 0:
         raise ModelError(
             f"{op.type} at {op.name!r}: {len(second)} dimensions from axis {axis} on are more than the first "

@@ -5,8 +5,10 @@ XnorPopcountMatMul, a count of equal bits; Im2Col, the patches that a convolutio
 those of the qonnx executor bit for bit. Source: QONNX operator classes of `custom_op.general`.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -33,6 +35,12 @@ _TO_LAST: Final = (0, 2, 3, 1)
 _IMAGE: Final = 4
 _WIDEST: Final = 32
 _LAYOUTS: Final = ("NCHW", "NHWC")
+_MOST: Final = (1 << 31) - 1
+_DIMENSION: Final = re.compile(r"[0-9]{1,10}")
+_MOST_INDICES: Final = 1 << 22
+"""Rows or columns that the windows of an Im2Col may pick in all: they are an array of the opened model."""
+_COUNTS: Final = {"BatchNormalization": (5, 5, 2), "Conv": (2, 3, 3), "MaxPool": (1, 1, 3)}
+"""Least and most operands of channels-last ops, and the least rank of the first."""
 
 
 @dataclass(slots=True)
@@ -119,7 +127,7 @@ def open_compounds(graph: Graph) -> Graph:
 def _channels_last(work: _Work, op: Op) -> None:
     """The standard op between transposes; of operands those that lie channels last are turned."""
     kind = op.type.rpartition("::")[2]
-    rank = _rank(work, op)
+    rank = _rank(op, work.shape(op.inputs[0]))
     first, last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
     inputs = list(op.inputs)
     for i in range(CHANNELS_LAST_OPERANDS[op.type]):
@@ -132,11 +140,10 @@ def _channels_last(work: _Work, op: Op) -> None:
     work.emit(op, "Transpose", result, out=op.outputs[0], attributes={"perm": last})
 
 
-def _rank(work: _Work, op: Op) -> int:
+def _rank(op: Op, shape: Sequence[object] | None) -> int:
     kernel = op.attributes.get("kernel_shape")
     if kernel is not None:
         return len(kernel) + 2
-    shape = work.shape(op.inputs[0])
     return _IMAGE if shape is None else len(shape)
 
 
@@ -214,8 +221,10 @@ def _signs(work: _Work, op: Op, name: str) -> str:
 def _im2col(work: _Work, op: Op) -> None:
     """Pad, then for each place of the result the rows and columns of its window, channels innermost."""
     height, width, channels = _image_of(work, op)
-    rows, columns = (_window(op, axis, size) for axis, size in ((0, height), (1, width)))
     pads = op.attributes["pad_amount"]
+    _refuse_vast(op, "padded image", (height + pads[0] + pads[2], width + pads[1] + pads[3], channels))
+    rows, columns = (_window(op, axis, size) for axis, size in ((0, height), (1, width)))
+    _refuse_vast(op, "result", (*rows.shape, *columns.shape, channels))
     x = op.inputs[0]
     if any(pads):
         spread = np.asarray((0, pads[0], pads[1], 0, 0, pads[2], pads[3], 0), np.int64)
@@ -239,7 +248,21 @@ def _window(op: Op, axis: int, size: int) -> np.ndarray:
             f"Im2Col at {op.name!r}: a window of {kernel} places does not fit {size} with its pads",
             hint="accepted: windows that fit the padded image",
         )
+    if count * kernel > _MOST_INDICES:
+        way = ("height", "width")[axis]
+        raise ModelError(
+            f"Im2Col at {op.name!r}: {count} windows of {kernel} places along its {way}",
+            hint=f"accepted: up to {_MOST_INDICES} places in all windows",
+        )
     return np.asarray(stride * np.arange(count)[:, None] + dilation * np.arange(kernel)[None, :], np.int64)
+
+
+def _refuse_vast(op: Op, what: str, sizes: tuple[int, ...]) -> None:
+    if prod(sizes) > _MOST:
+        raise ModelError(
+            f"Im2Col at {op.name!r}: its {what} has {prod(sizes)} elements for each image",
+            hint=f"accepted: up to {_MOST}",
+        )
 
 
 def _image_of(work: _Work, op: Op) -> tuple[int, int, int]:
@@ -262,9 +285,43 @@ def _image_of(work: _Work, op: Op) -> tuple[int, int, int]:
 def _said_shape(text: Any) -> tuple[int, ...] | None:
     """The four numbers of `(1, 8, 8, 3)`; None where the text is none of this kind."""
     parts = str(text).strip().removeprefix("(").removesuffix(")").split(",")
-    if len(parts) != _IMAGE or not all(part.strip().isdecimal() for part in parts):
+    if len(parts) != _IMAGE or not all(_DIMENSION.fullmatch(part.strip()) for part in parts):
         return None
     return tuple(int(part) for part in parts)
+
+
+def channels_last_problems(op: Op, operands: Operands) -> Iterator[str]:
+    """What of a channels-last op cannot be turned: operands that are missing or of other ranks."""
+    kind = op.type.rpartition("::")[2]
+    least, most, lowest = _COUNTS[kind]
+    given = len(op.inputs)
+    lacking = next((i for i in range(least) if i >= given or not op.inputs[i]), None)
+    if lacking is not None or given > most:
+        port = f"port {op.name}.in[{most if lacking is None else lacking}]"
+        count = str(least) if least == most else f"{least} to {most}"
+        yield f"{port} is {'one too many' if lacking is None else 'missing'}; accepted: {count} operands"
+        return
+    kernel = op.attributes.get("kernel_shape")
+    if kernel is not None:
+        is_list = isinstance(kernel, tuple) and all(isinstance(item, int) for item in kernel)
+        if not is_list or not kernel or not all(1 <= item <= _MOST for item in kernel):
+            accepted = "a list of integers of 1 or more"
+            yield f"its attribute 'kernel_shape' is {_text(kernel)}; accepted: {accepted}"
+            return
+    rank = _rank(op, operands.shape(0))
+    for i in range(CHANNELS_LAST_OPERANDS[op.type]):
+        shape = operands.shape(i)
+        if (shape is not None and len(shape) != rank) or rank < lowest:
+            has = rank if shape is None else len(shape)
+            wanted = f"{lowest} or more" if kernel is None and i == 0 else str(rank)
+            yield f"port {op.name}.in[{i}] has {has} dimensions; accepted: {wanted}"
+            return
+
+
+def result_problems(op: Op, _operands: Operands) -> Iterator[str]:
+    """A compound op gives something."""
+    if not op.outputs or not op.outputs[0]:
+        yield f"port {op.name}.out[0] is missing; accepted: one result"
 
 
 def im2col_problems(op: Op, operands: Operands) -> Iterator[str]:
@@ -326,15 +383,16 @@ def _lists(op: Op, counts: Mapping[str, int], *, least: int) -> Iterator[str]:
     for key, count in counts.items():
         given = op.attributes.get(key)
         is_list = isinstance(given, tuple) and len(given) == count
-        if not is_list or not all(isinstance(item, int) and item >= least for item in given or ()):
-            yield f"its attribute {key!r} is {_text(given)}; accepted: {count} integers of {least} or more"
+        if not is_list or not all(isinstance(item, int) and least <= item <= _MOST for item in given or ()):
+            accepted = f"{count} integers of {least} or more, up to {_MOST}"
+            yield f"its attribute {key!r} is {_text(given)}; accepted: {accepted}"
 
 
 def _whole(op: Op, least: Mapping[str, int | None]) -> Iterator[str]:
     for key, low in least.items():
         given = op.attributes.get(key)
-        if not isinstance(given, int) or (low is not None and given < low):
-            more = "" if low is None else f" of {low} or more"
+        if not isinstance(given, int) or (low is not None and not low <= given <= _MOST):
+            more = "" if low is None else f" of {low} or more, up to {_MOST}"
             yield f"its attribute {key!r} is {_text(given)}; accepted: an integer{more}"
 
 

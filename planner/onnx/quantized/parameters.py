@@ -17,12 +17,15 @@ from planner.ir.graph import Graph, Op
 from planner.onnx.operators.limits import Dims, Operands
 from planner.onnx.quantized.compound_ops import (
     average_pool_problems,
+    channels_last_problems,
     im2col_problems,
     max_pool_problems,
+    result_problems,
     xnor_problems,
 )
 from planner.onnx.quantized.dialect import (
     BIPOLAR,
+    CHANNELS_LAST_OPERANDS,
     FLOAT_QUANT,
     IM2COL,
     MAX_POOL_NHWC,
@@ -305,10 +308,11 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
         _numbers(_Operand(1, "list of thresholds", _are_ordered, _NUMBER)),
         _thresholds,
     ),
-    IM2COL: (_flags("depthwise"), im2col_problems),
-    MAX_POOL_NHWC: (_flags("ceil_mode"), max_pool_problems),
-    QUANT_AVG_POOL: (_flags("signed"), average_pool_problems),
-    XNOR_POPCOUNT: (xnor_problems,),
+    IM2COL: (result_problems, _flags("depthwise"), im2col_problems),
+    MAX_POOL_NHWC: (result_problems, _flags("ceil_mode"), max_pool_problems),
+    QUANT_AVG_POOL: (result_problems, _flags("signed"), average_pool_problems),
+    XNOR_POPCOUNT: (result_problems, xnor_problems),
+    **dict.fromkeys(CHANNELS_LAST_OPERANDS, (result_problems, channels_last_problems)),
     "QuantizeLinear": (_numbers(_scale(1), _zero(2)), _grid),
     "DequantizeLinear": (
         _numbers(_Operand(1, "scale", _are_steps, _SCALE), _zero(2)),
