@@ -86,7 +86,12 @@ def serving(
         try:
             told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
             # The port is taken before the application is up: the first answer waits for it.
-            httpx.get(f"{told['url']}/v1/health/ready", trust_env=False, timeout=60).raise_for_status()
+            # Ready is asked of a child too, whose server may still import on a busy machine.
+            for _ in range(6):
+                answer = httpx.get(f"{told['url']}/v1/health/ready", trust_env=False, timeout=60)
+                if answer.status_code == 200:
+                    break
+            answer.raise_for_status()
             yield Server(process, told["url"])
         finally:
             process.send_signal(signal.SIGTERM)
