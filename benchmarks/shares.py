@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -51,23 +51,15 @@ def client(url: str, name: str) -> Client:
 
 
 @contextmanager
-def reading(url: str, size: int) -> Iterator[None]:
-    """Have junk read, again and again."""
-    data, ending = junk(size), threading.Event()
-    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-    headers = {"Authorization": "Bearer greedy"}
-    with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=600) as one:
-        kind = {"Content-Type": "application/octet-stream"}
-        one.put(f"/v1/blobs/{digest}", content=data, headers=kind).raise_for_status()
+def posting(url: str, headers: Mapping[str, str], path: str, body: Mapping[str, str]) -> Iterator[None]:
+    """Have one body posted again and again, several at once, with a second's rest where that is too many."""
+    ending = threading.Event()
 
     def post() -> None:
         with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=600) as one:
             while not ending.is_set():
                 with suppress(httpx.HTTPError):
-                    if (
-                        one.post("/v1/models", json={"blob": digest}).status_code
-                        == httpx.codes.TOO_MANY_REQUESTS
-                    ):
+                    if one.post(path, json=body).status_code == httpx.codes.TOO_MANY_REQUESTS:
                         ending.wait(1)
 
     threads = [threading.Thread(target=post) for _ in range(AT_ONCE)]
@@ -80,6 +72,20 @@ def reading(url: str, size: int) -> Iterator[None]:
         ending.set()
         for thread in threads:
             thread.join()
+
+
+@contextmanager
+def reading(url: str, size: int) -> Iterator[None]:
+    """Have junk read, again and again."""
+    data = junk(size)
+    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    headers = {"Authorization": "Bearer greedy"}
+    with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=600) as one:
+        kind = {"Content-Type": "application/octet-stream"}
+        one.put(f"/v1/blobs/{digest}", content=data, headers=kind).raise_for_status()
+
+    with posting(url, headers, "/v1/models", {"blob": digest}):
+        yield
 
 
 @contextmanager
@@ -112,7 +118,7 @@ def searching(url: str, _size: int) -> Iterator[None]:
 @contextmanager
 def unfolding(url: str, _size: int) -> Iterator[None]:
     """Have samples calibrated that unfold to a hundred times their bytes and more, again and again."""
-    packed, ending = io.BytesIO(), threading.Event()
+    packed = io.BytesIO()
     np.savez_compressed(packed, image=np.zeros((SAMPLES, 1), np.int8))
     headers = {"Authorization": "Bearer greedy", "Prefer": "wait=60"}
     with client(url, "greedy") as greedy, tempfile.NamedTemporaryFile(suffix=".npz") as file:
@@ -123,23 +129,8 @@ def unfolding(url: str, _size: int) -> Iterator[None]:
             "samples": greedy.upload(Path(file.name)),
         }
 
-    def post() -> None:
-        with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=600) as one:
-            while not ending.is_set():
-                with suppress(httpx.HTTPError):
-                    if one.post("/v1/calibrations", json=body).status_code == httpx.codes.TOO_MANY_REQUESTS:
-                        ending.wait(1)
-
-    threads = [threading.Thread(target=post) for _ in range(AT_ONCE)]
-    for thread in threads:
-        thread.start()
-    try:
-        time.sleep(1)
+    with posting(url, headers, "/v1/calibrations", body):
         yield
-    finally:
-        ending.set()
-        for thread in threads:
-            thread.join()
 
 
 def read(modest: Client) -> None:

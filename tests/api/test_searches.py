@@ -218,7 +218,7 @@ def test_samples_that_do_not_fit(service, samples):
 
 def slow(client: httpx.Client, goal: str = "sqnr=46") -> dict[str, Any]:
     """A search whose trials take a while."""
-    return asked(client, goal, npz(arrays_of("calibration", 24)), trials=16)
+    return asked(client, goal, npz(arrays_of("calibration", 96)), trials=16)
 
 
 def wait_for_trials(client: httpx.Client, link: str, count: int) -> None:

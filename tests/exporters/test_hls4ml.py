@@ -346,6 +346,16 @@ EDGES = {
         {"w": np.eye(4, dtype=np.float32) / 3, "b": np.array([3, 6, -6, 0], np.float32)},
         {"x": uniform(storage("i16"), 1.5 * 2**-15), "w": uniform(storage("i16"), 2.0**-15), "y": ODD},
     ),
+    "zero points of powers of two": (
+        [op("MatMul", "x w", "m"), op("Relu", "m", "y")],
+        {"w": np.diag(np.arange(1, 5)).astype(np.float32) / 8},
+        {"x": uniform(storage("i8"), 2.0**-4, 5), "w": i8(1 / 8), "y": uniform(storage("i6"), 2.0**-4, -9)},
+    ),
+    "a bias behind a product": (
+        [op("MatMul", "x w", "m"), op("Add", "m b", "y")],
+        {"w": np.eye(4, dtype=np.float32) / 4, "b": np.array([0.3, -0.7, 1.1, 0.01], np.float32)},
+        {"x": ODD, "w": i8(1 / 8), "y": uniform(storage("i8"), 0.017)},
+    ),
     "a reader on another scale than the pin": (
         [op("Relu", "x", "r"), op("Sigmoid", "x", "s"), op("Concat", "s s r", "y", axis=1)],
         {},
@@ -354,17 +364,34 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize("name", EDGES)
-def test_what_stands_beside_odd_scales(name):
+def edge(name):
+    """A plan of one of them, with samples, and the reals of what it gives."""
     ops, constants, facts = EDGES[name]
     size = {"Pad": 6, "Concat": 12}.get(ops[-1].type, 4)
     graph, plan, samples = scaled(ops, constants, facts, ((1, 4), (1, size)))
+    scale, zero = (facts["y"].scale, facts["y"].zero_point) if "y" in facts else (1.0, 0)
+    reals = (evaluated(graph, plan, samples).astype(np.float64) - zero) * np.float32(scale)
+    return graph, plan, samples, reals
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_what_stands_beside_odd_scales(name):
+    graph, plan, samples, wanted = edge(name)
     with zipfile.ZipFile(io.BytesIO(planner.export(graph, plan, "hls4ml"))) as archive:
         runner = ModelRunner(read_written(archive.read("model.onnx")))
     found = np.concatenate([next(iter(runner.run({"x": x[None]}).values())) for x in samples])
-    wanted = evaluated(graph, plan, samples)
-    scale = facts["y"].scale if "y" in facts else 1.0
-    np.testing.assert_allclose(found, wanted * np.float32(scale), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+
+
+@pytest.mark.soak
+def test_the_c_simulation_of_what_stands_beside_odd_scales(tmp_path):
+    # A Sigmoid is a table there, and a Pad fills with 0 alone.
+    others = ("a reader on another scale than the pin", "a pad of another number")
+    cases = [edge(name) for name in EDGES if name not in others]
+    found = simulate(tmp_path, [(planner.export(*case[:2], "hls4ml"), case[2]) for case in cases])
+    for got, (*_, wanted) in zip(found, cases, strict=True):
+        assert not isinstance(got, str), got
+        np.testing.assert_allclose(got.reshape(wanted.shape), wanted, rtol=0, atol=1e-6)
 
 
 def test_the_c_simulation_multiplies_as_the_plan_does(tmp_path):

@@ -16,6 +16,7 @@ from planner.exporters.common.blocks import Block
 from planner.ir.graph import Constant, Graph, Op, Region, Shape, Value
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.storages import storage
+from planner.onnx.naming import unused
 from planner.plans.records import KernelPlan, Port, PortTyped
 
 Reals: TypeAlias = npt.NDArray[np.float64]
@@ -99,6 +100,7 @@ class Draft:
     """What is written so far: values and constants beside the graph's, and where each value is.
 
     Attributes:
+      taken: names that are in use.
       pinned: the type from which the users of a value start, where a fact says so.
       types: of each value where it is defined, as the plan has it.
       names: of the tensors that hold values divided by their factors; a value keeps its name for its reals.
@@ -108,6 +110,7 @@ class Draft:
 
     graph: Graph
     pinned: Mapping[str, PortTyped]
+    taken: set[str]
     values: dict[str, Value] = field(default_factory=dict)
     constants: dict[str, Constant] = field(default_factory=dict)
     made: list[Block] = field(default_factory=list)
@@ -120,10 +123,7 @@ class Draft:
 
     def fresh(self, name: str, shape: Shape | None = None) -> str:
         """A new value, float32."""
-        found, count = name, 0
-        while found in self.graph.values or found in self.values:
-            count += 1
-            found = f"{name}{count}"
+        found = unused(name, self.taken)
         self.values[found] = Value(found, shape, "f32")
         return found
 
@@ -150,18 +150,17 @@ class Draft:
         if name in self.graph.inputs:
             self.inputs.setdefault(name, kind)
         own = self.types.get(name)
-        is_cut = own == kind or fixed(kind) is kind or not _is_wider(kind)
-        if factor_of(name, own) == factor_of(name, kind) and is_cut:
+        is_within = own == kind or not _is_wider(kind)
+        if is_within and factor_of(name, own) == factor_of(name, kind):
             return self.names.get(name, name), fixed(kind)
         if (name, kind) not in self.views:
-            seen = self._multiplied(name, kind, self.beside(name, "fixed"))
-            self.views[name, kind] = self.cut(name, seen, kind)
+            self.views[name, kind] = self._multiplied(name, kind, self.beside(name, "fixed"))
         return self.views[name, kind], fixed(kind)
 
     def real(self, name: str) -> str:
         """The tensor of an activation in its reals."""
-        if factor_of(name, self.types.get(name)) == 1.0:
-            return self.names.get(name, name)
+        if self.names.get(name, name) == name:
+            return name
         if (name, None) not in self.views:
             # An input's own name is that of what the model is given, whatever its pin.
             result = self.beside(name, "real") if name in self.graph.inputs else name
@@ -179,8 +178,8 @@ class Draft:
         if name in self.graph.inputs:
             self.inputs[name] = kind
         result = name if is_plain(kind) else self.beside(name, "pinned")
-        result = self.cut(name, self._multiplied(name, kind, result), kind)
-        self.types[name], self.names[name] = kind, result
+        self.names[name] = self._multiplied(name, kind, result)
+        self.types[name] = kind
 
     def cut(self, name: str, tensor: str, kind: PortTyped) -> str:
         """A rounded tensor, cut at the ends of its type where fixed point has them farther out."""
@@ -198,7 +197,7 @@ class Draft:
         return result
 
     def _multiplied(self, name: str, kind: PortTyped, result: str) -> str:
-        """A block of its own that takes a value from its factor to that of another type, and rounds it."""
+        """A block of its own that takes a value from its factor to another type's, and onto its grid."""
         own, source = self.types.get(name), self.names.get(name, name)
         part = Part(self, f"{result}/scaling")
         extent = extent_of(own) if kind is None and isinstance(own, Uniform) else None
@@ -207,7 +206,7 @@ class Draft:
         port = Port(f"{part.name}.out[0]", result, fixed(kind))
         region = Region(part.name, "Mul", (source,), (result,))
         self.made.append(part.block(region, KernelPlan(part.name, "Mul", None, None, (), (port,))))
-        return result
+        return self.cut(name, result, kind)
 
 
 @dataclass(slots=True)

@@ -82,7 +82,7 @@ def in_powers_of_two(graph: Graph, blocks: Sequence[Block]) -> FixedPoint:
     kinds = [port.type for block in blocks for port in (*block.kernel.inputs, *block.kernel.outputs)]
     if all(map(is_plain, (*kinds, *pinned.values()))):
         return FixedPoint(graph, list(blocks), {}, {}, {})
-    draft = Draft(graph, pinned)
+    draft = Draft(graph, pinned, {*graph.values})
     for name in graph.inputs:
         draft.pin(name)
     for block in blocks:
@@ -160,7 +160,7 @@ def _define(part: Part, block: Block, port: Port, units: Reals) -> None:
     """Put a result on the grid of its type, under a name of its own where that is not its reals'."""
     draft, name = part.draft, port.value
     factor = factor_of(name, port.type)
-    is_real = factor == 1.0 and is_plain(draft.pinned.get(name))
+    is_real = is_plain(port.type) and is_plain(draft.pinned.get(name))
     result = name if is_real else draft.beside(name, "fixed")
     extent = None
     if port.type is None and part.step:

@@ -1,8 +1,8 @@
 """hls4ml: a zip of the model in QONNX (`model.onnx`) and its precisions (`hls_config.json`).
 
 Gemm is MatMul and Add, and nodes have the names QONNX's cleanup gives them, so that the configuration finds
-its layers. A scale of a power of two becomes a fixed-point type exactly, ties to even as in a Quant; of
-another scale hls4ml makes a multiplication of its own, and the type here holds the reals with guard bits.
+its layers. A scale of a power of two becomes a fixed-point type exactly, ties to even as in a Quant; a plan
+on other scales is brought onto such ones first (`fixed_point_scales`).
 Source: hls4ml documentation, "Configuration" and "ONNX and QONNX"; design 05.
 """
 
@@ -62,9 +62,7 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
     graph, parts = readable(fixed.graph, fixed.blocks)
     builder = FloatModelBuilder(graph, replace(plan, graph=replace(plan.graph, values=graph.values)))
     found: Precisions = {}
-    write_blocks(
-        builder, parts, lambda to, block: (_write_gemm if _is_gemm(block) else write_block)(to, block)
-    )
+    write_blocks(builder, parts, _write)
     for block in parts:
         found |= _precisions(graph, block, fixed.extents)
     for name, kind in fixed.factors.items():
@@ -149,6 +147,10 @@ def _is_gemm(block: Block) -> bool:
     return op.type == "Gemm" and all(op.attributes.get(key, value) == value for key, value in others.items())
 
 
+def _write(builder: FloatModelBuilder, block: Block) -> None:
+    (_write_gemm if _is_gemm(block) else write_block)(builder, block)
+
+
 def _write_gemm(builder: FloatModelBuilder, block: Block) -> None:
     """Gemm as MatMul, with the weight turned if need be, and Add."""
     op, rest = block.region.ops[0], block.region.ops[1:]
@@ -206,8 +208,7 @@ def _precisions(graph: Graph, block: Block, extents: Mapping[str, Extent]) -> Pr
         if port.value and port.value == block.region.ops[-1].outputs[0]:
             _add(found, last, "result", port.type)
     for name in (op.name for op in block.region.ops if op.name in extents):
-        if name != last or not block.float_result or block.kernel.row is None:
-            found[name] = {"result": _spelled(*extents[name])}
+        found[name] = {"result": _spelled(*extents[name])}
     return found
 
 
@@ -227,12 +228,20 @@ def _sum_type(graph: Graph, block: Block) -> str:
         return ""
     fraction = sum(_fraction(kind) for kind in kinds)
     whole = bits - fraction
-    bias = block.kinds.get((op.name, 2))
-    if isinstance(bias, Uniform) and _fraction(bias) > fraction:
+    bias = _bias_type(block)
+    if bias is not None and _fraction(bias) > fraction:
         fraction = _fraction(bias)
         # The larger of two numbers needs one bit more for their sum.
         whole = 1 + max(whole, 1 + math.ceil(math.log2(max(-bias.lo, bias.hi))))
     return f"ap_fixed<{whole + fraction},{whole},AP_RND,AP_SAT>"
+
+
+def _bias_type(block: Block) -> Uniform | None:
+    """The type of the bias that a product takes, or the Add behind it."""
+    op, *rest = block.region.ops
+    places = [(op.name, 2), *((one.name, i) for one in rest[:1] if one.type == "Add" for i in range(2))]
+    kinds = (block.kinds.get(place) for place in places)
+    return next((kind for kind in kinds if isinstance(kind, Uniform)), None)
 
 
 def _add(found: Precisions, name: str, what: str, kind: PortTyped) -> None:
