@@ -21,7 +21,7 @@ from planner.checker.kernel_ports import Served, own_facts
 from planner.errors import RuleError
 from planner.ir.graph import Op
 from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
-from planner.ir.types.qtypes import AnyType, Uniform
+from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
 from planner.target.conditions.grammar import (
     SUBJECT,
     Compared,
@@ -176,6 +176,7 @@ def _bits_problem(served: Served, wanted: Mapping[str, int]) -> str | None:
                 # row: types in the plan would make this circular.
                 facts = (*served.graph.values[port.value].facts, *own_facts(served.region, i))
                 asked = [f.storage.bits for f in facts if isinstance(f, Uniform)]
+                asked += [1 for f in facts if isinstance(f, Bipolar)]
                 most = max(most, *asked, *(f.bits for f in facts if isinstance(f, AnyType)), 0)
                 most = max(most, asked_bits(served, i))
         if most < bits:

@@ -289,7 +289,7 @@ def test_an_error_of_many_rows_is_told_once(qplan, tmp_path):
 
 def test_a_file_as_the_data_folder_of_the_service(qplan, stats):
     answer = qplan("serve", "--port", "0", "--data", stats)
-    assert (answer.code, answer.out) == (2, "")
+    assert (answer.code, answer.out) == (1, "")
     assert answer.err == f"qplan: error: cannot keep data in '{stats}': it is a file (give a folder)\n"
 
 

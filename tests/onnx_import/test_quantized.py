@@ -411,13 +411,17 @@ def test_a_weight_in_blocks_that_no_row_has(target):
 
 
 def test_two_signs_of_a_scale_that_the_device_lacks():
-    """hls4ml has powers of two: a weight of +-0.3 stays float there."""
+    """The DPU has powers of two: a weight of +-0.3 stays float there. hls4ml multiplies by another scale."""
     text = (
         f"{HEAD} g (float[1,2] x) => (float[1,2] y) "
         "{ w = onnx.brevitas.BipolarQuant(q, s) y = MatMul(x, w) }"
     )
     data = parsed(text, q=np.array([[1, -1], [-1, -1]], np.float32), s=np.float32(0.3))
-    assert "!quant.bipolar" in _reason_for_float(data, "hls4ml-fpga", x=np.ones((1, 2), np.float32))
+    sample = {"x": np.ones((1, 2), np.float32)}
+    assert "!quant.bipolar" in _reason_for_float(data, "dpuczdx8g", **sample)
+    _, made = _planned(data, "hls4ml-fpga", **sample)
+    (kernel,) = (one for one in made.kernels_in_order if one.kernel == "dense")
+    assert str(kernel.inputs[1].type) == "!quant.uniform<i2<-1:1>:f32, 0.30000001192092896>"
 
 
 def test_a_value_in_float8_is_no_file_of_integers():
@@ -441,12 +445,12 @@ def test_a_trained_scale_that_no_shift_gets_to():
     text = (
         f"{HEAD} g (float[1,256] x) => (float[1,256] y) "
         "{ q = QuantizeLinear(x, s, z) h = DequantizeLinear(q, s, z) u = Unsqueeze(h, axes) "
-        "m = MaxPool<kernel_shape=[1]>(u) p = QuantizeLinear(m, t, z) d = DequantizeLinear(p, t, z) "
+        "m = MaxPool<kernel_shape=[1, 1]>(u) p = QuantizeLinear(m, t, z) d = DequantizeLinear(p, t, z) "
         "y = Squeeze(d, axes) }"
     )
-    data = parsed(text, s=np.float32(0.3), t=np.float32(0.5), z=np.int8(0), axes=np.array([1]))
+    data = parsed(text, s=np.float32(0.3), t=np.float32(0.5), z=np.int8(0), axes=np.array([1, 2]))
     sample = {"x": (np.arange(-128, 128, dtype=np.float32) * np.float32(0.3))[None]}
-    graph, made = _planned(data, "hls4ml-fpga", **sample)
+    graph, made = _planned(data, "dpuczdx8g", **sample)
     got = evaluate(graph, made, sample)
     ratio = Fraction(float(np.float32(0.3))) * 2
     assert got.stored["h"][0].tolist() == [math.floor(n * ratio + Fraction(1, 2)) for n in range(-128, 128)]

@@ -171,12 +171,13 @@ def _short_of_bits(
     for port, bits in least.items():
         mine = [(side, i) for side, i, _, pattern in sides_of(choice) if pattern.name == port]
         counted = [wanted_bits(wanted, side) for side in mine] if wanted is not None else []
+        facts = [fact for side, i in mine for fact in port_facts(graph, choice.region, side, i)]
         asked = [
-            fact.bits if isinstance(fact, AnyType) else fact.storage.bits
-            for side, i in mine
-            for fact in port_facts(graph, choice.region, side, i)
-            if isinstance(fact, (AnyType, Uniform))
+            fact.bits if isinstance(fact, AnyType) else 1
+            for fact in facts
+            if isinstance(fact, AnyType | Bipolar)
         ]
+        asked += [fact.storage.bits for fact in facts if isinstance(fact, Uniform)]
         if max((*asked, *counted), default=0) < bits:
             return f"port {port} needs a fact of at least {bits} bits"
     return None
