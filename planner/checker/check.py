@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from planner.checker.asked import FOR_NEIGHBOURS, asked_of, check_asked, check_globs
 from planner.checker.edges import check_edges
 from planner.checker.facts import check_facts
 from planner.checker.figures.clips import check_clips, check_needs
@@ -41,11 +40,13 @@ from planner.checker.log import (
 from planner.checker.numbers import Judged, check_constants
 from planner.checker.origins import check_model, check_target
 from planner.checker.pins import lies_on
-from planner.checker.predicates import broken_predicate
-from planner.checker.row_choice import check_choice, check_float_for_little, check_left, check_none_asked
-from planner.checker.row_reading import Reading, read_row
+from planner.checker.rows.asked import FOR_NEIGHBOURS, asked_of, check_asked, check_globs
+from planner.checker.rows.choice import check_choice, check_float_for_little, check_none_asked
+from planner.checker.rows.left import check_left
+from planner.checker.rows.predicates import broken_predicate
+from planner.checker.rows.reading import Reading, read_row
+from planner.checker.rows.too_little import NOTHING_HOLDS, with_floor
 from planner.checker.rules import check_rules, one_class
-from planner.checker.too_little import NOTHING_HOLDS, with_floor
 from planner.ir.borders import bonds, carried_pairs
 from planner.ir.expand import expand
 from planner.ir.graph import Constant, Facts, Graph, Region, port_address

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 import ml_dtypes
 import numpy as np
 
-from planner.checker.row_reading import Reading
+from planner.checker.rows.reading import Reading
 from planner.errors import PlanInvalid
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Shape
 from planner.ir.types.qtypes import Bipolar, FloatType, Storage, Uniform

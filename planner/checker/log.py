@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from planner.checker.asked import Asked, asked_of, runs_as_asked
 from planner.checker.kernel_ports import Served, own_facts, parameter_problem, refuse
+from planner.checker.rows.asked import Asked, asked_of, runs_as_asked
 from planner.checker.rules import in_storage, one_class
 from planner.ir.borders import carried_pairs
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform

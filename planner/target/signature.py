@@ -11,6 +11,7 @@ from typing import Any, Final
 from planner.errors import InputError, Problem, RuleError, TargetError
 from planner.ir.arithmetic.multipliers import MOST_BITS, Multiplier
 from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage, round_scale, storage
+from planner.ir.types.ranges import power_of_two_from, power_of_two_to
 from planner.ir.types.typetext import parse_storage
 from planner.target.conditions.grammar import parse_condition, refs_of
 from planner.target.expressions import Ref, parse_expression, parse_number, references, refuse_constants
@@ -92,6 +93,7 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
     if problem:
         key, message = problem
         building.problems.append(child(node, key).problem("T028", message))
+    low, high = _scale_bounds(building, model, node)
     size = model.block_size
     granularity: Granularity = model.granularity
     return PortType(
@@ -99,8 +101,8 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
         granularity=granularity,
         symmetric=model.symmetric or (isinstance(store, Storage) and bool(store.float_name)),
         power_of_two=model.power_of_two or model.scales == E8M0,
-        scale_min=_bound(building, model.scale_min, child(node, "scale_min")),
-        scale_max=_bound(building, model.scale_max, child(node, "scale_max")),
+        scale_min=low,
+        scale_max=high,
         zero_point=model.zero_point,
         block_size=() if size is None else (size,) if isinstance(size, int) else tuple(size),
         weight_bits_effective=model.weight_bits_effective,
@@ -170,6 +172,20 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
         if not sizes or min(sizes) < 1:
             return "block_size", "block sizes are positive"
     return None
+
+
+def _scale_bounds(building: Building, model: TypeModel, node: Node) -> tuple[float | None, float | None]:
+    """The least and the greatest scale of a type that it can have: powers of two, where it has no other."""
+    low = _bound(building, model.scale_min, child(node, "scale_min"))
+    high = _bound(building, model.scale_max, child(node, "scale_max"))
+    if model.power_of_two:
+        low = None if low is None else power_of_two_from(low)
+        high = None if high is None else power_of_two_to(high)
+    if low is not None and high is not None and low > high:
+        what = "no power of two" if model.power_of_two else "no scale"
+        message = f"{what} lies between {model.scale_min} and {model.scale_max}"
+        building.problems.append(child(node, "scale_min").problem("T028", message))
+    return low, high
 
 
 def _bound(building: Building, value: float | str | None, node: Node) -> float | None:

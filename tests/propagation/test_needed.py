@@ -448,3 +448,22 @@ def test_a_leaky_relu_hands_on_what_is_kept_of_its_result(alpha, wanted):
         assert high - low > 100
     else:
         assert (low, high) == pytest.approx(wanted, abs=(wanted[1] - wanted[0]) / 200)
+
+
+def test_of_a_pinned_constant_that_is_read_in_float_nothing_is_told():
+    """Its pin, that of the result and the range beside it leave a part of it out; nobody stores it."""
+    graph = model(
+        [op("Relu", "x", "r"), op("Sub", "r k", "y"), op("Relu", "y", "z")],
+        inputs={"x": (1, 4)},
+        outputs={"z": (1, 4)},
+        constants={"k": np.array([[-4.93, 4.5, 1.0, -2.0]], np.float32)},
+        facts={
+            "k": (parse_type("!quant.uniform<i6:f32, 0.125>"),),
+            "y": (parse_type("!quant.uniform<i4:f32, 0.43>"),),
+        },
+    )
+    stats = planner.calibrate(graph, [{"x": np.array([[0.7, 0.0, 0.2, -0.1]], np.float32)}])
+    annotated = planner.annotate(graph, stats=stats)
+    plan = planner.plan(annotated, "onnxruntime-cpu")
+    planner.check(plan, annotated, "onnxruntime-cpu")
+    assert [step.rule for step in plan.steps if step.port == "k"] == ["pinned"]

@@ -156,6 +156,10 @@ def test_a_bias_pinned_per_channel_to_the_product_is_served():
     [
         ("{storage: i8, symmetric: true, scale_min: 0.1}", float(np.float32(0.1)), 0),
         ("{storage: u8, zero_point: 128}", float(np.float32(2 / 128)), 128),
+        ("{storage: u8, zero_point: 128, scale_min: 0.1}", float(np.float32(0.1)), 128),
+        ("{storage: i8, zero_point: 0, scale_min: 0.1}", float(np.float32(0.1)), 0),
+        ("{storage: i8, symmetric: true, power_of_two: true, scale_min: 0.1}", 0.125, 0),
+        ("{storage: i8, power_of_two: true, zero_point: 0, scale_min: 0.1}", 0.125, 0),
     ],
 )
 def test_constants_have_the_parameters_their_port_asks_for(spec, scale, zero_point):
@@ -208,14 +212,39 @@ def test_unsigned_weights_per_slice_have_one_zero_point(more, narrow, zero, step
         check(forged(plan, {"k.in[1]": other}), graph, target)
 
 
-def test_weights_per_slice_around_an_end_of_their_storage():
-    w = UNSIGNED.format("", ", zero_point: 0")
+@pytest.mark.parametrize("granularity", ["axis", "tensor"])
+def test_weights_around_an_end_of_their_storage(granularity):
+    w = UNSIGNED.format("", ", zero_point: 0").replace("axis", granularity)
     target = target_of(f"- {{kernel: fc, in: {{x: a8, w: {w}}}, out: {{y: a8}}, axis: {{w: 0}}}}")
     w = np.array([[1.0, -2.0], [0.5, 0.25]], np.float32)
     graph = graph_of({"x": "[-1, 1]", "w": w, "y": "[-4, 4]"}, [("k", "fc", "x w", "y")], outputs="y")
     with pytest.raises(RuleError) as caught:
         propagate(graph, target)
     assert caught.value.message == (
-        "k.in[1], text:20: 'w' has no type in u8 per axis: "
+        f"k.in[1], text:20: 'w' has no type in u8{' per axis' if granularity == 'axis' else ''}: "
         "around zero point 0 u8 holds numbers of one sign only"
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "scale", "zero_point"),
+    [
+        ("{storage: i8, zero_point: 0, scale_min: 1/4}", 0.25, 0),
+        ("{storage: i8, zero_point: 0, scale_max: 1/64}", 1 / 64, 0),
+        ("{storage: i8, power_of_two: true, scale_min: 0.1}", 0.125, -96),
+        ("{storage: i8, power_of_two: true, scale_max: 0.02}", 1 / 64, 127),
+        ("{storage: u8, zero_point: 3, power_of_two: true, scale_min: 3}", 4.0, 3),
+        # Next to a reader of a storage without signs, a symmetric wildcard has one side of 0.
+        ('{storage: "*", symmetric: true}', float(np.float32(4 / 255)), 0),
+    ],
+)
+def test_results_have_scales_within_their_ports_bounds(spec, scale, zero_point):
+    target = target_of(
+        f"- {{kernel: one, in: {{x: a8}}, out: {{y: {spec}}}, rules: [{{free_scale: [x, y]}}]}}\n"
+        "- {kernel: two, in: {x: u8}, out: {y: u8}, rules: [{free_scale: [x, y]}]}"
+    )
+    values = {"x": X, "m": "[0, 4]" if "*" in spec else "[-4, 4]", "y": "[-4, 4]"}
+    plan = propagate(graph_of(values, [("k", "one", "x", "m"), ("l", "two", "m", "y")], outputs="y"), target)
+    check(plan)
+    result = plan.kernels["k"].outputs[0].type
+    assert (result.scale, result.zero_point) == (scale, zero_point)

@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from planner.checker.asked import asked_of, has_asked
 from planner.checker.figures.ranges import Ranges, Step
 from planner.checker.kernel_ports import Served, own_facts, refuse
-from planner.checker.row_choice import Merit, merit_of
-from planner.checker.row_reading import gives_floats
+from planner.checker.rows.asked import asked_of, has_asked
+from planner.checker.rows.merit import Merit, merit_of
+from planner.checker.rows.reading import gives_floats
 from planner.ir.types.qtypes import AnyType, Calibrated, NoneType, Uniform
 from planner.target.borders import rows_for
 from planner.target.records import Row, Target

@@ -197,21 +197,26 @@ def own_label(extent: Reals, spec: PortType) -> tuple[float, int]:
     store = spec.storage
     if not isinstance(store, Storage):
         return 1.0, 0
-    if spec.zero_point is None:
+    at = 0 if spec.symmetric and store.qmin >= 0 else spec.zero_point
+    if at is None:
         if spec.even and not spec.symmetric and store.steps > 1 and store.steps % 2:
             # A range around 0 ends on a step at both ends where their number is even.
             store = replace(store, qmax=store.qmax - 1)
         scale, zero = affine(*extent, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
-        bounded = min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
+        bounded = _bounded(scale, spec)
         if bounded != scale and not spec.symmetric:
             zero = min(max(round(store.qmin - min(extent[0], 0.0) / bounded), store.qmin), store.qmax)
         return bounded, zero - store.offset
-    below, above = spec.zero_point - store.qmin, store.qmax - spec.zero_point
+    below, above = at - store.qmin, store.qmax - at
     need = max(-extent[0] / below if below > 0 else 0.0, extent[1] / above if above > 0 else 0.0)
-    if need <= 0.0:
-        return 1.0, spec.zero_point - store.offset
-    scale = 2.0 ** math.ceil(math.log2(need)) if spec.power_of_two else float(np.float32(need))
-    return scale, spec.zero_point - store.offset
+    scale = 1.0
+    if need > 0.0:
+        scale = 2.0 ** math.ceil(math.log2(need)) if spec.power_of_two else float(np.float32(need))
+    return _bounded(scale, spec), at - store.offset
+
+
+def _bounded(scale: float, spec: PortType) -> float:
+    return min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
 
 
 def may_grow(step: Step) -> bool:

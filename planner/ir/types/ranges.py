@@ -58,9 +58,7 @@ def affine(
     # A subnormal scale loses digits, and engines that flush subnormals would divide by 0.
     exact = max(exact, FORMATS[expressed].tiny)
     if power_of_two and math.isfinite(exact):
-        fraction, exponent = math.frexp(exact)
-        # Rounded up, as a smaller scale would clip; a fraction of 0.5 is a power of two already.
-        exact = math.ldexp(1.0, exponent - (fraction == 0.5))
+        exact = power_of_two_from(exact)  # a smaller scale would clip
     if not math.isfinite(exact):
         raise QTypeError(f"range {lo}:{hi} needs a scale beyond {expressed}")
     # Rounded first: a zero point of the exact scale could be off by one for the scale that kernels use.
@@ -70,6 +68,17 @@ def affine(
     # Python rounds half to even, as the formula asks.
     zero_point = round(store.qmin - lo / scale)
     return scale, min(max(zero_point, store.qmin), store.qmax)
+
+
+def power_of_two_from(scale: float) -> float:
+    """The least power of two that is no smaller than a positive scale."""
+    fraction, exponent = math.frexp(scale)
+    return math.ldexp(1.0, exponent - (fraction == 0.5))
+
+
+def power_of_two_to(scale: float) -> float:
+    """The greatest power of two that is no greater than a positive scale."""
+    return math.ldexp(1.0, math.frexp(scale)[1] - 1)
 
 
 def around(kind: Uniform, zero: int) -> Uniform:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +37,12 @@ from planner.propagation.parameters.multiplier_range import grown_weight
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis
-from planner.propagation.solver.classes import label_for, typed
+from planner.propagation.solver.classes import clipped_share, label_for, label_of, typed
 from planner.target.records import PortId, PortType, Row, Rule
 from planner.target.rules import rule_function
 
 Reals: TypeAlias = npt.NDArray[np.float64]
+ONE_SIDED: Final = "around zero point {} {} holds numbers of one sign only"
 
 
 def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
@@ -207,8 +208,12 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
     if spec.granularity == "block":
         return _blocks(network, kernel, port, row)
     extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or value.range or (0.0, 0.0)
-    label = label_for(within(extent, stored_part(port, constant)), replace(spec, storage=store))
-    return typed(label, spec.storage)
+    held = within(extent, stored_part(port, constant))
+    kind = typed(label_for(held, replace(spec, storage=store)), spec.storage)
+    one_sided = kind.zero_point in (store.qmin, store.qmax) and spec.zero_point is not None
+    if one_sided and clipped_share(held, label_of(kind), store) > network.costs.max_clip:
+        raise QTypeError(ONE_SIDED.format(kind.zero_point, store))
+    return kind
 
 
 def stored_part(port: Port, constant: Constant) -> Interval:
@@ -263,7 +268,7 @@ def _of_slices(los: Reals, his: Reals, store: Storage, axis: int, spec: PortType
         return uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
     zero = spec.zero_point if spec.zero_point is not None else 1 << store.bits - 1
     if not store.qmin < zero < store.qmax:
-        raise QTypeError(f"around zero point {zero} {store} holds numbers of one sign only")
+        raise QTypeError(ONE_SIDED.format(zero, store))
     around = Storage(store.bits + 1, True, store.qmin - zero, store.qmax - zero)
     kind = uniform_per_axis(los, his, around, axis, power_of_two=spec.power_of_two)
     return replace(kind, storage=store, zero_points=(zero,) * len(kind.scales))

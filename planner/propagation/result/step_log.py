@@ -167,6 +167,9 @@ def _written(outcome: Outcome, numbers: Sequence[int]) -> list[StepRow]:
 def needs_told(network: Network, value: Value) -> tuple[str, str] | None:
     """What is needed of a value of which a reader needs less than all, and who says so; None of others."""
     extent, uses = value.range, present(network, value.uses)
+    readers = [network.kernels[port.kernel] for port in uses]
+    if value.constant and all(reader.choice.row is None and not reader.moves for reader in readers):
+        return None  # in float alone it is read as it is, whatever its pin says
     asking = [port for port in uses if port.needed and extent and cut_to(extent, port.needed) != extent]
     if not asking or extent is None:
         return None

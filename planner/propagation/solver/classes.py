@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from planner.errors import Conflict
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.ir.types.ranges import affine
+from planner.ir.types.ranges import affine, power_of_two_from, power_of_two_to
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -112,18 +112,24 @@ def label_for(extent: Interval, spec: PortType) -> Label:
     if not isinstance(store, Storage):
         raise TypeError(f"a port of type {spec} has no label")
     lo, hi = extent
-    if spec.zero_point is not None:
+    # A wildcard that is symmetric may have found a storage without signs: around 0 it has one side.
+    if spec.zero_point is not None or (spec.symmetric and store.qmin >= 0):
         return _label_at(lo, hi, store, spec)
     if spec.even and not spec.symmetric and store.steps % 2 and store.steps > 1:
         # Of an odd number of steps around 0 none ends where the range does.
         store = replace(store, qmax=store.qmax - 1)
     scale, zero_point = affine(lo, hi, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
     # A bound on the scale moves it, and with it the zero point that keeps 0 exact.
-    bounded = min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
+    bounded = bounded_scale(scale, spec)
     if bounded != scale:
         scale = bounded
         zero_point = 0 if spec.symmetric else min(max(round(store.qmin - lo / scale), store.qmin), store.qmax)
     return scale, zero_point - store.offset
+
+
+def bounded_scale(scale: float, spec: PortType) -> float:
+    """A scale as near as the port's bounds let it be."""
+    return min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
 
 
 def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
@@ -133,12 +139,12 @@ def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
     down = -lo / (zero - store.qmin) if zero > store.qmin else 0.0
     widest = max(up, down, 0.0)
     if widest == 0.0:
-        return 1.0, zero - store.offset
+        return bounded_scale(1.0, spec), zero - store.offset
     bits = max(store.bits, 2)  # of one bit with signs no symmetric range is left
     most = (1 << bits - 1) - 1
     top, even = widest * most, Storage(bits, True, -most, most)
     scale, _ = affine(-top, top, even, symmetric=True, power_of_two=spec.power_of_two)
-    return scale, zero - store.offset
+    return bounded_scale(scale, spec), zero - store.offset
 
 
 def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
@@ -354,6 +360,9 @@ def _with_all_wishes(specs: Sequence[PortType]) -> list[PortType]:
     zero, powers = next(iter(zeros), None), any(spec.power_of_two for spec in specs)
     low = max((spec.scale_min for spec in specs if spec.scale_min is not None), default=None)
     high = min((spec.scale_max for spec in specs if spec.scale_max is not None), default=None)
+    if powers:
+        low = None if low is None else power_of_two_from(low)
+        high = None if high is None else power_of_two_to(high)
     return [
         replace(
             spec,

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.checker.asked import asked_bits
 from planner.checker.kernel_ports import Served, own_facts
+from planner.checker.rows.asked import asked_bits
 from planner.errors import RuleError
 from planner.ir.graph import Op
 from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
