@@ -6,6 +6,7 @@ without a type yet are undecided. How classes are labelled and where rescales go
 Source: MLIR quantization RFC, "Target Constraints"; design 01, section 4.
 """
 
+import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
@@ -397,6 +398,28 @@ def same_scale_groups(row: Row, n_in: int, n_out: int) -> tuple[tuple[PortId, ..
 def storage_groups(row: Row, n_in: int, n_out: int) -> tuple[tuple[PortId, ...], ...]:
     """Ports that have one storage, by same_scale or by same_storage, likewise."""
     return _groups(row, n_in, n_out, ("same_scale", "same_storage"))
+
+
+def named_storages(target: Target) -> frozenset[tuple[int, bool, str]] | None:
+    """Bits and signs of the storages that a device has, as its ports name them; None where it has any.
+
+    A device has any where a kernel that computes may give any: what only moves data gives what it reads.
+    """
+    named = {target.default_port.storage}
+    for row in itertools.chain.from_iterable(target.rows.values()):
+        n_in, n_out = len(row.inputs), len(row.outputs)
+        moved = {
+            side
+            for group in storage_groups(row, n_in, n_out)
+            if any(end == "in" for end, _ in group)
+            for side in group
+        }
+        if any(port.type.storage is None and ("out", i) not in moved for i, port in enumerate(row.outputs)):
+            return None
+        named |= {port.type.storage for port in (*row.inputs, *row.outputs)}
+    return frozenset(
+        (store.bits, store.signed, store.float_name) for store in named if isinstance(store, Storage)
+    )
 
 
 def _groups(row: Row, n_in: int, n_out: int, kinds: tuple[str, ...]) -> tuple[tuple[PortId, ...], ...]:

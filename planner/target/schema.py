@@ -79,8 +79,14 @@ class TypeModel(Model):
     granularity: Literal["tensor", "axis", "block"] = Field("tensor", description="One scale per what.")
     symmetric: bool = Field(default=False, description="Zero point 0.")
     power_of_two: bool = Field(default=False, description="Scales are powers of two.")
-    scale_min: Number | None = Field(None, description="Smallest scale; of `power_of_two`, the least power from there.", examples=["1/65536"])
-    scale_max: Number | None = Field(None, description="Largest scale; of `power_of_two`, the greatest power up to there.")
+    scale_min: Number | None = Field(
+        None,
+        description="Smallest scale; of `power_of_two`, the least power from there.",
+        examples=["1/65536"],
+    )
+    scale_max: Number | None = Field(
+        None, description="Largest scale; of `power_of_two`, the greatest power up to there."
+    )
     zero_point: int | None = Field(None, description="The only zero point, in stored units.", examples=[128])
     block_size: int | list[int] | None = Field(None, description="Block sizes, granularity block only.")
     short_block: bool = Field(

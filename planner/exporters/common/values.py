@@ -7,6 +7,7 @@ plans/rescales.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy.typing as npt
@@ -53,6 +54,26 @@ class Casts(Protocol[Tensor]):
 
     def realize(self, value: str, kind: Uniform | None, /) -> Tensor:
         """Write the float form of a value: seen through a type, or a constant's own (None)."""
+
+
+def is_cut(source: Uniform, wanted: Uniform) -> bool:
+    """Whether a type is another with a part of its integers: cutting the rest off is all of the rescale."""
+    inner, store = wanted.storage, source.storage
+    parameters = (source.scales, source.zero_points, source.expressed)
+    same = source.is_per_tensor and parameters == (wanted.scales, wanted.zero_points, wanted.expressed)
+    return same and inner != store and inner.lies_in(store)
+
+
+def _cut_to(kind: Uniform, pinned: Uniform) -> Uniform | None:
+    """A type with the integers alone that stand for a pin's numbers; None where it has not all of them."""
+    store, pin = kind.storage, pinned.storage
+    plain = kind.is_per_tensor and pinned.is_per_tensor and not (store.float_name or pin.float_name)
+    same = plain and (kind.scale, kind.expressed) == (pinned.scale, pinned.expressed)
+    if not same or pin.bits >= store.bits:
+        return None
+    shift = kind.zero_point - pinned.zero_point
+    inner = replace(store, qmin=pin.qmin + shift, qmax=pin.qmax + shift)
+    return replace(kind, storage=inner) if inner.lies_in(store) else None
 
 
 def _own(kind: Uniform) -> Uniform:
@@ -119,12 +140,19 @@ class Values(Generic[Tensor]):
         self.enter(value, pinned, tensor if pinned is None else self._casts.quantize(value, tensor, pinned))
 
     def define_stored(self, value: str, kind: Uniform, tensor: Tensor) -> None:
-        """Say that a value is defined in stored integers; a rescale to its pin follows right behind."""
+        """Say that a value is defined in stored integers; a rescale to its pin follows right behind.
+
+        A pin of fewer bits stays in the integers of a kernel that has its scale: cut to the pin's, they are
+        the same numbers, and a reader that wants the kernel's own type takes them as they are. The model's
+        results are handed out in their pins.
+        """
         pinned = self.bases[value] = self.pins.get(value, kind)
         if pinned is None:
             self.reals[value, None] = self._casts.dequantize(value, tensor, kind)
-        else:
-            self.enter(value, pinned, self._casts.rescale(value, tensor, kind, pinned))
+            return
+        if value not in self.graph.outputs:
+            pinned = _cut_to(kind, pinned) or pinned
+        self.enter(value, pinned, self._casts.rescale(value, tensor, kind, pinned))
 
     def define_seen(self, value: str, kind: Uniform, tensor: Tensor) -> None:
         """Say that a value is defined in float, on the grid of a type throughout: that is its base."""

@@ -13,7 +13,7 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import Order, plain
-from planner.exporters.common.values import Values
+from planner.exporters.common.values import Values, is_cut
 from planner.exporters.litert.operations import Operator, Options, Program, Tensor
 from planner.exporters.onnx.port_support import short_text
 from planner.ir.graph import BOUNDARY, Graph, port_address
@@ -138,9 +138,11 @@ class ProgramBuilder:
         return self._cast("DEQUANTIZE", tensor, "f32", None, f"{value}_f")
 
     def rescale(self, value: str, tensor: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
-        """QUANTIZE of stored integers, which requantizes them."""
+        """QUANTIZE of stored integers, which requantizes them; bounds alone where they stay what they are."""
         if self.values.is_same(source, wanted):
             return tensor
+        if is_cut(source, wanted):
+            return self.cut(value, source, tensor, Clamp(wanted.storage.qmin, wanted.storage.qmax))
         if self.values.arithmetic not in ARITHMETICS:
             raise self.refuse(f"a rescale of {value!r}: {self._arithmetic_problem()}")
         return self._cast("QUANTIZE", tensor, element_of(wanted), wanted, f"{value}_q")

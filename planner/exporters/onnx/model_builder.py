@@ -14,7 +14,7 @@ import numpy as np
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Operand
-from planner.exporters.common.values import Values
+from planner.exporters.common.values import Values, is_cut
 from planner.exporters.onnx.blocked import (
     block_attributes,
     block_dtype,
@@ -155,6 +155,9 @@ class ModelBuilder:
         if self.values.is_same(source, wanted):
             return tensor
         result = self.stored_name(value, wanted)
+        if is_cut(source, wanted) and self.clamps_integers(wanted):
+            self._clip(tensor, wanted, result)
+            return result
         if self._rescale is not None and self._rescale(self, tensor, source, wanted, result):
             return result
         if source == self.values.bases.get(value):
@@ -175,9 +178,7 @@ class ModelBuilder:
         if not self._clips_constants or is_whole or stored.dtype not in self.integer_clamps:
             self.file.constants[name] = stored, dtype_text(kind)
             return
-        whole = self.file.constant(f"{name}_unclamped", stored)
-        limits = [self.file.number(stored.dtype.name, end) for end in (store.qmin, store.qmax)]
-        self.file.emit("Clip", [whole, *limits], [name])
+        self._clip(self.file.constant(f"{name}_unclamped", stored), kind, name)
 
     def realize(self, value: str, kind: Uniform | None) -> str:
         """The float form of a value seen through a type, or as it is."""
@@ -269,14 +270,13 @@ class ModelBuilder:
 
     def _quantize_in_range(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a QuantizeLinear whose result keeps to a storage range narrower than its integers."""
-        dtype, store = held_dtype(kind), kind.storage
+        store = kind.storage
         if (store.qmin, store.qmax) == whole_range(kind):
             self.quantize_f32(tensor, kind, result)
         elif self.clamps_integers(kind):
             whole = self.file.fresh(f"{result}_unclamped")
             self.quantize_f32(tensor, kind, whole)
-            limits = [self.file.number(dtype.name, store.qmin), self.file.number(dtype.name, store.qmax)]
-            self.file.emit("Clip", [whole, *limits], [result])
+            self._clip(whole, kind, result)
         elif kind.is_per_tensor:
             cut = self.file.fresh(f"{result}_clamped")
             scale, ends = np.float32(kind.scale), (store.qmin - kind.zero_point, store.qmax - kind.zero_point)
@@ -288,6 +288,12 @@ class ModelBuilder:
                 f"{result!r} is stored in {store} with a scale per slice, and no clamp of words does that",
                 hint="use a type per tensor, 8 bits or fewer, or the storage's full range",
             )
+
+    def _clip(self, tensor: str, kind: Uniform, result: str) -> None:
+        """Append a Clip of stored integers to the range of a type."""
+        dtype = held_dtype(kind).name
+        limits = [self.file.number(dtype, end) for end in (kind.storage.qmin, kind.storage.qmax)]
+        self.file.emit("Clip", [tensor, *limits], [result])
 
     def refuses_carried(self, kind: Uniform) -> bool:
         """Whether onnxruntime refuses a file in which it carries pairs of a type over views (`opsets`)."""

@@ -13,7 +13,7 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.layouts import Order, plain
 from planner.exporters.common.linear_operands import INT32
-from planner.exporters.common.values import Values
+from planner.exporters.common.values import Values, is_cut
 from planner.exporters.onnx.port_support import short_text
 from planner.exporters.tosa.float_conversion import dequantized, problem_of, quantized
 from planner.exporters.tosa.operations import Body, Program, Tensor
@@ -202,6 +202,8 @@ class ProgramBuilder:
         if self.values.is_same(source, wanted):
             return tensor
         a, b = held(source), held(wanted)
+        if is_cut(a, b):
+            return clamp(self.program, tensor, b.storage.qmin, b.storage.qmax, f"{value}_clamped")
         if not (a.is_per_tensor and b.is_per_tensor):
             raise self.refuse(f"a rescale from {short_text(source)} to {short_text(wanted)}: scales per axis")
         arithmetic = self.checked_arithmetic()

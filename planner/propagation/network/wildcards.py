@@ -1,9 +1,10 @@
 """Wildcards: the storage of a port that takes any.
 
 That of its own pin, else what was asked of its kernel, else that of its value's pin, else of the ports it is
-joined with, else of its producer, else of its readers, else the target's default; wide enough for what an Any
-asks of its values, and with signs where its zero point would leave no number for a part of the range that
-facts tell. Source: design 01, section 4; design 11, section 7.
+joined with (a pin's only where the target's ports name one of its width and sign: a device of bytes moves
+trained values of 4 bits in bytes), else of its producer, else of its readers, else the target's default;
+wide enough for what an Any asks of its values, and with signs where its zero point would leave no number for
+a part of the range that facts tell. Source: design 01, section 4; design 11, section 7.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,11 +23,13 @@ from planner.target.records import PortId, PortType
 
 Member = tuple[PortId, str, PortType]
 """A port's side, its value, and what its row says of it."""
+Storages = frozenset[tuple[int, bool, str]] | None
+"""Bits and signs of what the target stores; None is any (`target.rules.named_storages`)."""
 Required = Callable[[PortId, str], Interval | None]
 """What a port has to hold, by its side and value, as far as it is known."""
 
 
-def reader_storages(graph: Graph, choices: Sequence[Choice]) -> dict[str, Storage]:
+def reader_storages(graph: Graph, choices: Sequence[Choice], storages: Storages) -> dict[str, Storage]:
     """The storage that most readers of each value want, through wildcard readers."""
     votes: dict[str, list[Storage]] = {}
     for choice in reversed(choices):
@@ -34,7 +37,7 @@ def reader_storages(graph: Graph, choices: Sequence[Choice]) -> dict[str, Storag
         if layout is None:
             continue
         wild = layout.wild and any(pattern.type.storage is None for pattern in layout.inputs)
-        behind = _behind(graph, choice, layout, votes) if wild else {}
+        behind = _behind(graph, choice, layout, votes, storages) if wild else {}
         for i, (name, pattern) in enumerate(zip(region.inputs, layout.inputs, strict=True)):
             store = pattern.type.storage
             found = store if isinstance(store, Storage) else behind.get(("in", i)) if store is None else None
@@ -52,7 +55,7 @@ def _elected(stores: Sequence[Storage]) -> Storage:
 
 
 def _behind(
-    graph: Graph, choice: Choice, layout: Layout, votes: dict[str, list[Storage]]
+    graph: Graph, choice: Choice, layout: Layout, votes: dict[str, list[Storage]], storages: Storages
 ) -> dict[PortId, Storage]:
     """The storage that a kernel's joined wildcards take if nothing before them says: pins, then the results'.
 
@@ -64,18 +67,23 @@ def _behind(
     names |= {("out", i): name for i, name in enumerate(region.outputs) if name}
     found: dict[PortId, Storage] = {}
     for group in (tuple(names),) if layout.joins_all else layout.alike:
-        store = _store_of(graph, choice, [(side, names[side]) for side in group if side in names], votes)
+        members = [(side, names[side]) for side in group if side in names]
+        store = _store_of(graph, choice, members, votes, storages)
         if store is not None:
             found |= dict.fromkeys(group, store)
     return found
 
 
 def _store_of(
-    graph: Graph, choice: Choice, members: Sequence[tuple[PortId, str]], votes: dict[str, list[Storage]]
+    graph: Graph,
+    choice: Choice,
+    members: Sequence[tuple[PortId, str]],
+    votes: dict[str, list[Storage]],
+    storages: Storages,
 ) -> Storage | None:
     for _, name in members:
         for fact in graph.values[name].facts:
-            if isinstance(fact, Uniform):
+            if isinstance(fact, Uniform) and _is_held(fact.storage, storages):
                 return fact.storage
     results = [(i, name) for (end, i), name in members if end == "out"]
     for i, _ in results:
@@ -204,7 +212,7 @@ def _shared_storage(
     values = []
     for _, name, _ in members:
         value = network.values[number_of(network, name)]
-        if value.pin is not None:
+        if value.pin is not None and _is_held(value.pin.storage, network.storages):
             return value.pin.storage
         values.append(value)
     for value in values:
@@ -217,6 +225,11 @@ def _shared_storage(
                 return reader_storage[name]
     default = network.target.default_port.storage
     return default if isinstance(default, Storage) else Storage(8, True, -128, 127)
+
+
+def _is_held(store: Storage, storages: Storages) -> bool:
+    """Whether the device has a storage, whatever part of its range."""
+    return storages is None or (store.bits, store.signed, store.float_name) in storages
 
 
 def _storage_near(

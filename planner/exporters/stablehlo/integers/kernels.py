@@ -15,6 +15,7 @@ import numpy as np
 
 from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
 from planner.exporters.common.linear_operands import largest, shifted_weight
+from planner.exporters.common.values import is_cut
 from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.floats.windows import window_counts
 from planner.exporters.stablehlo.function import Array, Program
@@ -275,6 +276,9 @@ def rescale(p: Program, x: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
     """Stored integers of one type as those of another: exact per tensor, else through f32."""
     if source == wanted:
         return x
+    if is_cut(source, wanted):
+        low, high = (p.number(end, x.element) for end in (wanted.storage.qmin, wanted.storage.qmax))
+        return clamp(p, low, x, high)
     if not (source.is_per_tensor and wanted.is_per_tensor):
         return quantize(p, dequantize(p, x, source), wanted)
     ratio = ratios((source.scale,), 1.0, wanted.scale).reshape(())

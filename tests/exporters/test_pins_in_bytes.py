@@ -1,0 +1,101 @@
+"""Trained values of few bits on devices of bytes: one clamp in a byte, and files that their runtimes take.
+
+A convolution whose result is pinned to u5, a Flatten, and a layer that reads it; neither device has 5 bits.
+"""
+
+import numpy as np
+import onnx
+import pytest
+
+import planner
+from planner.constants.quantize import quantize_array
+from planner.ir.types.qtypes import storage, uniform
+from tests.exporters.litert.running import told
+from tests.exporters.plans import model, op, run
+from tests.oracles import litert
+
+RNG = np.random.default_rng(5)
+X = uniform(storage("i8"), 0.03125)
+SAMPLES = [{"x": RNG.normal(size=(1, 2, 4, 4)).astype(np.float32) * 2} for _ in range(8)]
+
+
+@pytest.fixture(scope="module", params=["litert-int8", "onnxruntime-cpu", "tosa-int8"])
+def planned(request):
+    graph = model(
+        [
+            op("Conv", "x w", "c", pads=[1] * 4),
+            op("Relu", "c", "r"),
+            op("Flatten", "r", "f"),
+            op("Gemm", "f v", "y", transB=1),
+        ],
+        inputs={"x": (1, 2, 4, 4)},
+        outputs={"y": (1, 5)},
+        constants={
+            "w": RNG.normal(size=(3, 2, 3, 3)).astype(np.float32) * 0.4,
+            "v": RNG.normal(size=(5, 48)).astype(np.float32) * 0.2,
+        },
+        facts={"x": (X,), "r": (uniform(storage("u5"), 0.125),), "y": (uniform(storage("i8"), 0.0625),)},
+        shapes={"c": (1, 3, 4, 4), "r": (1, 3, 4, 4), "f": (1, 48)},
+    )
+    annotated = planner.annotate(graph, stats=planner.calibrate(graph, SAMPLES))
+    plan = planner.plan(annotated, request.param)
+    planner.check(plan, annotated, request.param)
+    return request.param, annotated, plan
+
+
+def made_by(data, result):
+    """The op of an ONNX file that writes a tensor; where that is a view, what stands in front of it."""
+    nodes = {name: node for node in onnx.load_from_string(data).graph.node for name in node.output}
+    while nodes[result].op_type == "Flatten":
+        result = nodes[result].input[0]
+    return nodes[result]
+
+
+def test_what_moves_a_pinned_value_moves_it_in_bytes(planned):
+    _, _, plan = planned
+    flatten = next(kernel for kernel in plan.kernels_in_order if kernel.kernel == "Flatten")
+    assert [port.type.storage.bits for port in (*flatten.inputs, *flatten.outputs)] == [8, 8]
+
+
+@pytest.mark.parametrize("form", ["onnx-qdq", "onnx-qoperator", "onnx-integer"])
+def test_onnx(planned, form):
+    target, graph, plan = planned
+    if form == "onnx-qoperator" and target != "onnxruntime-cpu":
+        return  # its arithmetic is that of no other device
+    data = planner.export(graph, plan, form)
+    for sample in SAMPLES:
+        stored = {"x": quantize_array(sample["x"], X)}
+        wanted = planner.evaluate(graph, plan, sample).outputs["y"]
+        if form != "onnx-qdq" or target == "onnxruntime-cpu":
+            np.testing.assert_array_equal(run(data, stored)[0], wanted)
+    if form == "onnx-integer" and target != "onnxruntime-cpu":  # which has both signs, and moves to the other
+        product = next(n for n in onnx.load_from_string(data).graph.node if n.op_type == "MatMulInteger")
+        clip = made_by(data, product.input[0])
+        assert (clip.op_type, made_by(data, clip.input[0]).op_type) == ("Clip", "Cast")
+
+
+def test_tosa(planned):
+    target, graph, plan = planned
+    if target != "tosa-int8":
+        return
+    text = planner.export(graph, plan, "tosa").decode()
+    # One rescale for each layer, one clamp for Relu and one for the pin.
+    assert (text.count("tosa.rescale"), text.count("tosa.clamp")) == (2, 2)
+    assert "min_val = -16 : i8, max_val = 15 : i8" in text
+
+
+def test_litert(planned, tmp_path):
+    target, graph, plan = planned
+    if target != "litert-int8":
+        return
+    data = planner.export(graph, plan, "litert")
+    assert {name: told(data).counts[name] for name in ("QUANTIZE", "MAXIMUM", "MINIMUM")} == {
+        "QUANTIZE": 0,
+        "MAXIMUM": 1,
+        "MINIMUM": 1,
+    }
+    fed = [{"x": quantize_array(sample["x"], X)} for sample in SAMPLES]
+    found = litert.run(tmp_path, [(data, fed)])[0]
+    assert not isinstance(found, str), found
+    for sample, got in zip(SAMPLES, found, strict=True):
+        np.testing.assert_array_equal(got["y"], planner.evaluate(graph, plan, sample).outputs["y"])
