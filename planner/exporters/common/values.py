@@ -72,8 +72,10 @@ def _cut_to(kind: Uniform, pinned: Uniform) -> Uniform | None:
     if not same or pin.bits >= store.bits:
         return None
     shift = kind.zero_point - pinned.zero_point
-    inner = replace(store, qmin=pin.qmin + shift, qmax=pin.qmax + shift)
-    return replace(kind, storage=inner) if inner.lies_in(store) else None
+    low, high = pin.qmin + shift, pin.qmax + shift
+    if low < store.qmin or high > store.qmax:
+        return None
+    return replace(kind, storage=replace(store, qmin=low, qmax=high))
 
 
 def _own(kind: Uniform) -> Uniform:
