@@ -1,4 +1,4 @@
-"""Chaos: jobs of three tenants while servers, workers, the scheduler and the database are killed for minutes.
+"""Chaos: jobs of three tenants while servers, workers, their fork servers, scheduler and database are killed.
 
 One tenant asks for as much as it may, two ask now and then; every few seconds something is killed and started
 again (`faults`). What is asked: every job that a server took is done once, one row a key, and the two are not

@@ -1,9 +1,10 @@
 """Faults: jobs on PostgreSQL and Dask while everything that can be killed is killed, again and again.
 
-Two servers as `qplan serve` starts them, a scheduler, two workers, one database; every few seconds one of
-them is killed without a word and started again. Each job, a plan of its own, is sent with a key of its own
-until some server took it. What is asked: every job done once, one row a key, one plan a job, and how long
-after each fault the jobs it hit were worked on again, or done.
+Two servers as `qplan serve` starts them, a scheduler, two workers, one database, and what children are forked
+from; every few seconds one of them is killed without a word and started again, or one that forks is stopped.
+Each job, a plan of its own, is sent with a key of its own until some server took it. What is asked: every
+job done once, one row a key, one plan a job, and how long after each fault the jobs it hit were worked on
+again, or done.
 Usage, from the repository root: `python -m benchmarks.faults [--jobs 500] [--every 4] [--seed 0]`.
 """
 
@@ -11,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -36,7 +38,17 @@ DIGITS: Final = ROOT / "examples" / "digits"
 LEASE: Final = 6
 DOWN_SECONDS: Final = 2.0
 SENDERS: Final = 4
-FAULTS: Final = ("worker", "worker", "server", "server", "scheduler", "database")
+STOPPED_SECONDS: Final = 20.0
+FAULTS: Final = (
+    "worker",
+    "worker",
+    "server",
+    "server",
+    "scheduler",
+    "database",
+    "fork server",
+    "stopped fork server",
+)
 ALLOWED: Final = 45.0
 
 
@@ -196,11 +208,44 @@ def strike(kind: str, chance: random.Random, parts: Company) -> Fault:
         servers.kill(chance.randrange(len(servers.ports)))
     elif kind == "scheduler":
         cluster.kill_scheduler()
+    elif kind.endswith("fork server"):
+        strike_forks(chance, [one.pid for one in (*servers.processes, *cluster.workers)], kind)
     else:
         database.stop()
         time.sleep(DOWN_SECONDS)
         database.start()
     return fault
+
+
+def strike_forks(chance: random.Random, owners: list[int], kind: str) -> None:
+    """Kill what the children of a server or worker are forked from, or stop it for so long that it hangs."""
+    found = []
+    for pid in owners:
+        with suppress(OSError):  # it ended meanwhile
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                children = (thread / "children").read_text().split()
+                found += [int(child) for child in children if _is_fork_server(child)]
+    if not found:
+        return
+    struck = chance.choice(found)
+    if kind == "fork server":
+        os.kill(struck, signal.SIGKILL)
+        return
+    os.kill(struck, signal.SIGSTOP)
+
+    def go_on() -> None:
+        if _is_fork_server(str(struck)):  # its owner was killed, so nobody ended it
+            os.kill(struck, signal.SIGCONT)
+
+    timer = threading.Timer(STOPPED_SECONDS, go_on)
+    timer.daemon = True
+    timer.start()
+
+
+def _is_fork_server(pid: str) -> bool:
+    with suppress(OSError):
+        return b"api.jobs.fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def running(engine: Engine) -> tuple[str, ...]:

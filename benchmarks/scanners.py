@@ -64,6 +64,15 @@ def files(size: int) -> Mapping[str, tuple[Callable[[bytes], None], bytes]]:
         "empty tensors": wire(MODEL, filled(b"\x2a\x00")),
         "empty attributes": wire(MODEL, wire(NODES, filled(b"\x2a\x00"))),
         "short attributes": wire(MODEL, wire(NODES, filled(attribute))),
+        "attributes of no usual form": wire(
+            MODEL, wire(NODES, filled(wire(ATTRIBUTES, b"\xa0\x01\x02\x0a\x04axis\x18\x01")))
+        ),
+        "infos of no usual form": wire(
+            MODEL, filled(wire(INFOS, wire(2, b"\x0a\x08" + b"\x08\x01" * 4) + b"\x0a\x06abcdef"))
+        ),
+        "infos, every other one as usual": wire(
+            MODEL, filled(info + wire(INFOS, wire(2, b"\x0a\x08" + b"\x08\x01" * 4) + b"\x0a\x06abcdef"))
+        ),
         "short nodes": wire(MODEL, filled(node)),
         "short tensors": wire(MODEL, filled(tensor)),
         "short infos": wire(MODEL, filled(info)),
@@ -95,6 +104,7 @@ def files(size: int) -> Mapping[str, tuple[Callable[[bytes], None], bytes]]:
         b"".join(b" " * (i % 200) + b"a:\n" for i in range(9500)),
     )
     found["YAML: brackets"] = (scan_yaml, b"a: [{}]\n" * 124_999)
+    found["YAML: brackets and quotes"] = (scan_yaml, b"a: [{''}, '#'] # [\n" * 52_000)
     found["YAML: dashes"] = (scan_yaml, b"- - a\n" * 166_665)
     found["YAML: quotes"] = (scan_yaml, b"a: ''\n" * 142_850)
     found["samples: short arrays"] = (_scan_samples, arrays(size // 340))

@@ -27,6 +27,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 COMMAND: Final = "from planner.cli.app import main; main()"
 CLIENTS: Final = 4
 WIDTH: Final = 64
+READY_SECONDS: Final = 120.0
 TICK: Final = 1000 / os.sysconf("SC_CLK_TCK")
 
 _fresh: Final = count(1)
@@ -72,11 +73,25 @@ def server(**settings: str) -> Iterator[tuple[str, int]]:
         with subprocess.Popen(line, cwd=ROOT, env=given, stdout=subprocess.PIPE, text=True) as process:
             try:
                 told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
-                httpx.get(f"{told['url']}/v1/health/ready", timeout=60, trust_env=False).raise_for_status()
+                wait_until_ready(told["url"])
                 yield told["url"], process.pid
             finally:
                 process.terminate()
                 process.wait(timeout=60)
+
+
+def wait_until_ready(url: str) -> None:
+    """Wait until a server can serve; what its children are forked from imports for a while first.
+
+    Raises:
+      HTTPStatusError: it could not in two minutes.
+    """
+    until = time.monotonic() + READY_SECONDS
+    while (
+        answer := httpx.get(f"{url}/v1/health/ready", timeout=60, trust_env=False)
+    ).is_error and time.monotonic() < until:
+        time.sleep(0.5)
+    answer.raise_for_status()
 
 
 def cpu_ms(pid: int) -> float:

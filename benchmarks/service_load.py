@@ -24,10 +24,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
-
 from benchmarks.faults import prepared
-from benchmarks.service import COMMAND, ROOT, TICK, model
+from benchmarks.service import COMMAND, ROOT, TICK, model, wait_until_ready
 
 KERNELS: Final = 50
 CONNECTIONS: Final = 32
@@ -85,9 +83,7 @@ def fleet(processes: int) -> Iterator[Fleet]:
             try:
                 told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
                 for _ in range(20):
-                    httpx.get(
-                        f"{told['url']}/v1/health/ready", timeout=60, trust_env=False
-                    ).raise_for_status()
+                    wait_until_ready(told["url"])
                 yield Fleet(process, told["url"])
             finally:
                 process.terminate()

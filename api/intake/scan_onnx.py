@@ -16,7 +16,7 @@ MAX_DEPTH: Final = 64
 MAX_FIELDS: Final = 20_000_000
 MAX_NODES: Final = 500_000
 FREE_STEPS: Final = 400_000
-BYTES_A_STEP: Final = 48
+BYTES_A_STEP: Final = 64
 """Bytes of a step of work, on average, beyond the first so many steps; real models have 10 and more without
 their weights (`benchmarks.scanners`), so that graphs of 50,000 nodes with a small tensor each need
 none, and of 100,000 without.
@@ -78,6 +78,11 @@ _ALSO: Final = {
     ],
 }
 
+_INFO_BYTES: Final = 48
+_ATTRIBUTE_BYTES: Final = 40
+_NAME_BYTES: Final = 16
+"""Up to here messages of one form are passed together with those beside them; nearly all real ones are."""
+
 _Run: TypeAlias = Callable[[bytes, int, int], re.Match[bytes]]
 
 
@@ -95,6 +100,31 @@ def _fields(numbers: Iterable[int], *, but: Iterable[int] = ()) -> bytes:
         found += [b"(?:%b\\x00)++" % tags] if own and wire == _LENGTH else []
         found += [tags + body] if own else []
     return b"|".join(found)
+
+
+def _short_infos() -> bytes:
+    """A pattern of a name and a type of one field: where the name ends, the lengths of all are known."""
+    lengths = []
+    for size in range(6, _INFO_BYTES):
+        rest = ((name, size - name - 4) for name in range(size - 5))
+        ways = (b"\\x%02x.{%d}\\x12\\x%02x\\x0a\\x%02x.{%d}" % (n, n, t, t - 2, t - 2) for n, t in rest)
+        lengths.append(b"\\x%02x\\x0a(?:%b)" % (size, b"|".join(ways)))
+    return b"[\\x5a\\x62\\x6a](?:%b)" % b"|".join(lengths)
+
+
+def _short_attributes() -> bytes:
+    """A pattern of a name, a value and its type: a number, a real, a text, whole numbers of a byte each."""
+    lengths = []
+    for size in range(7, _ATTRIBUTE_BYTES):
+        ways = []
+        for name in range(min(_NAME_BYTES, size - 6)):
+            value = size - name - 5
+            forms = [b"\\x22\\x%02x.{%d}" % (value - 2, value - 2)]
+            forms += [b"(?:[\\x18\\x40][\\x00-\\x7f]){%d}" % (value // 2)] if value % 2 == 0 else []
+            forms += [b"\\x15.{4}"] if value == 5 else []
+            ways.append(b"\\x%02x.{%d}(?:%b)" % (name, name, b"|".join(forms)))
+        lengths.append(b"\\x%02x\\x0a(?:%b)" % (size, b"|".join(ways)))
+    return rb"\x2a(?:%b)\xa0\x01[\x00-\x7f]" % b"|".join(lengths)
 
 
 def _run_of(*fields: bytes) -> _Run:
@@ -117,6 +147,11 @@ _OPENED: Final = {
     for kind, fields in _MESSAGES.items()
 }
 """Of each message, what its tags of one byte open."""
+TOGETHER: Final = {
+    "attribute": cast("_Run", re.compile(b"(?:%b)*+" % _short_attributes(), re.DOTALL).match),
+    "info": cast("_Run", re.compile(b"(?:%b)*+" % _short_infos(), re.DOTALL).match),
+}
+"""Of messages that come in rows, those of the usual form, one after the other in one look."""
 _PLAIN: Final = _fields(_ANY - _DATA - {1, _EXTERNAL})
 _PASSED: Final = _run_of(_PLAIN)
 _HELD: Final = _run_of(_fields(_DATA))
@@ -152,7 +187,7 @@ def scan_onnx(data: bytes, *, whole: bool = False) -> None:
     outer: list[tuple[str, int, int]] = []
     told = 0  # which of `_SINGLE` an attribute has had
     while True:
-        run, opened = _RUNS[kind], _OPENED[kind]
+        run, opened, alike = _RUNS[kind], _OPENED[kind], True
         while position < end:
             if work > most:
                 _refuse(position, steps=True)
@@ -195,6 +230,12 @@ def scan_onnx(data: bytes, *, whole: bool = False) -> None:
                 if nodes > MAX_NODES:
                     _refuse(position, steps=False)
             passed = _RUNS[child](data, start, stop).end()
+            if passed == stop and child in TOGETHER and len(outer) + 3 < MAX_DEPTH and alike and stop < end:
+                position = TOGETHER[child](data, stop, end).end()
+                fields, alike = fields + (position - stop) // 2, position > stop
+                if fields > MAX_FIELDS:
+                    _refuse(position, steps=False)
+                continue
             if passed < stop or len(outer) + 2 > MAX_DEPTH:
                 outer.append((kind, end, told))
                 if len(outer) >= MAX_DEPTH:

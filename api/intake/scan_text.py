@@ -30,7 +30,10 @@ _ONLY_OPENERS: Final = b"a" * (2 * YAML_DEPTH + 2)
 _NO_END: Final = bytes(0 if sign in b"\r\n" else ord("a") for sign in range(256))
 _NO_ENDS: Final = b"a" * (YAML_LINE + 1)
 _INDENT: Final = re.compile(rb"^( +)[^ \r\n#]", re.MULTILINE)
-_QUOTED: Final = re.compile(rb'"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|(?:^|\s)#[^\n]*+')
+# It begins with a set of letters, so that a search passes over all the others.
+_QUOTED: Final = re.compile(
+    rb"""["'#](?:(?<=")(?:[^"\\\n]|\\.)*+"|(?<=')[^'\n]*+'|(?:(?<=^#)|(?<=\s#))[^\n]*+)"""
+)
 _FLOW: Final = re.compile(rb"[\[\]{}]")
 _MLIR_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|//[^\n]*+|->', re.DOTALL)
 _ALIKE_FLOW: Final = bytes.maketrans(b"{}", b"[]")

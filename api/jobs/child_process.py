@@ -26,7 +26,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from api.jobs.forks import ANSWERS, FORKS, LOST, Child, Unavailable, WorkerLost
+from api.jobs.forks import FORKS, GONE, LOST, Child, Unavailable, WorkerLost
 from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full
 from api.server.logs import log_failure
 from api.storage.digests import digest_of_file
@@ -35,6 +35,8 @@ from api.storage.store import Store
 TICK: Final = 0.1
 PATIENCE: Final = 5
 """Times its processor time that a work has on the clock: what takes longer was kept waiting by others."""
+CLOSED: Final = 2.0
+"""Seconds in which a child that closed its answer has ended."""
 MAX_REPLY: Final = 8 << 20
 MAX_FILE: Final = 2 << 30
 MAX_STATE: Final = 256 << 20
@@ -288,8 +290,12 @@ def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell:
         if "progress" in said:
             tell(said["progress"])
     try:
-        return _answer(child.wait(ANSWERS), last)
-    except subprocess.TimeoutExpired:
+        return _answer(child.wait(CLOSED), last)
+    except subprocess.TimeoutExpired as error:
+        if child.runs():
+            raise Refused(
+                "worker-crashed", "the reader of this input closed its answer and did not end"
+            ) from error
         return _answer(LOST, last)
 
 
@@ -363,5 +369,5 @@ def ended(child: Child) -> Iterator[Child]:
         if child.poll() in (None, LOST):
             child.kill()
         with suppress(subprocess.TimeoutExpired):
-            child.wait(ANSWERS)
+            child.wait(GONE)
         child.close()

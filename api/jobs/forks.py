@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -21,8 +22,10 @@ from api.server.paths import import_path
 
 LOST: Final = 1 << 16
 """In place of the exit code of a child of which nobody can tell how it ended: its fork server was gone."""
-ANSWERS: Final = 10.0
-"""Seconds in which a fork server answers, and in which a child that was killed is gone."""
+ANSWERS: Final = 3.0
+"""Seconds in which a fork server answers, and tells how a child ended; a fork takes a hundredth of one."""
+GONE: Final = 10.0
+"""Seconds in which a process that was killed is gone."""
 STARTS: Final = 60.0
 """Seconds in which a fork server that was just started answers: it imports first."""
 ATTEMPTS: Final = 2
@@ -68,8 +71,12 @@ class Child:
         """The exit code, the signal negative; None while it runs; `LOST`: nobody can tell."""
         return self._look(0)
 
+    def runs(self) -> bool:
+        """Whether the system says that it has not ended, whatever its fork server tells."""
+        return self._process is not None and not _readable(self._process, 0)
+
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended.
+        """Wait until it has ended, and then, for a while, until that is told.
 
         Raises:
           TimeoutExpired: it has not, within `timeout` seconds.
@@ -86,7 +93,7 @@ class Child:
                 signal.pidfd_send_signal(self._process, 0)
             os.killpg(self.pid, signal.SIGKILL)
             if self._process is not None:
-                _readable(self._process, ANSWERS)
+                _readable(self._process, GONE)
 
     def close(self) -> None:
         """Let go of the pipes."""
@@ -99,9 +106,12 @@ class Child:
 
     def _look(self, timeout: float | None) -> int | None:
         if self.returncode is None and not self._told.closed:
-            if not _readable(self._told.fileno(), timeout):
+            told, process = self._told.fileno(), self._process
+            ready = _ready([told] if process is None else [told, process], timeout)
+            if told not in ready and (process not in ready or timeout == 0):
                 return None
-            self.returncode = int(self._told.readline() or LOST)
+            is_told = told in ready or _readable(told, ANSWERS)
+            self.returncode = int(self._told.readline() or LOST) if is_told else LOST
         return self.returncode
 
 
@@ -188,7 +198,7 @@ class Forks:
         control.close()
         process.kill()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(ANSWERS)
+            process.wait(GONE)
         log.warning("the fork server ended with %s; the next child starts another", process.returncode)
 
 
@@ -201,9 +211,15 @@ def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[IO[bytes], IO[bytes]]
 
 def _readable(file: int, timeout: float | None) -> bool:
     """Wait until a file can be read, a process has ended; whether it does so in time."""
+    return bool(_ready([file], timeout))
+
+
+def _ready(files: Sequence[int], timeout: float | None) -> set[int]:
+    """Wait until one of these can be read, or has ended; which."""
     with selectors.PollSelector() as selector:  # needs no file of its own
-        selector.register(file, selectors.EVENT_READ)
-        return bool(selector.select(timeout))
+        for file in files:
+            selector.register(file, selectors.EVENT_READ)
+        return {key.fd for key, _ in selector.select(timeout)}
 
 
 def child_environment() -> dict[str, str]:

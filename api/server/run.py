@@ -7,6 +7,7 @@ import gc
 import ipaddress
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -76,6 +77,7 @@ def serve(host: str, port: int, data: str | None, processes: int, tell: Callable
     settings = settings_from(environment)
     _make(settings.data)
     require_parts(settings)
+    outlive_hangups(settings)
     with ExitStack() as stack:
         listening = [stack.enter_context(one) for one in _sockets(host, port, processes, settings)]
         tell(_url(listening[0]), str(settings.data))
@@ -92,6 +94,12 @@ def run(settings: Settings, listening: socket.socket) -> None:
     gc.freeze()  # what is there now stays
     gc.set_threshold(BETWEEN_COLLECTIONS)
     server.run(sockets=[listening])
+
+
+def outlive_hangups(settings: Settings) -> None:
+    """Where tokens come from a file, SIGHUP ends nothing: the file is looked at once a second anyway."""
+    if settings.tokens_file:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def _make(folder: Path) -> None:
@@ -180,4 +188,5 @@ if __name__ == "__main__":
     except CannotStart as fault:
         logging.getLogger("qplan.api").error("cannot start: %s", fault)  # noqa: TRY400 - its places say nothing
         sys.exit(1)
+    outlive_hangups(found)
     run(found, socket.socket(fileno=int(sys.argv[1])))

@@ -221,8 +221,13 @@ class Store:
         self.put_all([(kind, digest, data)])
 
     def put_all(self, files: Iterable[tuple[Kind, str, bytes]]) -> None:
-        """Keep bytes under digests, in this order; what is there stays."""
+        """Keep bytes under digests, in this order; what is there stays.
+
+        Raises:
+          Refused: `quota`, before anything is kept, where not all of them fit.
+        """
         missing = [file for file in files if not self.has(file[0], file[1])]
+        self._require_room(sum(len(data) for _, _, data in missing))
         with self._drafted([_make_file] * len(missing)) as drafts:
             for (_, file), (_, _, data) in zip(drafts, missing, strict=True):
                 _write(file, data)
@@ -254,6 +259,10 @@ class Store:
             with _opened(goal.parent) as folder:
                 os.fsync(folder)
 
+    def _require_room(self, size: int) -> None:
+        if self.quota is not None:
+            self.quota.check(size)
+
     @contextmanager
     def _counted(self, kind: Kind, digest: str, draft: Path) -> Iterator[None]:
         """Count the bytes by which a file that is kept is larger than one in its place, unless that fails.
@@ -277,6 +286,8 @@ class Store:
     def keep_plan(self, request: str | None, key: str, plan: bytes | Path, origin: bytes) -> None:
         """Keep a plan, its bytes or a finished file, with its provenance, as the answer of a request."""
         if isinstance(plan, Path):
+            if not self.has("plans", key):  # an origin alone is of no use
+                self._require_room(plan.stat().st_size + len(origin))
             self.put("origins", key, origin)
             self.keep("plans", key, plan)
         else:

@@ -145,7 +145,7 @@ def check(
     check_reasons(plan, log, served_by_name)
     check_strategy(plan, served_by_name)
     if ranges is not None:
-        check_clips(plan, ranges)
+        clips = check_clips(plan, ranges)
         check_needs(log, ranges)
         if target is not None:
             check_islands(ranges, target)
@@ -153,7 +153,7 @@ def check(
         losses = losses_of(ranges)
         check_lost(plan, losses)
         check_price(plan, losses)
-        check_optimal(plan, ranges, losses)
+        check_optimal(plan, ranges, losses, clips=clips)
 
 
 def _told(log: Sequence[StepRow], wanted: str) -> Mapping[str, Mapping[str, str]]:

@@ -283,10 +283,7 @@ class _Chapter:
             if self.head not in self.book.log[number][5]:
                 refuse(port.address, f"step {number} rests on {self.book.log[number][5]}, not on its row")
             return
-        kind, pattern = port.type, served.patterns[i]
-        derived = next(
-            (r for r in served.row.rules if r.args.get("port") == pattern.name or r.kind == "fn"), None
-        )
+        kind, derived = port.type, served.reading.derived[i]
         group = self._group(served, i)
         if not isinstance(kind, Uniform):
             self._says(number, {"float", "undecided"}, [served.row.source])
@@ -373,11 +370,13 @@ def _content(served: Served, i: int, port: Port) -> str:
 
 def _searched(served: Served, i: int, port: Port, members: Sequence[int], *, carried: bool) -> set[str]:
     """The rules that may have given a class its label, by its first port."""
-    fixed = {rule.args["port"] for rule in served.row.rules if rule.kind == "fixed_scale"}
-    if served.patterns[i].name in fixed:
+    fixed = served.reading.fixed
+    if i in fixed:
         return {"fixed_scale"}
-    own = (fact for k in members for fact in own_facts(served.region, k))
-    if any(served.patterns[k].name in fixed for k in members) or any(isinstance(f, Uniform) for f in own):
+    region = served.region
+    told = members if region.input_facts or region.output_facts else ()
+    own = (fact for k in told for fact in own_facts(region, k))
+    if not fixed.isdisjoint(members) or any(isinstance(f, Uniform) for f in own):
         return {"pinned"}
     facts = served.graph.values[port.value].facts
     pins = [fact for fact in facts if isinstance(fact, Uniform) and fact.is_per_tensor]

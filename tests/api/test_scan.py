@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.intake.scan import deeper_at, require_unicode, scan_json
-from api.intake.scan_onnx import MAX_DEPTH, scan_onnx
+from api.intake.scan_onnx import MAX_DEPTH, TOGETHER, scan_onnx
 from api.intake.scan_text import MLIR_DEPTH, YAML_DEPTH, scan_mlir, scan_yaml
 from api.problems import Refused
 from planner.errors import ModelError, TargetError
@@ -191,6 +191,20 @@ SEEDS = (
     wire(7, wire(1, wire(5, wire(5, b"\x08\x02\x08\x03\x10\x01\x4a\x18" + bytes(24))))),
     wire(7, wire(15, wire(1, b"\x08\x01\x4a\x04abcd") + wire(2, b"\x08\x01\x4a\x08abcdefgh") + b"\x18\x05")),
     wire(7, wire(5, b"\x08\x80\x01\x42\x01a\x6a\x04\x0a\x02ab\x70\x01") * 3),
+    wire(
+        7,
+        wire(
+            1,
+            wire(5, b"\x0a\x04axis\x18\x01\xa0\x01\x02") * 3
+            + wire(5, b"\x0a\x01t" + wire(5, b"\x08\x02\x10\x01\x70\x01"))
+            + wire(5, b"\x0a\x04mode\x22\x03abc\xa0\x01\x03") * 2,
+        ),
+    ),
+    wire(
+        7,
+        wire(13, b"\x0a\x01y" + wire(2, wire(1, b"\x08\x01"))) * 3
+        + wire(5, b"\x08\x04\x10\x01\x4a\x10" + bytes(16)),
+    ),
 )
 PIECES = (
     *(b"\x70\x01", b"\x70\x00", b"\x70\x05", b"\x72\x00", b"\x75\x00\x00\x00\x00", b"\x70\x81\x80\x00"),
@@ -323,6 +337,76 @@ def test_what_is_passed_in_runs_is_judged_as_if_it_were_walked(fields, words):
         return
     with pytest.raises(ModelError, match=words):
         scan_onnx(data)
+
+
+ONE = onnx.helper.make_attribute
+ROWS = {
+    "attribute": (
+        onnx.NodeProto(),
+        "attribute",
+        [
+            ONE("axis", 1),
+            ONE("alpha", 0.5),
+            ONE("pads", [1, 0, 1, 0]),
+            ONE("mode", "SAME_UPPER"),
+            ONE("", 7),
+            ONE("a_name_of_many_letters", 1),
+            ONE("axis", -1),
+            ONE("perm", [300]),
+            ONE("text", "t" * 40),
+            ONE("value", onnx.numpy_helper.from_array(np.ones(2, "f4"))),
+            ONE("reals", [1.0, 2.0]),
+        ],
+    ),
+    "info": (
+        onnx.GraphProto(),
+        "value_info",
+        [
+            onnx.helper.make_tensor_value_info(name, 1, shape)
+            for name, shape in [
+                ("x", []),
+                ("x", None),
+                ("longer", [1, 2]),
+                ("x" * 40, [1]),
+                ("x", [1000] * 6),
+            ]
+        ],
+    ),
+}
+"""Of each kind the messages that come in rows: five, or three, of the usual form first, then others."""
+
+
+@settings(max_examples=500)
+@given(st.sampled_from(sorted(ROWS)), st.data())
+def test_rows_are_passed_to_where_a_message_ends(kind, data):
+    """Whatever stands in a row, no pattern passes what begins in one message and ends in another."""
+    owner, field, known = ROWS[kind]
+    row = type(owner)()
+    getattr(row, field).extend(data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=5)))
+    ends, whole = [0], row.SerializeToString()
+    for message in getattr(row, field):
+        ends.append(ends[-1] + 2 + message.ByteSize())
+    place = data.draw(st.integers(0, len(whole) - 1))
+    changed = whole[:place] + bytes([data.draw(st.integers(0, 255))]) + whole[place + 1 :]
+    assert TOGETHER[kind](whole, 0, len(whole)).end() in ends
+    passed = changed[: TOGETHER[kind](changed, 0, len(changed)).end()]
+    try:
+        every = getattr(type(owner).FromString(changed), field)
+    except DecodeError:
+        return
+    read = getattr(type(owner).FromString(passed), field)
+    assert read == every[: len(read)]
+    for message in read:
+        assert not {name.name for name, _ in message.ListFields()} & {"t", "g", "tensors", "graphs"}
+
+
+@pytest.mark.parametrize(("kind", "usual"), [("attribute", 5), ("info", 3)])
+def test_messages_of_the_usual_form_are_passed_together(kind, usual):
+    owner, field, known = ROWS[kind]
+    row = type(owner)()
+    getattr(row, field).extend(known[:usual])
+    whole = row.SerializeToString()
+    assert TOGETHER[kind](whole, 0, len(whole)).end() == len(whole)
 
 
 def test_a_name_behind_a_run_may_not_be_too_long():

@@ -2,15 +2,19 @@
 
 import json
 import os
+import signal
+import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from api.server.tokens import LOOK_EVERY, KnownTokens, make_token, needed, parse_token
 from api.storage.digests import digest_of
 from api.storage.store import TENANTS
 from planner.errors import InputError
+from tests.api.conftest import COMMAND, serving
 from tests.api.documents import YAML, chain
 from tests.api.test_problems import check
 from tests.api.test_tokens import KNOWN, bearer, digest
@@ -182,6 +186,16 @@ def test_plans_count_for_the_quota_of_their_tenant(make_service):
     assert service.app.state.quotas.of("one").used <= 100_000
 
 
+def test_a_plan_that_does_not_fit_leaves_nothing(make_service):
+    service = make_service(quota=20_000)
+    bodies = [BODY | {"options": {"costs": {"bit_price": 1.0 + k}}} for k in range(30)]
+    codes = [service.post("/v1/plans", json=body).status_code for body in bodies]
+    assert codes == sorted(codes)
+    assert {*codes} == {200, 507}
+    store = service.app.state.service.store
+    assert len([*store.digests("origins")]) == len([*store.digests("plans")]) == codes.count(200)
+
+
 def test_who_uploads_may_give_up():
     assert needed("DELETE", "/v1/uploads/x") == "plan"
     assert needed("DELETE", "/v1/blobs/x") == "write"
@@ -229,3 +243,23 @@ def test_tokens_come_and_go_while_the_server_runs(make_service, tmp_path):
     file.write_text("")  # no tokens at all: nobody, not everybody
     time.sleep(1.1)
     assert service.get("/v1/targets").status_code in (401, 429)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_hangup_ends_nothing_where_tokens_come_from_a_file(tmp_path, processes):
+    file = tmp_path / "tokens"
+    file.write_text(f"ann:plan:{digest('ann')}\n")
+    command = (sys.executable, "-c", COMMAND, "serve", "--processes", str(processes))
+    with serving(tmp_path, command, QPLAN_TOKENS_FILE=str(file)) as server:
+        file.write_text(f"ben:plan:{digest('ben')}\n")
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+        servers = [pid for pid in children if b"api.server.run" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        assert len(servers) == (processes if processes > 1 else 0)
+        for pid in (server.process.pid, *map(int, servers)):
+            os.kill(pid, signal.SIGHUP)
+        time.sleep(1.1)
+        with httpx.Client(base_url=server.url, trust_env=False) as client:
+            assert client.get("/v1/targets", headers=bearer("ben")).status_code == 200
+            assert client.get("/v1/targets", headers=bearer("ann")).status_code == 401
+        assert server.process.poll() is None
+        assert all(Path(f"/proc/{pid}").exists() for pid in servers)

@@ -19,8 +19,8 @@ TOLD: Final = 1e-5
 """Ends are told with six digits."""
 
 
-def check_clips(plan: Plan, ranges: Ranges) -> None:
-    """Clips are those of the types, and a warning tells of each port beyond `max_clip`.
+def check_clips(plan: Plan, ranges: Ranges) -> bool:
+    """Clips are those of the types, and a warning tells of each port beyond `max_clip`; whether any is.
 
     Raises:
       PlanInvalid: a clip of which nothing is said, or another figure.
@@ -45,6 +45,7 @@ def check_clips(plan: Plan, ranges: Ranges) -> None:
                 address_of(plan, name),
                 f"is listed as clipping {value.clip!r} of its range; accepted: {worst.get(name, 0.0)!r}",
             )
+    return any(share > max_clip for share in worst.values())
 
 
 def check_needs(log: Sequence[StepRow], ranges: Ranges) -> None:

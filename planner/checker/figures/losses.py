@@ -143,8 +143,10 @@ def _made(ranges: Ranges, step: Step, position: int, moved: Trail) -> Trail:
 
 def _stored(trail: Trail, kind: Uniform, spec: PortType | None) -> Trail:
     if not kind.is_per_tensor:
-        return trail._replace(left=spec, sure=False, placed=True)
-    return trail._replace(coarsest=max(trail.coarsest, _level(kind.scale)), left=spec, placed=True)
+        return Trail(trail.coarsest, spec, sure=False, placed=True, floated=trail.floated)
+    return Trail(
+        max(trail.coarsest, _level(kind.scale)), spec, trail.sure, placed=True, floated=trail.floated
+    )
 
 
 def _joined(trails: Sequence[Trail]) -> Trail:
@@ -170,7 +172,8 @@ def spec_of(ranges: Ranges, step: Step, position: int, kind: Uniform) -> PortTyp
     pattern = step.served.patterns[position] if step.served is not None else None
     even = step.ports[position].value in ranges.signs
     plain = PortType() if pattern is None else pattern.type
-    return replace(plain, storage=kind.storage, even=even)
+    is_told = plain.storage == kind.storage and plain.even == even
+    return plain if is_told else replace(plain, storage=kind.storage, even=even)
 
 
 def _lost(ranges: Ranges, name: str, trail: Trail, extent: Reals | None) -> Lost:

@@ -32,18 +32,25 @@ Patch = dict[Place, Uniform]
 """Other types at some ports."""
 
 
-def check_optimal(plan: Plan, ranges: Ranges, losses: Sequence[Lost]) -> None:
+def check_optimal(plan: Plan, ranges: Ranges, losses: Sequence[Lost], *, clips: bool) -> None:
     """No class clips what it could hold, and no other label of one, or of some that share one, is cheaper.
+
+    Args:
+      clips: whether any port cuts off more than `max_clip` of what it has to hold.
 
     Raises:
       PlanInvalid: `max_clip` is broken without need; the plan is said to be optimal, and another is cheaper.
     """
-    classes = [places for n, step in enumerate(ranges.steps) for places in _free_classes(ranges, n, step)]
-    if plan.options.get("strategy") != "rfc":
-        _check_legal(plan, ranges, classes)
+    clips = clips and plan.options.get("strategy") != "rfc"
     inner = any(rescale.from_type and rescale.to_type for rescale in plan.rescales)
     # Without a rescale between kernels the target may allow none; best effort does what it does not allow.
-    if not plan.optimal or not inner or "best_effort" in plan.options:
+    is_tried = plan.optimal and inner and "best_effort" not in plan.options
+    if not clips and not is_tried:
+        return
+    classes = [places for n, step in enumerate(ranges.steps) for places in _free_classes(ranges, n, step)]
+    if clips:
+        _check_legal(plan, ranges, classes)
+    if not is_tried:
         return
     ends, trips = (
         ends_of(plan, every=True),
@@ -98,25 +105,23 @@ def _free_classes(ranges: Ranges, number: int, step: Step) -> Iterator[tuple[Pla
     served = step.served
     if served is None or may_grow(step) or step.partner is not None or id(step) in ranges.entered:
         return
-    rules = [rule for rule in served.row.rules if rule.kind not in FREE]
-    ruled = {rule.args.get("port") for rule in rules if rule.kind == "multiplier_accumulator_scale"}
-    rules = [rule for rule in rules if rule.kind != "multiplier_accumulator_scale"]
-    if any(rule.kind != "same_scale" or {*rule.args} != {"ports"} for rule in rules):
-        return
+    ruled: set[object] = set()
+    for rule in served.row.rules:
+        if rule.kind == "multiplier_accumulator_scale":
+            ruled.add(rule.args.get("port"))
+        elif rule.kind not in FREE and (rule.kind != "same_scale" or {*rule.args} != {"ports"}):
+            return
+    constants, free = ranges.graph.constants, []
+    for i, port in enumerate(served.ports):
+        kind = port.type
+        plain = isinstance(kind, Uniform) and kind.is_per_tensor and port.value not in constants
+        free.append(plain and not step.fixed[i] and served.patterns[i].name not in ruled)
     joined = {i for group in served.groups for i in group}
     alone = [(i,) for i in range(len(served.ports)) if i not in joined]
     for group in (*served.groups, *alone):
-        present = tuple(i for i in group if served.ports[i].value)
-        ports = [served.ports[i] for i in present]
-        plain = all(isinstance(port.type, Uniform) and port.type.is_per_tensor for port in ports)
-        decided = any(step.fixed[i] or served.patterns[i].name in ruled for i in present)
-        if (
-            present
-            and plain
-            and not decided
-            and not any(port.value in ranges.graph.constants for port in ports)
-        ):
-            yield tuple((number, i) for i in present)
+        present = [i for i in group if served.ports[i].value]
+        if present and all(free[i] for i in present):
+            yield tuple([(number, i) for i in present])
 
 
 def _sharing(ranges: Ranges, classes: Sequence[tuple[Place, ...]]) -> Iterator[list[tuple[Place, ...]]]:

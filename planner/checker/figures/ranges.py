@@ -40,6 +40,7 @@ class Step:
       required: by position, what the port has to hold, in its width; None where nothing is known.
       needed: by name, what it needs of a value it reads, where that is not everything.
       partner: the kernel at the other end of a carried value, that where it leaves first.
+      ports: inputs, then outputs, absent ones too.
     """
 
     kernel: KernelPlan
@@ -53,11 +54,10 @@ class Step:
     partner: "Step | None" = None
     handed: Reals | None = None
     asked: Reals | None = None
+    ports: tuple[Port, ...] = field(init=False)
 
-    @property
-    def ports(self) -> tuple[Port, ...]:
-        """Inputs, then outputs, absent ones too."""
-        return (*self.kernel.inputs, *self.kernel.outputs)
+    def __post_init__(self) -> None:
+        self.ports = (*self.kernel.inputs, *self.kernel.outputs)
 
 
 @dataclass(slots=True)

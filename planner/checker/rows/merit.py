@@ -74,13 +74,16 @@ def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
 
 def holds_ranges(served: Served, max_clip: float) -> bool:
     """Whether no port is of a sort that cuts off too much of its range whatever its scale is."""
-    if served.row.float:
+    reading = served.reading
+    bounded = [i for i, port in enumerate(served.ports) if port.value and not reading.simple[i]]
+    if served.row.float or not bounded:
         return True
     free = ("same_scale", "same_storage", "free_scale", "multiplier_scale")
     ruled = {rule.args.get("port") for rule in served.row.rules if rule.kind not in free}
-    for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True)):
+    for i in bounded:
+        port, pattern = served.ports[i], served.patterns[i]
         spec, store = pattern.type, pattern.type.storage
-        if served.reading.simple[i] or not port.value or pattern.name in ruled:
+        if pattern.name in ruled:
             continue
         extent = _stated(served, port.value) if isinstance(store, Storage) and not store.float_name else None
         if extent is None or not isinstance(store, Storage):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from planner.ir.graph import Region
 from planner.ir.types.qtypes import FloatType
-from planner.target.records import PortPattern, PortType, Row
+from planner.target.records import PortPattern, PortType, Row, Rule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +23,8 @@ class Reading:
       wild: positions with one storage, by same_scale or same_storage, where some port takes any.
       ruled: positions whose parameters a rule or a group decides.
       biases: names of the ports that have the product of their factors' scales.
+      derived: by position, the rule that derives the port's type, None where none does.
+      fixed: positions whose scale a rule fixes.
     """
 
     row: Row
@@ -33,6 +35,8 @@ class Reading:
     wild: tuple[tuple[int, ...], ...]
     ruled: frozenset[int]
     biases: frozenset[str]
+    derived: tuple[Rule | None, ...]
+    fixed: frozenset[int]
 
     @property
     def has_bias(self) -> bool:
@@ -59,6 +63,7 @@ def read_row(row: Row, region: Region) -> Reading | str:
     # Code may decide any port of the row, so none of them is judged by its own numbers.
     codes = any(rule.kind == "fn" for rule in row.rules)
     ruled = {i for i, entry in enumerate(patterns) if codes or entry.name in decided}
+    fixed = {rule.args["port"] for rule in row.rules if rule.kind == "fixed_scale"}
     biases = [rule.args["port"] for rule in row.rules if rule.kind == "multiplier_accumulator_scale"]
     return Reading(
         row,
@@ -69,7 +74,14 @@ def read_row(row: Row, region: Region) -> Reading | str:
         tuple([group for group in stored if any(patterns[i].type.storage is None for i in group)]),
         frozenset(ruled.union(*groups)),
         frozenset(biases),
+        tuple([_derived(row, entry.name) for entry in patterns]),
+        frozenset(i for i, entry in enumerate(patterns) if entry.name in fixed),
     )
+
+
+def _derived(row: Row, name: str) -> Rule | None:
+    """The first rule about a port, or code, which may decide any port."""
+    return next((rule for rule in row.rules if rule.args.get("port") == name or rule.kind == "fn"), None)
 
 
 def gives_floats(row: Row) -> bool:

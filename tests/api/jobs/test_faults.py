@@ -36,7 +36,7 @@ def judge(outcome: faults.Outcome) -> None:
 @without_postgres
 @pytest.mark.soak
 def test_a_few_jobs_while_each_part_is_killed():
-    judge(faults.campaign(8, 3.0, seed=1, least=6))
+    judge(faults.campaign(8, 3.0, seed=1, least=len(faults.FAULTS)))
 
 
 @without_postgres

@@ -224,11 +224,57 @@ def test_a_server_that_does_not_answer_is_ended(forks, tmp_path, monkeypatch, ca
 
 
 def test_a_child_of_a_server_that_stopped_is_ended(forks, tmp_path, monkeypatch):
-    monkeypatch.setattr("api.jobs.child_process.ANSWERS", 0.2)
+    monkeypatch.setattr("api.jobs.forks.ANSWERS", 0.2)
     with ended(forks.fork(tmp_path)) as child:
         settle(child.pid, tmp_path)
         forks.server[0].send_signal(signal.SIGSTOP)
     assert Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    assert child.returncode == LOST
+
+
+def test_an_answer_whose_server_stopped_counts(forks, store, monkeypatch):
+    """Nobody tells how the child ended; that it has, the system does."""
+    monkeypatch.setattr("api.jobs.forks.ANSWERS", 0.2)
+    found = []
+
+    def start(folder: Path):
+        found.append(forks.fork(folder))
+        forks.server[0].send_signal(signal.SIGSTOP)
+        return found[-1]
+
+    with pytest.raises(Refused, match="format"):
+        run_child(store, LINT, Bounds(1 << 30, 10), start=start)
+    assert found[0].returncode == LOST
+
+
+CLOSING = """
+import os, time
+from api import child
+from api.jobs import fork_server
+def close():
+    os.close(1)
+    time.sleep(600)
+child.main = close
+fork_server.main()
+"""
+"""A fork server whose children close their answer and go on."""
+
+
+def test_a_child_that_closes_its_answer_and_goes_on_is_not_lost(forks, store, monkeypatch):
+    start = subprocess.Popen
+    line = (sys.executable, "-P", "-c", CLOSING)
+    monkeypatch.setattr("api.jobs.forks.subprocess.Popen", lambda _, **given: start(line, **given))
+    monkeypatch.setattr("api.jobs.child_process.CLOSED", 0.2)
+    found = []
+
+    def note(folder: Path):
+        found.append(forks.fork(folder))
+        return found[-1]
+
+    with pytest.raises(Refused, match="closed its answer") as caught:
+        run_child(store, LINT, Bounds(1 << 30, 10), start=note)
+    assert caught.value.problem.name == "worker-crashed"
+    assert found[0].returncode == -signal.SIGKILL
 
 
 def test_a_child_whose_server_died_is_ended(forks, tmp_path):
