@@ -48,7 +48,7 @@ def datatypes(graph: Graph) -> Mapping[str, str]:
     """
     reader = reader_of(graph)
     quantized = {item.result: item.quantizer for item in find_quantizers(graph)}
-    found = {name: _said(graph, name) for name in (*graph.inputs, *graph.constants)}
+    found = {name: said(graph, name) for name in (*graph.inputs, *graph.constants)}
     for op in graph.ops:
         for out in filter(None, op.outputs):
             if out in quantized:
@@ -58,8 +58,8 @@ def datatypes(graph: Graph) -> Mapping[str, str]:
     return found
 
 
-def _said(graph: Graph, name: str) -> str:
-    """By a file's annotation of an input or constant, else by its element type."""
+def said(graph: Graph, name: str) -> str:
+    """The datatype of an input or constant: by its file's annotation, else by its element type."""
     value = graph.values[name]
     for fact in value.facts:
         if isinstance(fact, Bipolar):

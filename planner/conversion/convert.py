@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from planner.conversion.annotations import annotations_of
 from planner.conversion.batch import with_batch
 from planner.conversion.guards import guard
 from planner.conversion.known_ops import refuse_unknown
@@ -68,7 +69,8 @@ def convert(
     read = with_batch(read, batch) if batch is not None else read
     read = pruned(infer(fold_constants(read)), prune) if prune else read
     graph = convert_graph(read, to)
-    data = write_graph(infer(graph), external=external, with_shapes=True)
+    told = {} if to in LOADED else annotations_of(graph)
+    data = write_graph(infer(graph), external=external, with_shapes=True, annotations=told)
     if to in LOADED:
         refuse_unknown(graph, data, to, external)
     return data
