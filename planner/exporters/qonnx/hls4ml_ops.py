@@ -48,6 +48,9 @@ _MISREAD: Final = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool"
 _MEANS: Final = frozenset({"AveragePool", "GlobalAveragePool"})
 MEAN_BITS: Final = 22
 """Bits behind the first of the weight 1 / n of a mean, for n that is no power of two."""
+_IMAGE_PADS: Final = 6
+_TURNED: Final = frozenset({"BatchNormalization", "Conv", "MaxPool"})
+"""Ops that QONNX's conversion to channels last turns."""
 _MERGED: Final = frozenset({"Add", "Average", "Concat", "Div", "Max", "Min", "Mul", "Sub", "Sum"})
 
 
@@ -198,7 +201,24 @@ def _on_grid(end: float, kind: Uniform) -> float:
     return float(dequantize_array(stored, kind)[0])
 
 
-def refuse_what_is_not_read(nodes: Sequence[Node], constants: Mapping[str, object]) -> None:
+def _pad_problem(node: Node, nodes: Sequence[Node], constants: Mapping[str, tuple[Any, str]]) -> str:
+    """What hls4ml does not pad: with numbers but 0, vectors, and images once they are channels last."""
+    mode = node.attributes.get("mode", "constant")
+    fill = constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
+    if mode != "constant" or (fill is not None and np.any(np.asarray(fill[0]))):
+        return f"hls4ml 1.3 pads with 0 alone, not {'a number' if mode == 'constant' else f'by {mode}'}"
+    pads = constants.get(node.inputs[1])
+    if pads is not None and np.asarray(pads[0]).size < _IMAGE_PADS:
+        return "hls4ml 1.3 pads images and sequences with channels alone"
+    if any(other.op_type in _TURNED for other in nodes):
+        return (
+            "hls4ml 1.3 asks for images channels last, "
+            "and QONNX's conversion leaves the axes of a Pad as they were"
+        )
+    return ""
+
+
+def refuse_what_is_not_read(nodes: Sequence[Node], constants: Mapping[str, tuple[Any, str]]) -> None:
     """Check that hls4ml has a layer for every node.
 
     Raises:
@@ -211,6 +231,12 @@ def refuse_what_is_not_read(nodes: Sequence[Node], constants: Mapping[str, objec
                 f"reads {', '.join(sorted(READ - {'Average', 'Constant', 'Dropout', 'IntQuant'}))}, Gemm, "
                 "and Clip of known bounds",
                 hint="cut the model there, or export qonnx",
+            )
+        problem = _pad_problem(node, nodes, constants) if node.op_type == "Pad" else ""
+        if problem:
+            raise UnsupportedExport(
+                f"Pad at {node.name!r} ({node.outputs[0]!r}): {problem}",
+                hint="pad in the Conv or MaxPool behind it (pads), cut the model there, or export qonnx",
             )
         problem = _misread(node)
         if problem:
