@@ -29,7 +29,7 @@ from planner.onnx.quantized.quantizers import Quantizer, Reader, find_quantizers
 FLOAT32: Final = "FLOAT32"
 _MOVING: Final = MOVERS | {IM2COL, MAX_POOL_NHWC}
 _SUMS: Final = frozenset({"Add", "Conv", "ConvTranspose", "Gemm", "MatMul", "Mul", "Sub"})
-_FILLED: Final = frozenset({IM2COL, "Pad", "Relu"})
+_FILLED: Final = frozenset({"Pad", "Relu"})
 """Ops that put zeros among the numbers they move."""
 _ELEMENTS: Final[Mapping[str, str]] = {"bool": "BINARY", "f16": "FLOAT16", "f32": FLOAT32}
 _INTEGER: Final = re.compile(r"([iu])(\d+)")
@@ -115,8 +115,14 @@ def _of_op(op: Op, out: str, operands: Sequence[str], reader: Reader) -> str:
     if op.type in _MOVING:
         moved = operands[: len(operands) if op.type in ("Concat", "Max", "Min") else 1]
         kind = _common(moved)
-        return "TERNARY" if kind == "BIPOLAR" and op.type in _FILLED else kind
+        return "TERNARY" if kind == "BIPOLAR" and _puts_zeros(op) else kind
     return FLOAT32
+
+
+def _puts_zeros(op: Op) -> bool:
+    if op.type == IM2COL:
+        return any(op.attributes["pad_amount"]) and not op.attributes["pad_value"]
+    return op.type in _FILLED
 
 
 def _common(kinds: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ and QONNX's channels-last conversion, which it asks for, knows no AveragePool. S
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -48,6 +48,7 @@ _MISREAD: Final = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool"
 _MEANS: Final = frozenset({"AveragePool", "GlobalAveragePool"})
 MEAN_BITS: Final = 22
 """Bits behind the first of the weight 1 / n of a mean, for n that is no power of two."""
+Constants: TypeAlias = Mapping[str, np.ndarray | tuple[np.ndarray, str]]
 _IMAGE_PADS: Final = 6
 _TURNED: Final = frozenset({"BatchNormalization", "Conv", "MaxPool"})
 """Ops that QONNX's conversion to channels last turns."""
@@ -201,14 +202,19 @@ def _on_grid(end: float, kind: Uniform) -> float:
     return float(dequantize_array(stored, kind)[0])
 
 
-def _pad_problem(node: Node, nodes: Sequence[Node], constants: Mapping[str, tuple[Any, str]]) -> str:
+def _numbers(constants: Constants, name: str) -> np.ndarray | None:
+    found = constants.get(name)
+    return found[0] if isinstance(found, tuple) else found
+
+
+def _pad_problem(node: Node, nodes: Sequence[Node], constants: Constants) -> str:
     """What hls4ml does not pad: with numbers but 0, vectors, and images once they are channels last."""
     mode = node.attributes.get("mode", "constant")
-    fill = constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
-    if mode != "constant" or (fill is not None and np.any(np.asarray(fill[0]))):
+    fill = _numbers(constants, node.inputs[2]) if len(node.inputs) > 2 else None
+    if mode != "constant" or (fill is not None and np.any(fill)):
         return f"hls4ml 1.3 pads with 0 alone, not {'a number' if mode == 'constant' else f'by {mode}'}"
-    pads = constants.get(node.inputs[1])
-    if pads is not None and np.asarray(pads[0]).size < _IMAGE_PADS:
+    pads = _numbers(constants, node.inputs[1])
+    if pads is not None and pads.size < _IMAGE_PADS:
         return "hls4ml 1.3 pads images and sequences with channels alone"
     if any(other.op_type in _TURNED for other in nodes):
         return (
@@ -218,7 +224,7 @@ def _pad_problem(node: Node, nodes: Sequence[Node], constants: Mapping[str, tupl
     return ""
 
 
-def refuse_what_is_not_read(nodes: Sequence[Node], constants: Mapping[str, tuple[Any, str]]) -> None:
+def refuse_what_is_not_read(nodes: Sequence[Node], constants: Constants) -> None:
     """Check that hls4ml has a layer for every node.
 
     Raises:
