@@ -156,6 +156,17 @@ def test_a_pad_that_hls4ml_refuses_is_refused_by_name(constants, attributes, sai
         planner.export(graph, planner.plan(graph, "hls4ml-fpga"), "hls4ml")
 
 
+def test_a_float_product_behind_a_scale_is_refused():
+    """hls4ml moves the scale behind the product and ends in an error: kwsmlp_w3a3 without --data."""
+    ops, constants = [op("MatMul", "x w", "y")], {"w": np.eye(4, dtype=np.float32)}
+    graph, _, _ = scaled(ops, constants, {"x": ODD}, ((1, 4), (1, 4)))
+    graph = planner.annotate(graph, kernels={graph.ops[0].name: "float"})
+    with pytest.raises(
+        UnsupportedExport, match=r"MatMul at .* in float behind the scale of .*hls4ml 1\.3 moves"
+    ):
+        planner.export(graph, planner.plan(graph, "hls4ml-fpga"), "hls4ml")
+
+
 def signed(scale, threshold=0.0):
     """The sign of a value times a scale, as a BipolarQuant is read, and a product behind it."""
     ops = [

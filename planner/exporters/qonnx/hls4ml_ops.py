@@ -202,6 +202,12 @@ def _on_grid(end: float, kind: Uniform) -> float:
     return float(dequantize_array(stored, kind)[0])
 
 
+def _is_known(name: str, writers: Mapping[str, Node], constants: Constants) -> bool:
+    """Whether a value is a constant, quantized or not."""
+    writer = writers.get(name)
+    return name in constants or (writer is not None and writer.inputs[0] in constants)
+
+
 def _numbers(constants: Constants, name: str) -> np.ndarray | None:
     found = constants.get(name)
     return found[0] if isinstance(found, tuple) else found
@@ -230,6 +236,7 @@ def refuse_what_is_not_read(nodes: Sequence[Node], constants: Constants) -> None
     Raises:
       UnsupportedExport: the first node without one.
     """
+    writers = {out: node for node in nodes for out in node.outputs}
     for node in nodes:
         if node.op_type not in READ:
             raise UnsupportedExport(
@@ -243,6 +250,14 @@ def refuse_what_is_not_read(nodes: Sequence[Node], constants: Constants) -> None
             raise UnsupportedExport(
                 f"Pad at {node.name!r} ({node.outputs[0]!r}): {problem}",
                 hint="pad in the Conv or MaxPool behind it (pads), cut the model there, or export qonnx",
+            )
+        factor = writers.get(node.inputs[0]) if node.op_type == "MatMul" else None
+        if factor is not None and factor.op_type == "Mul" and _is_known(factor.inputs[1], writers, constants):
+            raise UnsupportedExport(
+                f"MatMul at {node.name!r} ({node.outputs[0]!r}) is in float behind the scale of "
+                f"{factor.inputs[0]!r}: hls4ml 1.3 moves such a scale behind the product, and ends there "
+                "(Unexpected new precision type)",
+                hint="give its result a range (qplan plan --data): it then runs on integers; or export qonnx",
             )
         problem = _misread(node)
         if problem:
