@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from planner.analysis.datatypes import said
 from planner.analysis.tensors import tensors
 from planner.conversion.convert import convert
 from planner.interpreter.models import run_model
@@ -108,7 +109,11 @@ def sample_of(path, count=1):
     graph = read_written(path)
     (port,) = graph.inputs
     shape = [dim if isinstance(dim, int) else 1 for dim in graph.values[port].shape]
-    return port, RNG.uniform(0, 1, (count, *shape)).astype(np.float32)
+    x = RNG.uniform(0, 1, (count, *shape)).astype(np.float32)
+    # qonnx refuses other numbers of an input than its annotation says: UINT8, or BIPOLAR.
+    if graph.values[port].facts:
+        x = 2 * np.round(x) - 1 if said(graph, port) == "BIPOLAR" else np.round(x)
+    return port, x
 
 
 def test_statistics_are_those_of_qonnx(tmp_path):
