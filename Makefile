@@ -4,14 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := planner api targets tests examples benchmarks
 PYTEST_ARGS ?=
+# The checkout whose tests qonnx-suite runs: an address or a folder, and a commit.
+QONNX ?= https://github.com/fastmachinelearning/qonnx
+QONNX_AT ?= cc2ec17
 # Hundreds of tests start processes of their own, which compile every module anew where PYTHONDONTWRITEBYTECODE is set.
 COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
 
 .DEFAULT_GOAL := help
-.PHONY: hashes sbom help demo serve oracles test check lint bench soak clean
+.PHONY: hashes sbom help demo serve oracles test check lint bench qonnx-suite soak clean
 
 help: ## say what the targets are
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.core ## plan the digits example for three targets, run the files, print a table
 	$(BIN)/python examples/demo.py
@@ -36,6 +39,9 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)
 	$(BIN)/python -m benchmarks.main_job
+
+qonnx-suite: $(VENV)/.core .oracles/qonnx-suite/.made .oracles/qonnx-source ## qonnx's own tests with ours in their place, into docs/results/qonnx-suite.md
+	$(BIN)/python -m benchmarks.qonnx_suite --source .oracles/qonnx-source --python .oracles/qonnx-suite/bin/python --version $(QONNX_AT) --write
 
 soak: $(VENV)/.test oracles .oracles/torch/.made .oracles/typescript/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
 	$(COMPILE)
@@ -75,6 +81,11 @@ $(VENV)/.service: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $@ $(VENV)/.core $(VENV)/.service
+
+.oracles/qonnx-source:
+	git clone --quiet $(QONNX) $@.new
+	git -C $@.new checkout --quiet $(QONNX_AT)
+	mv $@.new $@
 
 # Node's, with npm; only soak asks for it.
 .oracles/typescript/.made: tests/oracles/typescript.json

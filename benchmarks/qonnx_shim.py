@@ -12,17 +12,22 @@ import numpy as np
 import onnx
 import qonnx.core.onnx_exec
 import qonnx.util.cleanup
+from qonnx.core.datatype import DataType
 from qonnx.core.modelwrapper import ModelWrapper
 from qonnx.transformation.batchnorm_to_affine import BatchNormToAffine
+from qonnx.transformation.change_batchsize import ChangeBatchSize
 from qonnx.transformation.channels_last import ConvertToChannelsLastAndClean
 from qonnx.transformation.extract_quant_scale_zeropt import ExtractQuantScaleZeroPt
 from qonnx.transformation.gemm_to_matmul import GemmToMatMul
+from qonnx.transformation.infer_datatypes import InferDataTypes
 from qonnx.transformation.infer_shapes import InferShapes
 from qonnx.transformation.lower_convs_to_matmul import LowerConvsToMatMul
+from qonnx.transformation.pruning import PruneChannels
 from qonnx.transformation.qcdq_to_qonnx import QCDQToQuant
 from qonnx.transformation.qonnx_to_qcdq import QuantToQCDQ
 from qonnx.transformation.quant_constant_folding import FoldTransposeIntoQuantInit
 
+from planner.analysis.datatypes import datatypes
 from planner.conversion.convert import convert
 from planner.interpreter.models import ModelRunner
 from planner.onnx.read import read_written
@@ -37,7 +42,7 @@ CONVERSIONS: Final[Mapping[type, str]] = {
     QCDQToQuant: "qonnx",
     QuantToQCDQ: "onnx-qcdq",
 }
-MOST: Final = 40
+MOST: Final = int(os.environ.get("QONNX_MOST", "0"))
 _EXECUTE: Final = qonnx.core.onnx_exec.execute_onnx
 
 
@@ -89,13 +94,37 @@ def infer_shapes(_self: Any, model: ModelWrapper) -> tuple[ModelWrapper, bool]:
     return model, False
 
 
+def infer_datatypes(self: Any, model: ModelWrapper) -> tuple[ModelWrapper, bool]:
+    """`InferDataTypes` by ours."""
+    copy = onnx.ModelProto.FromString(model.model.SerializeToString())
+    for name, kind in datatypes(read_written(copy.SerializeToString(), opened=False)).items():
+        if name in model.get_all_tensor_names() and model.get_initializer(name) is None:
+            scaled = "SCALEDINT" in kind and not self.allow_scaledint_dtypes
+            model.set_tensor_datatype(name, DataType["FLOAT32" if scaled else kind])
+    return model, False
+
+
+def change_batch(self: Any, model: ModelWrapper) -> tuple[ModelWrapper, bool]:
+    """`ChangeBatchSize` by ours."""
+    done = convert(model.model.SerializeToString(), "cleaned", batch=self.bsize)
+    return ModelWrapper(onnx.load_from_string(done)), False
+
+
+def prune(self: Any, model: ModelWrapper) -> tuple[ModelWrapper, bool]:
+    """`PruneChannels` by ours."""
+    done = convert(model.model.SerializeToString(), "cleaned", prune=self.prune_spec)
+    return ModelWrapper(onnx.load_from_string(done)), False
+
+
 def cleanup(model: ModelWrapper, **_options: Any) -> ModelWrapper:
     """`cleanup_model` by `--to cleaned`."""
     return ModelWrapper(onnx.load_from_string(convert(model.model.SerializeToString(), "cleaned")))
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Of a file of thousands of tests `MOST`, evenly spread: test_conv_lowering has 13,893."""
+    """Of a file of thousands of tests `QONNX_MOST`, evenly spread: test_conv_lowering has 13,893."""
+    if not MOST:
+        return
     files: dict[str, list[Any]] = {}
     for item in items:
         files.setdefault(str(item.path), []).append(item)
@@ -109,5 +138,8 @@ def pytest_configure() -> None:
     qonnx.core.onnx_exec.execute_onnx = execute
     qonnx.util.cleanup.cleanup_model = cleanup
     InferShapes.apply = infer_shapes
+    ChangeBatchSize.apply = change_batch
+    InferDataTypes.apply = infer_datatypes
+    PruneChannels.apply = prune
     for kind, to in CONVERSIONS.items():
         kind.apply = converting(to)

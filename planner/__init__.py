@@ -12,6 +12,7 @@ from planner.version import VERSION
 if TYPE_CHECKING:
     from planner.accuracy.losses import Losses, losses
     from planner.accuracy.unlike import unlike_calibration
+    from planner.analysis.tensors import tensors
     from planner.calibration.caches.per_head import with_caches
     from planner.calibration.odd_samples import odd_samples
     from planner.calibration.sources.images import images
@@ -99,6 +100,7 @@ _HOMES: Final = {
     "search": "planner.plan_search.search",
     "suggest": "planner.what_if.suggest",
     "target_ids": "planner.target.load",
+    "tensors": "planner.analysis.tensors",
     "to_networkx": "planner.plans.networkx_graph",
     "unlike_calibration": "planner.accuracy.unlike",
     "with_caches": "planner.calibration.caches.per_head",
@@ -150,6 +152,7 @@ __all__ = [
     "search",
     "suggest",
     "target_ids",
+    "tensors",
     "to_networkx",
     "unlike_calibration",
     "with_caches",

@@ -18,6 +18,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner": 4,
     "planner.what_if": 4,
     "planner.accuracy": 3,
+    "planner.analysis": 3,
     "planner.annotated": 1,
     "planner.calibration": 3,
     "planner.cli": 4,

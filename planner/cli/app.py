@@ -98,6 +98,7 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "convert": dialects.convert,
     "run": dialects.run,
     "cost": dialects.cost,
+    "tensors": dialects.tensors,
     "serve": service.serve,
     "doctor": service.doctor,
     "token": service.token,

@@ -1,7 +1,7 @@
 """Judging files: as users run them, with onnxruntime's own optimisations, and by bounds on their figures."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -287,6 +287,16 @@ def bigger(model: str, sizes: Mapping[str, int]) -> Iterator[str]:
     for name, size in sizes.items():
         if model.endswith(".onnx") and name.endswith(".onnx") and size > source > 0:
             yield f"{name} is bigger than {model}: {size:,} bytes, not {source:,}"
+
+
+def slow(plan: "Plan", formats: Iterable[str]) -> Iterator[str]:
+    """A warning of `onnx-integer`, where it spells out requantizes; rows quantized at run time have none."""
+    rows = filter(None, map(plan.row_of, plan.kernels))
+    if "onnx-integer" in formats and any(row.dynamic is None for row in rows):
+        yield (
+            "onnx-integer spells out every integer, and takes 2 to 50 times as long as the float model in "
+            "onnxruntime: for speed choose onnx-qdq or onnx-qoperator (docs/results/integer-speed.md)"
+        )
 
 
 def _losses(written: "Comparison", used: "Comparison") -> Iterator[tuple[str, float, float]]:

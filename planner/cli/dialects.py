@@ -1,4 +1,4 @@
-"""Verbs for models in other dialects, without a plan: `convert`, `run`, `cost`, `mlir`."""
+"""Verbs for models in other dialects, without a plan: `convert`, `run`, `cost`, `tensors`, `mlir`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.console import complain, progress, say, say_json, say_table, warn, write_text
 from planner.cli.files import STDIN, as_samples, as_text, keep_from, only_one_stdin, read_bytes, write_file
-from planner.cli.options import CutOption, JsonOption, RequiredData, cut_names, of_file, read_plan
+from planner.cli.options import CutOption, DataOption, JsonOption, RequiredData, cut_names, of_file, read_plan
 from planner.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,6 +31,18 @@ def convert(
         list[str] | None,
         typer.Option("--dim", metavar="NAME=SIZE", help="Give an open dimension its size; repeatable."),
     ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", metavar="N", help="Samples at once: the first axis of every input."),
+    ] = None,
+    prune: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--prune",
+            metavar="TENSOR[@AXIS]=N,N",
+            help="Take out channels and all that belongs to them; axis 1 unless told; repeatable.",
+        ),
+    ] = None,
     cut: CutOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -41,7 +53,9 @@ def convert(
         raise InputError("a model cannot go to standard output", hint="name a file with --out")
     keep_from(out, model)
     source = read_bytes(model, "model") if model == STDIN else Path(model)
-    data = convert_model(source, to, dims=_sizes(dim or ()), outputs=cut_names(cut))
+    data = convert_model(
+        source, to, dims=_sizes(dim or ()), outputs=cut_names(cut), prune=_channels(prune or ()), batch=batch
+    )
     write_file(out, data)
     if json:
         say_json({"file": out, "to": to, "bytes": len(data)})
@@ -56,6 +70,19 @@ def _sizes(texts: Iterable[str]) -> dict[str, int]:
         if not name or not size.isdecimal():
             raise InputError(f"--dim {text}: accepted is NAME=SIZE, such as --dim batch=1")
         found[name] = int(size)
+    return found
+
+
+def _channels(texts: Iterable[str]) -> dict[str, dict[int, list[int]]]:
+    found: dict[str, dict[int, list[int]]] = {}
+    for text in texts:
+        where, _, indices = text.rpartition("=")
+        name, at, axis = where.rpartition("@")
+        if not at or not axis.isdecimal():
+            name, axis = where, "1"
+        if not name or not all(index.isdecimal() for index in indices.split(",")):
+            raise InputError(f"--prune {text}: accepted is TENSOR=N,N or TENSOR@AXIS=N,N")
+        found.setdefault(name, {}).setdefault(int(axis), []).extend(map(int, indices.split(",")))
     return found
 
 
@@ -170,6 +197,73 @@ def cost(
     other = sum(layer.other for layer in found.layers)
     if other:
         say(f"{other:,} elementwise results besides, which no mode counts")
+
+
+def tensors(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect, or .tflite.")
+    ],
+    *,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range",
+            metavar="[INPUT=]LO:HI",
+            help="What an input lies between; numbers with commas are channels; repeatable.",
+        ),
+    ] = None,
+    data: DataOption = None,
+    axis: Annotated[int, typer.Option("--axis", metavar="N", help="The axis of the channels.")] = 1,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option("--dim", metavar="NAME=SIZE", help="Give an open dimension its size; repeatable."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Say of every tensor its QONNX datatype, what it lies between, and which channels never change."""
+    from planner.analysis.tensors import as_json, rows, tensors_of
+    from planner.calibration.samples import open_samples
+    from planner.onnx.read import read_written
+
+    only_one_stdin(model, data)
+    source = read_bytes(model, "model") if model == STDIN else Path(model)
+    graph = read_written(source, dims=_sizes(dim or ()), opened=False)
+    inputs = dict(_range(text, graph, axis) for text in ranges or ())
+    if data is None:
+        found = tensors_of(graph, inputs=inputs, axis=axis)
+    else:
+        with as_samples(data, graph) as samples:
+            feeds = open_samples(samples, graph).feeds
+            found = tensors_of(graph, inputs=inputs, samples=(feed.arrays for feed in feeds), axis=axis)
+    if json:
+        say_json({"axis": axis, "tensors": [as_json(tensor) for tensor in found]})
+        return
+    columns = ("tensor", "shape", "datatype", "range", *([] if data is None else ["seen"]), "stuck channels")
+    say_table("Tensors", columns, rows(found, seen=data is not None))
+    for why in dict.fromkeys(tensor.why for tensor in found if tensor.why):
+        say(f"no range: {why}")
+
+
+def _range(text: str, graph: "Graph", axis: int) -> "tuple[str, tuple[NDArray[Any], NDArray[Any]]]":
+    """An input and its ends; numbers with commas lie along the axis of its channels."""
+    import numpy as np
+
+    name, _, ends = text.rpartition("=")
+    low, _, high = ends.partition(":")
+    if not name and len(graph.inputs) != 1:
+        raise InputError(f"--range {text}: the model has {len(graph.inputs)} inputs", hint="say INPUT=LO:HI")
+    name = name or graph.inputs[0]
+    shape = graph.values[name].shape if name in graph.inputs else None
+    rank = len(shape or ())
+    try:
+        sides = [np.asarray([float(part) for part in side.split(",")]) for side in (low, high)]
+    except ValueError as error:
+        raise InputError(
+            f"--range {text}: accepted is LO:HI, such as --range 0:1 or --range 0,0:1,2"
+        ) from error
+    spread = [-1 if i == axis % rank else 1 for i in range(rank)] if rank else [-1]
+    low_end, high_end = (side.reshape(spread) if side.size > 1 else side.reshape(()) for side in sides)
+    return name, (low_end, high_end)
 
 
 def mlir(

@@ -21,6 +21,7 @@ from planner.cli.comparing import (
     quality_json,
     quality_text,
     read_judging,
+    slow,
 )
 from planner.cli.condition import Preparation, change_json, change_text, prepared
 from planner.cli.console import progress, say, say_json, say_missed, warn
@@ -169,7 +170,11 @@ def plan(
         keep_inputs(out, files, (model, target, data, eval_data, stats, annotations, functions))
         own = {name: size_of(data) for name, data in files.items() if name != corrected}
         written = write_folder(out, files)
-        warned = (*_leftovers(out, planned, files, model), *bigger(model, own))
+        warned = (
+            *_leftovers(out, planned, files, model),
+            *bigger(model, own),
+            *slow(planned, formats or ()),
+        )
         for warning in (*odd, *stats_warnings(graph, seen), *planned.warnings, *warned):
             warn(warning)
     short = missed(comparisons, judging)

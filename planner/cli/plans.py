@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.comparing import bigger
+from planner.cli.comparing import bigger, slow
 from planner.cli.console import progress, say, say_json, say_table, warn
 from planner.cli.files import keep_from, only_one_stdin, put_text
 from planner.cli.help.choices import complete_format
@@ -184,7 +184,7 @@ def export(
             graph, planned, format, out, external=external, accuracy_level=accuracy_level, progress=bar
         )
     sizes = {file.name: file.stat().st_size for file in written}
-    for warning in bigger(name, sizes):
+    for warning in (*bigger(name, sizes), *slow(planned, [format])):
         warn(warning)
     size = sizes[written[0].name]
     if json:

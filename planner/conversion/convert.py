@@ -10,11 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from planner.conversion.annotations import annotations_of
+from planner.conversion.batch import with_batch
 from planner.conversion.guards import guard
 from planner.conversion.known_ops import refuse_unknown
 from planner.conversion.layout import channels_last
 from planner.conversion.operators import integer_products, qlinear_products
 from planner.conversion.pairs import QCDQ, QDQ, QDQ_2_BITS, TWO_BITS, Containers, needs_2_bits, write_pair
+from planner.conversion.pruning import Channels, pruned
 from planner.conversion.quants import write_quant
 from planner.conversion.rewrites import affine, lowered, matmuls
 from planner.conversion.tidy import cleaned, extracted
@@ -41,6 +44,8 @@ def convert(
     external: Path | None = None,
     dims: Mapping[str, int] | None = None,
     outputs: Sequence[str] | None = None,
+    prune: Mapping[str, Channels] | None = None,
+    batch: int | None = None,
 ) -> bytes:
     """Write a model in another dialect.
 
@@ -50,17 +55,22 @@ def convert(
       external: a data file beside the result for the weights of models over 2 GB.
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
       outputs: values that the model shall end at, instead of its own outputs.
+      prune: channels to take out first, by tensor: indices of axis 1, or of axes by number.
+      batch: the size of the first axis of every input, whether it is open or not.
 
     Raises:
       UnsupportedExport: the dialect cannot say these numbers, or its engine does not load them; names the
-        op and its needs.
+        op and its needs. Or channels cannot be followed, or the batch contradicts a shape.
       ModelError: no ONNX model.
       UnknownName: no such dialect, or no such open dimension.
     """
     require_name("dialect", to, CONVERSIONS)
     read = read_written(source, dims=dims, outputs=tuple(outputs or ()), opened=to in LOADED)
+    read = with_batch(read, batch) if batch is not None else read
+    read = pruned(infer(fold_constants(read)), prune) if prune else read
     graph = convert_graph(read, to)
-    data = write_graph(infer(graph), external=external, with_shapes=True)
+    told = {} if to in LOADED else annotations_of(graph)
+    data = write_graph(infer(graph), external=external, with_shapes=True, annotations=told)
     if to in LOADED:
         refuse_unknown(graph, data, to, external)
     return data

@@ -155,7 +155,7 @@ def _matrix(op: Op, draft: Draft, reader: Reader, groups: int) -> str | None:
     """The weight as (height, width, channels in; channels out), behind its quantizer where it has one."""
     array = draft.array(op.inputs[1])
     if array is not None:
-        return draft.constant(f"{op.inputs[1]}/matrix", _as_matrix(array, groups))
+        return _in_place(op.inputs[1], _as_matrix(array, groups), draft, reader)
     made = reader.op(op.inputs[1], QUANT, BIPOLAR, "DequantizeLinear")
     arrays = [] if made is None else [draft.array(name) for name in made[1].inputs]
     if made is None or any(item is None for item in arrays):
@@ -171,7 +171,7 @@ def _matrix(op: Op, draft: Draft, reader: Reader, groups: int) -> str | None:
             return None
         # The channels out are its columns.
         attributes["axis"] = 1
-    names = [draft.constant(f"{quantizer.inputs[0]}/matrix", _as_matrix(weight, groups))]
+    names = [_in_place(quantizer.inputs[0], _as_matrix(weight, groups), draft, reader)]
     for name, parameter in zip(quantizer.inputs[1:], parameters, strict=True):
         if quantizer.type == "DequantizeLinear" or (parameter.size == 1 and parameter.ndim <= 2):
             names.append(name)
@@ -189,6 +189,14 @@ def _matrix(op: Op, draft: Draft, reader: Reader, groups: int) -> str | None:
     own = unused(f"{quantizer.name}/matrix", draft.names)
     draft.ops.append(Op(own, quantizer.type, tuple(names), (result,), attributes, scope=op.scope))
     return result
+
+
+def _in_place(name: str, array: np.ndarray, draft: Draft, reader: Reader) -> str:
+    """A constant of other numbers under its own name, where nothing else reads it."""
+    if reader.counts[name] > 1:
+        return draft.constant(f"{name}/matrix", array)
+    draft.set_constant(name, array)
+    return name
 
 
 def _as_matrix(weight: np.ndarray, groups: int) -> np.ndarray:

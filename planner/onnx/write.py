@@ -141,6 +141,7 @@ def write_graph(
     external: Path | None = None,
     places: Mapping[str, Place] | None = None,
     with_shapes: bool = False,
+    annotations: Mapping[str, Mapping[str, str]] | None = None,
 ) -> bytes:
     """Re-emit an imported Graph as float ONNX, op by op; facts on values are not written.
 
@@ -148,6 +149,7 @@ def write_graph(
       nodes: instead of those of its ops.
       external, places: see `write_model`.
       with_shapes: also state the known types of values inside.
+      annotations: `quantization_annotation` by tensor.
 
     Raises:
       ModelError: a constant whose numbers are not known, only its range.
@@ -181,6 +183,7 @@ def write_graph(
         inner=[_port(graph, name) for name in known] if with_shapes and not graph.scopes else (),
         scopes=graph.scopes,
         typed=typed,
+        annotations=annotations,
     )
 
 

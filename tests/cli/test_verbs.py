@@ -30,6 +30,14 @@ def test_plan_writes_its_folder(planned):
     assert "onnx-qoperator" in (planned / "report.html").read_text()
 
 
+def test_a_slow_format_is_told_where_it_is_chosen(qplan, planned, tmp_path):
+    told = "onnx-integer spells out every integer, and takes 2 to 50 times as long as the float model"
+    assert told in qplan("export", planned, "-f", "onnx-integer", "-o", tmp_path / "i.onnx").err
+    assert told not in qplan("export", planned, "-f", "onnx-qdq", "-o", tmp_path / "q.onnx").err
+    line = ("plan", MODEL, "-t", "onnxruntime-dynamic", "-f", "onnx-integer", "-o", tmp_path / "dynamic")
+    assert told not in qplan(*line).err
+
+
 def test_plan_leaves_no_draft_behind(planned):
     assert [path.name for path in planned.parent.iterdir()] == ["out"]
 

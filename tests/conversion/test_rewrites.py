@@ -215,3 +215,30 @@ def test_weights_stored_are_lowered():
     ]  # fmt: skip
     x = RNG.integers(-8, 8, (1, 3, 5, 5)).astype(np.float32)
     np.testing.assert_array_equal(run_model(done, {"x": x})["y"], run_model(data, {"x": x})["y"])
+
+
+def annotations(data):
+    model = onnx.load_from_string(data)
+    return {
+        entry.tensor_name: {pair.key: pair.value for pair in entry.quant_parameter_tensor_names}
+        for entry in model.graph.quantization_annotation
+    }
+
+
+def test_a_depthwise_matrix_says_its_window():
+    """FINN makes a vector-vector unit of it by this annotation."""
+    window = {"tensor_sparsity": "{'dw': {'kernel_shape': [3, 3]}}"}
+    assert annotations(convert(CONVS["depthwise"], "convs-lowered")) == {"w": window}
+    assert annotations(convert(CONVS["quantized depthwise"], "convs-lowered")) == {"w": window}
+    assert annotations(convert(CONVS["plain"], "convs-lowered")) == {}
+
+
+def test_datatypes_that_a_file_says_stay():
+    model = onnx.load_from_string(CONVS["plain"])
+    for name, kind in (("x", "UINT8"), ("w", "INT4")):
+        entry = model.graph.quantization_annotation.add(tensor_name=name)
+        entry.quant_parameter_tensor_names.add(key="finn_datatype", value=kind)
+    said = {"x": {"finn_datatype": "UINT8"}, "w": {"finn_datatype": "INT4"}}
+    assert annotations(convert(model.SerializeToString(), "cleaned")) == said
+    assert annotations(convert(model.SerializeToString(), "convs-lowered")) == said
+    assert annotations(convert(model.SerializeToString(), "onnx")) == {}

@@ -1,6 +1,8 @@
 """What a device's compiler reads: opsets and layouts of files, written so or refused by name."""
 
+import io
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -163,7 +165,7 @@ def test_a_plan_whose_files_make_no_sense_is_refused(digits, files):
 @pytest.mark.parametrize(
     ("form", "limits"),
     [
-        *((form, None) for form in ("finn", "qonnx")),
+        *((form, None) for form in ("finn", "hls4ml", "onnx-matmulnbits", "onnx-qoperator-clip", "qonnx")),
         *(
             (f"onnx-{form}", limits)
             for form in ("integer", "qcdq", "qdq", "qoperator")
@@ -173,14 +175,18 @@ def test_a_plan_whose_files_make_no_sense_is_refused(digits, files):
 )
 def test_a_file_says_where_it_comes_from(digits, form, limits):
     """The plan, the target and the model by their digests, also where the opset is converted."""
-    base = "finn-fpga" if form in ("finn", "qonnx") else "onnxruntime-cpu"
+    bases = {"finn": "finn-fpga", "hls4ml": "hls4ml-fpga", "onnx-matmulnbits": "llm-w4", "qonnx": "finn-fpga"}
+    base = bases.get(form, "onnxruntime-cpu")
     target = (
         planner.load_target(base)
         if limits is None
         else device(f"{{opset: [{limits[0]}, {limits[1]}]}}", base)
     )
     plan = planner.plan(digits, target)
-    file = onnx.load_from_string(planner.export(digits, plan, form))
+    data = planner.export(digits, plan, form)
+    if form == "hls4ml":
+        data = zipfile.ZipFile(io.BytesIO(data)).read("model.onnx")
+    file = onnx.load_from_string(data)
     assert (file.producer_name, file.producer_version) == ("quant-planner", MADE_BY)
     assert {entry.key: entry.value for entry in file.metadata_props} == {
         "qplan.model": plan.model,

@@ -15,6 +15,7 @@ from planner.interpreter.dynamic import quantized
 from planner.ir.types.qtypes import storage
 from planner.plans.work import work_of
 from planner.target.records import DynamicRange
+from tests.conversion.files import file_of
 from tests.exporters.plans import model, op, op_types
 
 RNG = np.random.default_rng(8)
@@ -163,6 +164,26 @@ def test_onnxruntime_makes_its_own_kernels_of_them(tmp_path):
     fused = op_types((tmp_path / "fused.onnx").read_bytes())
     assert fused.count("DynamicQuantizeMatMul") == 2
     assert fused.count("ConvInteger") == 1
+
+
+def test_products_of_one_input_share_what_it_is_quantized_to(tmp_path):
+    """Queries and keys of one tensor, say: quantized once, and each product is MatMulIntegerToFloat."""
+    rng = np.random.default_rng(1)
+    arrays = {name: rng.normal(size=(8, 4)).astype(np.float32) for name in ("q", "k")}
+    nodes = [h.make_node("MatMul", ["x", name], [f"y{name}"], f"n{name}") for name in arrays]
+    data = file_of(nodes, {"x": (1, [3, 8])}, ["yq", "yk"], arrays)
+    graph = planner.load_model(data)
+    plan = planner.plan(graph, "onnxruntime-dynamic")
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
+    file = planner.export(graph, plan, "onnx-integer")
+    session = ort.InferenceSession(file, options)
+    fused = op_types((tmp_path / "fused.onnx").read_bytes())
+    assert sorted(fused) == ["DynamicQuantizeLinear", "MatMulIntegerToFloat", "MatMulIntegerToFloat"]
+    x = rng.normal(size=(3, 8)).astype(np.float32)
+    wanted = planner.evaluate(graph, plan, {"x": x}).outputs
+    for name, got in zip(("yq", "yk"), session.run(["yq", "yk"], {"x": x}), strict=True):
+        assert np.allclose(got, wanted[name], rtol=1e-5, atol=1e-6)
 
 
 def test_a_scale_for_each_token_keeps_the_small_ones():

@@ -73,7 +73,10 @@ class FinnModelBuilder:
           layout: of the tensor; C is the channel axis.
         """
         datatype = datatype_of(low, low + thresholds.shape[1])
-        table = self.constant(f"{stem}_thresholds", thresholds)
+        # FINN makes hardware of thresholds of an integer datatype alone, and names one only where it rounds.
+        is_whole = thresholds.size > 0 and bool(np.all(thresholds == np.floor(thresholds)))
+        kind = datatype_of(int(thresholds.min()), int(thresholds.max())) if is_whole else ""
+        table = self.constant(f"{stem}_thresholds", thresholds, kind)
         result = self.file.fresh(stem)
         attributes = {
             "data_layout": layout,

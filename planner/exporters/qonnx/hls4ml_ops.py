@@ -10,7 +10,7 @@ and QONNX's channels-last conversion, which it asks for, knows no AveragePool. S
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -48,6 +48,10 @@ _MISREAD: Final = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool"
 _MEANS: Final = frozenset({"AveragePool", "GlobalAveragePool"})
 MEAN_BITS: Final = 22
 """Bits behind the first of the weight 1 / n of a mean, for n that is no power of two."""
+Constants: TypeAlias = Mapping[str, np.ndarray | tuple[np.ndarray, str]]
+_IMAGE_PADS: Final = 6
+_TURNED: Final = frozenset({"BatchNormalization", "Conv", "MaxPool"})
+"""Ops that QONNX's conversion to channels last turns."""
 _MERGED: Final = frozenset({"Add", "Average", "Concat", "Div", "Max", "Min", "Mul", "Sub", "Sum"})
 
 
@@ -198,12 +202,41 @@ def _on_grid(end: float, kind: Uniform) -> float:
     return float(dequantize_array(stored, kind)[0])
 
 
-def refuse_what_is_not_read(nodes: Sequence[Node], constants: Mapping[str, object]) -> None:
+def _is_known(name: str, writers: Mapping[str, Node], constants: Constants) -> bool:
+    """Whether a value is a constant, quantized or not."""
+    writer = writers.get(name)
+    return name in constants or (writer is not None and writer.inputs[0] in constants)
+
+
+def _numbers(constants: Constants, name: str) -> np.ndarray | None:
+    found = constants.get(name)
+    return found[0] if isinstance(found, tuple) else found
+
+
+def _pad_problem(node: Node, nodes: Sequence[Node], constants: Constants) -> str:
+    """What hls4ml does not pad: with numbers but 0, vectors, and images once they are channels last."""
+    mode = node.attributes.get("mode", "constant")
+    fill = _numbers(constants, node.inputs[2]) if len(node.inputs) > 2 else None
+    if mode != "constant" or (fill is not None and np.any(fill)):
+        return f"hls4ml 1.3 pads with 0 alone, not {'a number' if mode == 'constant' else f'by {mode}'}"
+    pads = _numbers(constants, node.inputs[1])
+    if pads is not None and pads.size < _IMAGE_PADS:
+        return "hls4ml 1.3 pads images and sequences with channels alone"
+    if any(other.op_type in _TURNED for other in nodes):
+        return (
+            "hls4ml 1.3 asks for images channels last, "
+            "and QONNX's conversion leaves the axes of a Pad as they were"
+        )
+    return ""
+
+
+def refuse_what_is_not_read(nodes: Sequence[Node], constants: Constants) -> None:
     """Check that hls4ml has a layer for every node.
 
     Raises:
       UnsupportedExport: the first node without one.
     """
+    writers = {out: node for node in nodes for out in node.outputs}
     for node in nodes:
         if node.op_type not in READ:
             raise UnsupportedExport(
@@ -211,6 +244,20 @@ def refuse_what_is_not_read(nodes: Sequence[Node], constants: Mapping[str, objec
                 f"reads {', '.join(sorted(READ - {'Average', 'Constant', 'Dropout', 'IntQuant'}))}, Gemm, "
                 "and Clip of known bounds",
                 hint="cut the model there, or export qonnx",
+            )
+        problem = _pad_problem(node, nodes, constants) if node.op_type == "Pad" else ""
+        if problem:
+            raise UnsupportedExport(
+                f"Pad at {node.name!r} ({node.outputs[0]!r}): {problem}",
+                hint="pad in the Conv or MaxPool behind it (pads), cut the model there, or export qonnx",
+            )
+        factor = writers.get(node.inputs[0]) if node.op_type == "MatMul" else None
+        if factor is not None and factor.op_type == "Mul" and _is_known(factor.inputs[1], writers, constants):
+            raise UnsupportedExport(
+                f"MatMul at {node.name!r} ({node.outputs[0]!r}) is in float behind the scale of "
+                f"{factor.inputs[0]!r}: hls4ml 1.3 moves such a scale behind the product, and ends there "
+                "(Unexpected new precision type)",
+                hint="give its result a range (qplan plan --data): it then runs on integers; or export qonnx",
             )
         problem = _misread(node)
         if problem:

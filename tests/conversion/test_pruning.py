@@ -1,0 +1,92 @@
+"""Channels taken out of models, and other batches: what is left computes what it did."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from planner.conversion.convert import convert
+from planner.errors import ModelError, UnknownName, UnsupportedExport
+from planner.interpreter.models import run_model
+from planner.onnx.read import read_written
+from tests.conversion.files import file_of, quant_node
+
+RNG = np.random.default_rng(8)
+X = {"x": (TensorProto.FLOAT, [1, 3, 8, 8])}
+
+
+def normal(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def net():
+    """Two convolutions with a quantized weight, a residual Add, a Concat, Flatten and a Gemm."""
+    quantizer, arrays = quant_node("wq", "w1", scale=0.1, zero_point=0.0, bits=4)
+    arrays |= {"w1": normal(4, 3, 3, 3), "b1": normal(4), "w2": normal(4, 1, 3, 3), "w3": normal(7, 8 * 64)}
+    arrays |= {"b3": normal(7), "m": normal(4, 1, 1)}
+    nodes = [
+        quantizer,
+        helper.make_node("Conv", ["x", "wq", "b1"], ["a"], "first", pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "w2"], ["d"], "depthwise", pads=[1, 1, 1, 1], group=4),
+        helper.make_node("Mul", ["d", "m"], ["e"], "scaled"),
+        helper.make_node("Add", ["a", "e"], ["s"], "sum"),
+        helper.make_node("Concat", ["s", "d"], ["c"], "cat", axis=1),
+        helper.make_node("Flatten", ["c"], ["f"], "flat"),
+        helper.make_node("Gemm", ["f", "w3", "b3"], ["y"], "dense", transB=1),
+    ]
+    return file_of(nodes, X, ["y"], arrays)
+
+
+def test_channels_go_with_all_that_belongs_to_them():
+    data = net()
+    done = convert(data, "cleaned", prune={"a": [1, 3]})
+    graph = read_written(done)
+    shapes = {name: graph.values[name].shape for name in ("a", "d", "c", "f", "y")}
+    assert shapes == {"a": (1, 2, 8, 8), "d": (1, 2, 8, 8), "c": (1, 4, 8, 8), "f": (1, 256), "y": (1, 7)}
+    (depthwise,) = (op for op in graph.ops if op.name == "depthwise")
+    assert depthwise.attributes["group"] == 2
+    x = normal(1, 3, 8, 8)
+    model = read_written(data)
+    kept = [0, 2]
+    seen = run_model(convert(data, "cleaned", outputs=["a", "f"]), {"x": x})
+    assert np.array_equal(
+        run_model(convert(done, "cleaned", outputs=["a"]), {"x": x})["a"], seen["a"][:, kept]
+    )
+    blocks = np.concatenate([np.arange(64) + 64 * c for c in (0, 2, 4, 6)])
+    wanted = seen["f"][:, blocks] @ model.constants["w3"].array[:, blocks].T + model.constants["b3"].array
+    assert np.allclose(run_model(done, {"x": x})["y"], wanted, atol=1e-4)
+
+
+def test_channels_may_be_named_behind_a_flatten_as_whole_blocks():
+    data = net()
+    by_block = {"f": {1: [*range(64, 128), *range(5 * 64, 6 * 64)]}}
+    assert convert(data, "cleaned", prune=by_block) == convert(data, "cleaned", prune={"d": [1]})
+
+
+@pytest.mark.parametrize(
+    ("channels", "error", "said"),
+    [
+        ({"A": [1]}, UnknownName, "unknown tensor 'A'"),
+        ({"a": [4]}, ModelError, "'a' has channels 0 to 3 on axis 1, asked is \\[4\\]"),
+        ({"a": {7: [0]}}, ModelError, "'a' has no axis 7 of known size"),
+        ({"a": [0, 1, 2, 3]}, UnsupportedExport, "pruning leaves nothing of axis"),
+        ({"f": [3]}, UnsupportedExport, "'f' would lose a part of a channel of 'c'"),
+        ({"a": {2: [0]}}, UnsupportedExport, "first': channels of axis 2 of 'a' cannot be followed"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(channels, error, said):
+    with pytest.raises(error, match=said):
+        convert(net(), "cleaned", prune=channels)
+
+
+def test_groups_that_would_lose_a_part_are_refused():
+    conv = helper.make_node("Conv", ["x", "w"], ["y"], "grouped", group=2)
+    data = file_of([conv], {"x": (TensorProto.FLOAT, [1, 4, 5, 5])}, ["y"], {"w": normal(6, 2, 3, 3)})
+    with pytest.raises(UnsupportedExport, match="grouped': channels of axis 1 of 'y' cannot be followed"):
+        convert(data, "cleaned", prune={"y": [0]})
+
+
+def test_a_batch_that_contradicts_a_shape_is_refused():
+    reshape = helper.make_node("Reshape", ["x", "shape"], ["y"], "r")
+    data = file_of([reshape], {"x": (TensorProto.FLOAT, [1, 4])}, ["y"], {"shape": np.asarray([2, 2])})
+    with pytest.raises(UnsupportedExport, match="no form for a batch of 3"):
+        convert(data, "cleaned", batch=3)
