@@ -296,6 +296,9 @@ class _Typing:
         if last != own and _meant(own) == wanted and value not in self.given:
             last = own  # the text says it with other digits
         _go(hops, now, last)
+        is_copy = op in self.kernels and isinstance(op, QuantizeCastOp)
+        if is_copy and hops[-2:] == [_spelling(op.results[0]), None]:
+            del hops[-2:]  # the cast itself rounds so
         return tuple(hops), last
 
     def way(self, op: Operation, index: int, value: SSAValue) -> Iterator[Uniform | FloatType | None]:
