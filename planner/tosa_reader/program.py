@@ -1,8 +1,8 @@
 """A TOSA program as a model: its one function, or `@main` with its callees put in place.
 
 An op with an exact equivalent in ONNX becomes that, so that targets' fusions find it; any other stays
-under its own name, float and opaque, and a note says why. Stored integers are computed with as they are: a program
-that is quantized already is planned no further, quantized element types apart, which are constraints.
+under its own name, float and opaque, and a note says why. Stored integers are computed with as they are: a
+program that is quantized already is planned no further, quantized element types apart, which are constraints.
 Source: TOSA specification 1.0; MLIR dialect `tosa`.
 """
 
