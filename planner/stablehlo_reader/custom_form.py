@@ -86,7 +86,9 @@ def generic_form(text: str) -> str:
             match = _PLACE.search(str(error))
             message = f"{match[1]}: {match[2]}" if match else " ".join(str(error).split())
             raise ModelError(message) from None
-        return str(module.operation.get_asm(print_generic_op_form=True))
+        # Locations may name values; jaxlib gives each op one, so they are kept where the text has any.
+        is_located = "loc(" in text
+        return str(module.operation.get_asm(print_generic_op_form=True, enable_debug_info=is_located))
 
 
 @cache
