@@ -26,6 +26,7 @@ FILES = {
     "ad01": MODELS / "mlperf-tiny" / "ad01_fp32.onnx",
     "mnist": MODELS / "vision" / "mnist.onnx",
     "resnet8": MODELS / "mlperf-tiny" / "pretrainedResnet.onnx",
+    "ultraface": MODELS / "vision" / "ultraface_slim320_op13.onnx",
     "vww": MODELS / "mlperf-tiny" / "vww_96_float.onnx",
 }
 FORMS = (("tosa", "tosa-int8"), ("stablehlo-int", "stablehlo"))
