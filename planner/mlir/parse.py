@@ -46,7 +46,7 @@ _HOLDERS: Final = (
 )
 _SPECS: Final = frozenset({"input_specs", "output_specs"})
 _TENSOR: Final = re.compile(r"tensor<[^<>!#]*+(?:!quant\.uniform<[^<>!#]*+(?:<[^<>!#]*+>)?[^<>!#]*+>)?>")
-_LOCATION: Final = re.compile(r'^(#[\w.$-]+) = loc\((?:("(?:[^"\\\n]|\\.)*+")(?!:))?', re.M)
+_LOCATION: Final = re.compile(r'^(#[\w.$-]+) = loc\((?:("(?:[^"\\\n]|\\.)*+")(?!:))?', re.MULTILINE)
 _KNOWN: Final = (*DIALECTS, Quant, Qplan)
 _GENERIC: Final = (
     f"an op of another dialect than {', '.join(sorted(dialect.name for dialect in _KNOWN))}, "

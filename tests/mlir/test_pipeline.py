@@ -335,12 +335,12 @@ def test_calls_that_double_are_refused_at_a_limit(monkeypatch):
     kind = "tensor<4xf32>"
     first = f'  %y = "my.op"(%x) : ({kind}) -> {kind}\n  return %y : {kind}\n}}'
     parts = [f"func.func private @f0(%x: {kind}) -> {kind} {{\n{first}"]
-    for i in range(1, 20):
-        parts.append(
-            f"func.func private @f{i}(%x: {kind}) -> {kind} {{\n"
-            f"  %a = func.call @f{i - 1}(%x) : ({kind}) -> {kind}\n"
-            f"  %b = func.call @f{i - 1}(%a) : ({kind}) -> {kind}\n  return %b : {kind}\n}}"
-        )
+    parts += [
+        f"func.func private @f{i}(%x: {kind}) -> {kind} {{\n"
+        f"  %a = func.call @f{i - 1}(%x) : ({kind}) -> {kind}\n"
+        f"  %b = func.call @f{i - 1}(%a) : ({kind}) -> {kind}\n  return %b : {kind}\n}}"
+        for i in range(1, 20)
+    ]
     last = f"  %a = func.call @f19(%x) : ({kind}) -> {kind}\n  return %a : {kind}\n}}"
     text = "\n".join([*parts, f"func.func @main(%x: {kind}) -> {kind} {{\n{last}"])
     with pytest.raises(ModelError, match=r"\d+:3: inline: calls unfold into more than 1000 ops"):

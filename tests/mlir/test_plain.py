@@ -240,7 +240,7 @@ def test_a_stated_model_is_planned():
 
 
 def test_locations_name_values():
-    """`loc("x")` before the SSA name, of arguments too; MLIR prints aliases of locations behind their uses."""
+    """`loc("x")` before the SSA name, of arguments too; aliases of locations stand behind their uses."""
     text = """func.func @main(%arg0: tensor<4xf32> loc("image"), %b: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "onnx.Relu"(%arg0) : (tensor<4xf32>) -> tensor<4xf32> loc("hidden")
   %r = "onnx.Relu"(%0) : (tensor<4xf32>) -> tensor<4xf32> loc(fused["hidden", "b"])

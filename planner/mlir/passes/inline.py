@@ -20,7 +20,7 @@ _SYMBOL: Final = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([A-Za-z_][\w$.]*))')
 
 
 MOST: Final = 250_000
-"""Ops that calls may be replaced by in one module: functions that call each other twice double at each step."""
+"""Ops that calls of one module may unfold into: functions that call each other twice double at each step."""
 
 
 def inline(module: builtin.ModuleOp) -> None:
