@@ -97,7 +97,12 @@ class TextParser(Parser):
         """Parse a location, also an alias that is defined further down."""
         token = self._current_token
         if token.kind != MLIRTokenKind.HASH_IDENT or token.text in self.attribute_aliases:
-            return super()._parse_location()
+            found = super()._parse_location()
+            if isinstance(found, builtin.FileLineColLoc) and self.parse_optional_keyword("to"):
+                self.parse_optional_integer()  # a range ends in a line and a column, or a column of the same
+                self.parse_punctuation(":")
+                self.parse_integer()
+            return found
         if self.later is None:
             found = _LOCATION.finditer(str(self.lexer.input.content))
             self.later = {match[1]: _location(match[2]) for match in found}

@@ -1,7 +1,8 @@
 """StableHLO text in custom form made generic without any tool, where every op's form is regular.
 
-Regular are operands with one type or a function type behind them, and the lists of numbers that movers, `compare`,
-`iota` and `dot_general` have in front of it. SSA names stay. A text with any other form is left to jaxlib.
+Regular are operands with one type or a function type behind them, and the lists of numbers that movers,
+`compare`, `iota` and `dot_general` have in front of it. SSA names stay. A text with any other form is left
+to jaxlib.
 Source: StableHLO, assembly formats of `StablehloOps.td`.
 """
 
@@ -30,15 +31,16 @@ _LISTS: Final[Mapping[str, Mapping[str, str]]] = {
     "reverse": {"dims": "dimensions"},
     "transpose": {"dims": "permutation"},
 }
-_SAME: Final = frozenset(
-    "abs add and atan2 cbrt ceil clamp cosine count_leading_zeros divide exponential exponential_minus_one floor "
-    "log log_plus_one logistic maximum minimum multiply negate not optimization_barrier or popcnt power "
-    "remainder round_nearest_afz round_nearest_even rsqrt shift_left shift_right_arithmetic "
-    "shift_right_logical sign sine sqrt subtract tan tanh xor erf".split()
-)
-_PLAIN: Final = _SAME | frozenset(
-    "bitcast_convert convert dot is_finite reshape uniform_dequantize uniform_quantize".split()
-)
+_SAME: Final = frozenset({
+    "abs", "add", "and", "atan2", "cbrt", "ceil", "clamp", "cosine", "count_leading_zeros", "divide", "erf",
+    "exponential", "exponential_minus_one", "floor", "log", "log_plus_one", "logistic", "maximum", "minimum",
+    "multiply", "negate", "not", "optimization_barrier", "or", "popcnt", "power", "remainder",
+    "round_nearest_afz", "round_nearest_even", "rsqrt", "shift_left", "shift_right_arithmetic",
+    "shift_right_logical", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "xor",
+})  # fmt: skip
+_PLAIN: Final = _SAME | {
+    *("bitcast_convert", "convert", "dot", "is_finite", "reshape", "uniform_dequantize", "uniform_quantize"),
+}
 
 
 def regular(text: str) -> str | None:
@@ -79,7 +81,7 @@ def _made(name: str, plain: str, rest: str) -> str | None:
     return _typed(name, plain, operands[1], items, rest[operands.end() + end :])
 
 
-def _typed(name: str, plain: str, operands: str, items: str, behind: str) -> str | None:  # noqa: PLR0917
+def _typed(name: str, plain: str, operands: str, items: str, behind: str) -> str | None:
     head, count = f'"{name}"({operands}){items}', operands.count(",") + 1
     colon, _, kinds = behind.partition(":")
     kinds = kinds.strip()
@@ -113,14 +115,15 @@ def _items(plain: str, rest: str) -> tuple[str | None, int]:
         return f" {{dot_dimension_numbers = #stablehlo.dot<{told}>}}", found.end()
     if plain not in _LISTS:
         return None, 0
-    told, end = [], 0
+    lists: list[str] = []
+    end = 0
     for key, ours in _LISTS[plain].items():
         found = re.compile(rf"\s*,\s*{key}\s*=\s*{_LIST}\s*").match(rest, end)
         if found is None:
             return None, 0
-        told.append(f"{ours} = {_array(found[1])}")
+        lists.append(f"{ours} = {_array(found[1])}")
         end = found.end()
-    return f" {{{', '.join(told)}}}", end
+    return f" {{{', '.join(lists)}}}", end
 
 
 def _slice(rest: str) -> tuple[str | None, int]:

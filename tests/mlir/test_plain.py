@@ -251,7 +251,7 @@ def test_locations_name_values():
   return %z : tensor<4xf32>
 }
 #loc1 = loc("sum")
-#loc2 = loc("model.py":3:4)
+#loc2 = loc("model.py":3:4 to :9)
 """
     graph = planner.load_model(text.encode(), format="mlir")
     assert list(graph.values) == [
