@@ -104,8 +104,8 @@ class TextParser(Parser):
                 self.parse_integer()
             return found
         if self.later is None:
-            found = _LOCATION.finditer(str(self.lexer.input.content))
-            self.later = {match[1]: _location(match[2]) for match in found}
+            defined = _LOCATION.finditer(str(self.lexer.input.content))
+            self.later = {match[1]: _location(match[2]) for match in defined}
         if token.text not in self.later:
             return super()._parse_location()
         self._consume_token()
