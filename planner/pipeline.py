@@ -397,7 +397,8 @@ def compare(
 
 def _normal(model: Graph) -> Graph:
     """Bring a program that was read as ONNX ops (StableHLO) to their normal form; others stay as written."""
-    return normalise(model) if model.opsets and not model.regions else model
+    is_normal = bool(model.scopes)  # loops and branches are in place, each in normal form
+    return normalise(model) if model.opsets and not model.regions and not is_normal else model
 
 
 def _text(source: _File) -> str:

@@ -47,6 +47,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.quantizing": 4,
     "planner.report": 4,
     "planner.stablehlo_reader": 1,
+    "planner.tosa_reader": 1,
     "planner.target": 1,
     "planner.target_exchange": 1,
     "planner.target_tests": 4,
@@ -69,7 +70,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tosa_reference_model": ("planner.target_tests.engines.run_tosa",),
     "tflite": ("planner.exporters.litert.flatbuffer",),
     "typer": ("planner.cli",),
-    "xdsl": ("planner.mlir", "planner.stablehlo_reader"),
+    "xdsl": ("planner.mlir", "planner.stablehlo_reader", "planner.tosa_reader"),
     "yaml": ("planner.target",),
 }
 

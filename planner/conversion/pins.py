@@ -12,11 +12,17 @@ import numpy as np
 
 from planner.errors import ModelError
 from planner.ir.graph import Constant, Graph, Op, Value
+from planner.ir.topology import topological
 from planner.ir.types.qtypes import Uniform
+from planner.onnx.decoding import graph_of_bytes
+from planner.onnx.shapes import infer
+from planner.onnx.write import write_graph
 
 
 def with_rounding(graph: Graph) -> Graph:
     """A model of ops alone that gives what its pins say; the same model where there are none.
+
+    Loops and branches that stand in place are ONNX's own again, with subgraphs, which onnxruntime runs.
 
     Raises:
       ModelError: kernels without ops, or a pin that no formula stands for.
@@ -31,7 +37,7 @@ def with_rounding(graph: Graph) -> Graph:
         work.take(op)
     outputs = tuple([work.rounded.get(name, name) for name in graph.outputs])
     values = {**{name: replace(value, facts=()) for name, value in graph.values.items()}, **work.values}
-    return replace(
+    found = replace(
         graph,
         values=values,
         constants={**graph.constants, **work.constants},
@@ -39,6 +45,10 @@ def with_rounding(graph: Graph) -> Graph:
         regions=(),
         outputs=outputs,
     )
+    if not graph.scopes:
+        return found
+    written = graph_of_bytes(write_graph(infer(found)), graph.opsets, graph.name)
+    return replace(written, ops=topological(written.ops), notes=graph.notes)
 
 
 @dataclass

@@ -46,6 +46,7 @@ _HOLDERS: Final = (
 )
 _SPECS: Final = frozenset({"input_specs", "output_specs"})
 _TENSOR: Final = re.compile(r"tensor<[^<>!#]*+(?:!quant\.uniform<[^<>!#]*+(?:<[^<>!#]*+>)?[^<>!#]*+>)?>")
+_LOCATION: Final = re.compile(r'^(#[\w.$-]+) = loc\((?:("(?:[^"\\\n]|\\.)*+")(?!:))?', re.MULTILINE)
 _KNOWN: Final = (*DIALECTS, Quant, Qplan)
 _GENERIC: Final = (
     f"an op of another dialect than {', '.join(sorted(dialect.name for dialect in _KNOWN))}, "
@@ -67,7 +68,8 @@ class TextParser(Parser):
       tokens: SSA values as written, `%x` or `%x#1`.
       signatures: the offset of the function type of each op in generic form, by its `id`.
       tensors: tensor types by their text.
-      spelled: names of SSA values as written, numbers left out; xDSL keeps less (`x` of `%x_1`).
+      spelled: names of SSA values: `x` of `loc("x")`, else as written, numbers left out; xDSL keeps less.
+      later: locations whose aliases are defined behind their uses, where MLIR prints them.
     """
 
     starts: dict[int, int]
@@ -82,6 +84,7 @@ class TextParser(Parser):
         self._parser_state = ParserState(_Lexer(Input(source, "<unknown>")))
         self.starts, self.ends, self.tokens, self.spelled, self.tensors = {}, {}, {}, {}, {}
         self.signatures, self._signature = {}, 0
+        self.later: dict[str, builtin.LocationAttr] | None = None
 
     def parse_operation(self) -> Operation:
         """Parse one op and note its position."""
@@ -89,6 +92,24 @@ class TextParser(Parser):
         op = super().parse_operation()
         self.starts[id(op)], self.ends[id(op)] = start, self._current_token.span.start
         return op
+
+    def _parse_location(self) -> builtin.LocationAttr:
+        """Parse a location, also an alias that is defined further down."""
+        token = self._current_token
+        if token.kind != MLIRTokenKind.HASH_IDENT or token.text in self.attribute_aliases:
+            found = super()._parse_location()
+            if isinstance(found, builtin.FileLineColLoc) and self.parse_optional_keyword("to"):
+                self.parse_optional_integer()  # a range ends in a line and a column, or a column of the same
+                self.parse_punctuation(":")
+                self.parse_integer()
+            return found
+        if self.later is None:
+            defined = _LOCATION.finditer(str(self.lexer.input.content))
+            self.later = {match[1]: _location(match[2]) for match in defined}
+        if token.text not in self.later:
+            return super()._parse_location()
+        self._consume_token()
+        return self.later[token.text]
 
     def parse_function_type(self) -> builtin.FunctionType:
         """Parse a function type and note its position."""
@@ -162,6 +183,30 @@ class TextParser(Parser):
         return super()._get_op_by_name(ours)
 
 
+def _location(name: str | None) -> builtin.LocationAttr:
+    """The location of a name as a text writes it, or of anything else."""
+    if name is None:
+        return builtin.UnknownLoc()
+    return builtin.NameLoc(builtin.StringAttr(name[1:-1]), builtin.NoneAttr())
+
+
+def _located(module: builtin.ModuleOp) -> dict[SSAValue, str]:
+    """Names that locations give: results of an op, and arguments."""
+    found: dict[SSAValue, str] = {}
+    for op in module.walk():
+        args = [arg for region in op.regions for block in region.blocks for arg in block.args]
+        found |= {arg: name for arg in args if (name := _named(arg.location))}
+        name = _named(op.location)
+        if name and not isinstance(op, func.FuncOp):
+            several = len(op.results) > 1
+            found |= {value: f"{name}#{i}" if several else name for i, value in enumerate(op.results)}
+    return found
+
+
+def _named(location: Attribute | None) -> str:
+    return location.desc.data if isinstance(location, builtin.NameLoc) else ""
+
+
 def parse_text(source: str) -> tuple[builtin.ModuleOp, TextParser]:
     """Parse and verify a module; `without_resources` gives what stands behind it.
 
@@ -193,6 +238,7 @@ def parse_text(source: str) -> tuple[builtin.ModuleOp, TextParser]:
         raise ModelError(f"{place(source, at)}: {message}") from None
     try:
         verify(module, source, parser.starts)
+        parser.spelled |= _located(module)
     except RecursionError:
         raise ModelError("1:1: nested too deeply") from None
     return module, parser

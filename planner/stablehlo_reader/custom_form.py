@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from planner.errors import ModelError
+from planner.stablehlo_reader.regular_form import regular
 
 _MARK: Final = re.compile(r"(?<![\"\w.#!@])(?:stablehlo|chlo)\.[a-z0-9_]++(?!\s*=)")
 _GENERIC_MARK: Final = re.compile(r'"(?:stablehlo|chlo)\.[a-z0-9_]++"\s*\(')
@@ -40,7 +41,10 @@ def readable(text: str) -> str:
     if "tosa.rescale " in text:
         text = _RESCALE.sub(_generic_rescale, text)
     if _MARK.search(_blank(text)):
-        return generic_form(text)
+        plain = None if _UNKNOWN.search(text) else regular(text)
+        if plain is None or is_available():
+            made = generic_form(text)
+        return made if plain is None else plain
     if _GENERIC_MARK.search(text) and not _UNKNOWN.search(text) and is_available():
         generic_form(text)
     return text
@@ -86,7 +90,9 @@ def generic_form(text: str) -> str:
             match = _PLACE.search(str(error))
             message = f"{match[1]}: {match[2]}" if match else " ".join(str(error).split())
             raise ModelError(message) from None
-        return str(module.operation.get_asm(print_generic_op_form=True))
+        # Locations may name values; jaxlib gives each op one, so they are kept where the text has any.
+        is_located = "loc(" in text
+        return str(module.operation.get_asm(print_generic_op_form=True, enable_debug_info=is_located))
 
 
 @cache

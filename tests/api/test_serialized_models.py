@@ -21,6 +21,10 @@ from planner.stablehlo_reader.serialized import serialize
 text = sys.stdin.read()
 for form in ("mlirbc", "vhlo"):
     Path(sys.argv[1], form).write_bytes(serialize(text, form))
+import jax, jax.numpy as jnp, jax.export
+shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((2, 3), (3, 4))]
+exported = jax.export.export(jax.jit(lambda x, w: jnp.tanh(x @ w)))(*shapes)
+Path(sys.argv[1], "jax.export").write_bytes(exported.serialize())
 """
 
 
@@ -60,6 +64,11 @@ def test_bytecode_and_artifacts_are_uploaded_planned_and_exported(packages, tmp_
             body = {"model": record["digest"], "plan": plan["key"], "format": "stablehlo-int"}
             made = client.post("/v1/exports", json=body).json()
             assert "stablehlo" in client.get(made["link"]).text
+        blob = put(client, (tmp_path / "jax.export").read_bytes())
+        record = client.post("/v1/models", json={"blob": blob}).json()
+        assert (record["format"], record["ops"]) == ("mlir", 2), record
+        plan = client.post("/v1/plans", json={"model": record["digest"], "target": "stablehlo"}).json()
+        assert len(plan["kernels"]) == 2
         check(
             client.post("/v1/models", json={"blob": put(client, MAGIC + b"\x0dMLIR\0and no more")}),
             "model-invalid",

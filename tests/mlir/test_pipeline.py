@@ -327,3 +327,21 @@ def test_a_model_of_quantiles_is_refused_by_name():
     with pytest.raises(ModelError) as caught:
         planner.load_model(text.encode(), format="mlir")
     assert f"{NF} is a table of reals; a plan stores integers and floats" in str(caught.value)
+
+
+def test_calls_that_double_are_refused_at_a_limit(monkeypatch):
+    """Each function calls the one before twice: 2^19 ops of 20 functions."""
+    monkeypatch.setattr("planner.mlir.passes.inline.MOST", 1000)
+    kind = "tensor<4xf32>"
+    first = f'  %y = "my.op"(%x) : ({kind}) -> {kind}\n  return %y : {kind}\n}}'
+    parts = [f"func.func private @f0(%x: {kind}) -> {kind} {{\n{first}"]
+    parts += [
+        f"func.func private @f{i}(%x: {kind}) -> {kind} {{\n"
+        f"  %a = func.call @f{i - 1}(%x) : ({kind}) -> {kind}\n"
+        f"  %b = func.call @f{i - 1}(%a) : ({kind}) -> {kind}\n  return %b : {kind}\n}}"
+        for i in range(1, 20)
+    ]
+    last = f"  %a = func.call @f19(%x) : ({kind}) -> {kind}\n  return %a : {kind}\n}}"
+    text = "\n".join([*parts, f"func.func @main(%x: {kind}) -> {kind} {{\n{last}"])
+    with pytest.raises(ModelError, match=r"\d+:3: inline: calls unfold into more than 1000 ops"):
+        transform(text, ["inline"])

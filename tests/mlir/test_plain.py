@@ -237,3 +237,27 @@ def test_a_stated_model_is_planned():
     assert str(kernel.outputs[0].type).startswith("!quant.uniform<")
     planner.check(plan, model)
     assert f"input_specs = [{Q}," in plan.to_mlir()
+
+
+def test_locations_name_values():
+    """`loc("x")` before the SSA name, of arguments too; aliases of locations stand behind their uses."""
+    text = """func.func @main(%arg0: tensor<4xf32> loc("image"), %b: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "onnx.Relu"(%arg0) : (tensor<4xf32>) -> tensor<4xf32> loc("hidden")
+  %r = "onnx.Relu"(%0) : (tensor<4xf32>) -> tensor<4xf32> loc(fused["hidden", "b"])
+  %1:2 = "onnx.Split"(%r) : (tensor<4xf32>) -> (tensor<2xf32>, tensor<2xf32>) loc("halves"(#loc2))
+  %s = "onnx.Relu"(%r) : (tensor<4xf32>) -> tensor<4xf32> loc("hidden")
+  %y = "onnx.Add"(%s, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> loc(#loc1)
+  %z = "onnx.Neg"(%y) : (tensor<4xf32>) -> tensor<4xf32> loc(#loc2)
+  return %z : tensor<4xf32>
+}
+#loc1 = loc("sum")
+#loc2 = loc("model.py":3:4 to :9)
+"""
+    graph = planner.load_model(text.encode(), format="mlir")
+    assert list(graph.values) == [
+        *("image", "b", "hidden", "r", "halves#0", "halves#1", "hidden#1", "sum", "z"),
+    ]
+    plan = planner.plan(graph, "litert-int8")
+    assert planner.export(graph, plan, "mlir").decode() == text
+    with pytest.raises(planner.errors.ModelError, match="undefined symbol alias '#loc9'"):
+        planner.load_model(text.replace("#loc1)", "#loc9)").encode(), format="mlir")

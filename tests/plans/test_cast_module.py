@@ -252,3 +252,25 @@ def test_a_module_with_casts_is_exported_twice_as_the_same_text():
     assert re.search(r'%a = "onnx.Relu"\(%x_d\d?\)', first)
     assert '%y = "onnx.Relu"(%d)' in first
     assert exported(first) == first
+
+
+@pytest.mark.parametrize("target", ["tosa-int8", "tensorrt-int8", "hls4ml-fpga", "litert-int8"])
+@pytest.mark.parametrize("form", ["casts", "types"])
+def test_a_second_cast_of_a_value_is_exported_without_a_pair_of_its_own(target, form):
+    """Its kernel computes the type that it casts to; the module does not grow from one export to the next."""
+    text = """func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.25:3>>
+  %d = quant.dcast %q : tensor<4x!quant.uniform<i8:f32, 0.25:3>> to tensor<4xf32>
+  %q2 = quant.qcast %d : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.05>>
+  %d2 = quant.dcast %q2 : tensor<4x!quant.uniform<i8:f32, 0.05>> to tensor<4xf32>
+  return %d, %d2 : tensor<4xf32>, tensor<4xf32>
+}
+"""
+
+    def exported(module):
+        graph = planner.load_model(module.encode(), format="mlir")
+        return cast_module(module, planner.plan(graph, target), form).text
+
+    first = exported(text)
+    assert first.count("0.05") == text.count("0.05"), first
+    assert exported(first) == first

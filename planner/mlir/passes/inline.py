@@ -12,14 +12,23 @@ from xdsl.dialects import builtin, func
 from xdsl.ir import Operation, ParametrizedAttribute, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from planner.mlir.places import StuckAt
 from planner.mlir.text.read_structure import CALL, op_name
 
 _SYMBOL: Final = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([A-Za-z_][\w$.]*))')
 """A symbol in the text of an attribute that nobody here knows."""
 
 
+MOST: Final = 250_000
+"""Ops that calls of one module may unfold into: functions that call each other twice double at each step."""
+
+
 def inline(module: builtin.ModuleOp) -> None:
-    """Put the ops of called functions in place of the calls, callees first."""
+    """Put the ops of called functions in place of the calls, callees first.
+
+    Raises:
+      StuckAt: calls that unfold into more than `MOST` ops.
+    """
     functions = {op.sym_name.data: op for op in module.body.ops if isinstance(op, func.FuncOp)}
     _settle(functions)
     called = {symbol for op in module.walk() for symbol in _symbols(op)}
@@ -31,6 +40,8 @@ def inline(module: builtin.ModuleOp) -> None:
 def _settle(functions: Mapping[str, func.FuncOp]) -> None:
     """Inline the calls of all functions, each behind the functions that it calls."""
     finished: dict[str, bool] = {}
+    sizes: dict[str, int] = {}
+    count = 0
     for root in functions:
         path = [] if root in finished else [root]
         left: dict[str, list[Operation]] = {}
@@ -43,6 +54,7 @@ def _settle(functions: Mapping[str, func.FuncOp]) -> None:
             while ops and (callee := _callee(ops[-1])) not in functions:
                 ops.pop()
             if not ops:
+                sizes[name] = sum(1 for _ in functions[name].walk())
                 finished[path.pop()] = True
             elif callee not in finished:
                 path.append(callee)
@@ -50,6 +62,9 @@ def _settle(functions: Mapping[str, func.FuncOp]) -> None:
                 call = ops.pop()
                 # One that is not finished is on the way to this call: it calls itself.
                 if finished[callee] and "no_inline" not in call.attributes and _is_plain(functions[callee]):
+                    count += sizes[callee]
+                    if count > MOST:
+                        raise StuckAt(call, f"calls unfold into more than {MOST} ops")
                     _put(call, functions[callee])
 
 

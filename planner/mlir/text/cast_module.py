@@ -29,6 +29,7 @@ from planner.mlir.text.spelling import is_ours, type_text
 from planner.mlir.types import UniformType, element_of, uniform_of, with_element
 from planner.mlir.verbatim_types import as_qtype, as_written
 from planner.stablehlo_reader.program import read_hlo_model
+from planner.tosa_reader.program import read_tosa_model
 
 Form: TypeAlias = Literal["attributes", "casts", "types"]
 FORMS: Final[tuple[Form, ...]] = ("attributes", "casts", "types")
@@ -96,7 +97,7 @@ def cast_module(text: str, plan: Types, form: Form = "casts") -> CastModule:
 
     Args:
       text: a module of plain ops with one public function, as `load_model` reads it; of StableHLO programs
-        see the format `stablehlo`.
+        see the format `stablehlo`, of TOSA programs `tosa`.
 
     Raises:
       ModelError: text that is no such module.
@@ -107,6 +108,8 @@ def cast_module(text: str, plan: Types, form: Form = "casts") -> CastModule:
             "a StableHLO program is planned as other ops than it has",
             hint="export the plan as stablehlo or stablehlo-int",
         )
+    if read_tosa_model(text) is not None:
+        raise ModelError("a TOSA program is planned as other ops than it has", hint="export the plan as tosa")
     module = read_module(text)
     if module.parser is None:  # it is set by `read_module`
         raise ModelError("the module was not parsed from text")
@@ -296,6 +299,9 @@ class _Typing:
         if last != own and _meant(own) == wanted and value not in self.given:
             last = own  # the text says it with other digits
         _go(hops, now, last)
+        is_copy = op in self.kernels and isinstance(op, QuantizeCastOp)
+        if is_copy and hops[-2:] == [_spelling(op.results[0]), None]:
+            del hops[-2:]  # the cast itself rounds so
         return tuple(hops), last
 
     def way(self, op: Operation, index: int, value: SSAValue) -> Iterator[Uniform | FloatType | None]:
