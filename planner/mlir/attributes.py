@@ -13,7 +13,7 @@ from planner.errors import ModelError
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Facts, Opaque, Shape, Value
 from planner.ir.types.qtypes import FloatType
-from planner.mlir.text.elements import FLOATS, FOREIGN, JSON_KEY
+from planner.mlir.text.elements import COMPLEX, FLOATS, FOREIGN, JSON_KEY
 from planner.mlir.types import ElementType, QuantType
 from planner.mlir.verbatim_types import as_qtype
 
@@ -84,7 +84,8 @@ def dtype_of(element: Attribute) -> str:
         if element == builtin.i1:
             return "bool"
         return f"{_SIGNED[element.signedness.data]}{element.width.data}"
-    return element.data if isinstance(element, ElementType) else str(element)
+    text = element.data if isinstance(element, ElementType) else str(element)
+    return COMPLEX.get(text, text)
 
 
 def value_of(name: str, kind: Attribute) -> Value | None:

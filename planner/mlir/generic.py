@@ -58,6 +58,7 @@ class Operation:
       attributes: finished attribute text by name; "unit" for a flag.
       regions: each of one block.
       comment: lines written above it.
+      text: of an op that is written as it stands, with the names of its operands and results.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Operation:
     attributes: Mapping[str, str] = field(default_factory=dict)
     regions: tuple[Block, ...] = ()
     comment: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,10 @@ def _write_operation(
     if operation.comment:
         lines.extend(_comment_lines(operation.comment, indent))
     operands, results = operation.operands, operation.results
+    if operation.text:
+        lines.extend(f"{indent}{line}" for line in operation.text.splitlines())
+        types.update(results)
+        return
     head = f"{indent}%{', %'.join([name for name, _ in results])} = " if results else indent
     start = f'{head}"{operation.name}"({"%" + ", %".join(operands) if operands else ""})'
     taken = ", ".join([types[name] for name in operands])

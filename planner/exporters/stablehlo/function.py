@@ -4,7 +4,7 @@ Everything made here passes `constraints` first. Nothing here knows plans or ONN
 Source: StableHLO specification, "Programs".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -146,6 +146,19 @@ class Program:
         pairs = tuple((tensor.name, tensor.type) for tensor in named)
         names = tuple(operand.name for operand in operands)
         self._append(Operation(f"stablehlo.{kind}", names, pairs, attributes or {}, regions))
+        return named
+
+    def emit_text(
+        self,
+        operands: Sequence[Tensor],
+        results: Sequence[Tensor],
+        text: Callable[[Sequence[Tensor]], str],
+    ) -> tuple[Tensor, ...]:
+        """Append an operation that is text already, of the names that its results get here."""
+        named = tuple(replace(tensor, name=self._next(self._stem)) for tensor in results)
+        pairs = tuple((tensor.name, tensor.type) for tensor in named)
+        names = tuple(operand.name for operand in operands)
+        self._append(Operation("", names, pairs, text=text(named)))
         return named
 
     def _append(self, operation: Operation) -> None:

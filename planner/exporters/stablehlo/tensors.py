@@ -10,12 +10,14 @@ from typing import Final
 from planner.errors import UnsupportedExport
 from planner.ir.types.qtypes import Uniform, float_text
 from planner.mlir.generic import tensor_text
+from planner.mlir.text.elements import COMPLEX
 
 _WIDTHS: Final = (2, 4, 8, 16, 32)
 ELEMENTS: Final = {
     "bool": "i1",
     **{name: name for name in ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "i4", "i2")},
     **{f"u{bits}": f"ui{bits}" for bits in (2, 4, 8, 16, 32, 64)},
+    **{name: text for text, name in COMPLEX.items()},
 }
 """Element types by the graph's names."""
 

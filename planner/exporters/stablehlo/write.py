@@ -28,6 +28,7 @@ from planner.exporters.stablehlo.program_builder import ProgramBuilder
 from planner.exporters.stablehlo.quantized import QUANTIZED, QUANTIZED_KERNELS, hybrid
 from planner.exporters.stablehlo.quantized import clamped as clamp_quantized
 from planner.exporters.stablehlo.tensors import Tensor
+from planner.exporters.stablehlo.verbatim import is_verbatim, restate
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
@@ -199,11 +200,14 @@ def _write_real(builder: ProgramBuilder, block: Block) -> None:
     if builder.form is INTEGER and block.float_result:
         ops = _handed_on(builder, block, made)
     for i, op in enumerate(ops):
-        maker = OPS.get(op.type)
-        if maker is None:
+        maker, call = OPS.get(op.type), _call(builder, block, op, made, None)
+        if maker is not None:
+            results = maker(call) if i or weighed is None else (completed(call, weighed),)
+        elif is_verbatim(op):
+            read = [call.tensor_of(index) for index in range(len(op.inputs))]
+            results = restate(builder.p, op, read, [builder.values.real(name) for name in op.captures])
+        else:
             raise _unknown(builder, op)
-        call = _call(builder, block, op, made, None)
-        results = maker(call) if i or weighed is None else (completed(call, weighed),)
         made.update({name: tensor for name, tensor in zip(op.outputs, results, strict=False) if name})
     ports = {port.value: port for port in block.kernel.outputs if port.value}
     if block.activation is not None:

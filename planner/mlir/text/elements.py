@@ -37,6 +37,8 @@ DENSE: Final[Mapping[np.dtype, str]] = {
     NUMPY[name]: name for name in ("f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 }
 QTYPES: Final = (AnyType, Bipolar, Calibrated, FloatType, NoneType, Uniform)
+COMPLEX: Final = {"complex<f32>": "c64", "complex<f64>": "c128"}
+"""Our names of complex element types, by MLIR's."""
 _INTEGER: Final = re.compile(r"([iu])([1-9][0-9]{0,3})")
 _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
 _KEY: Final = re.compile(r"(?!qplan\.json$)[ -~]+")
@@ -50,6 +52,8 @@ def element_text(dtype: str) -> str:
         return dtype
     if dtype == "bool":
         return "i1"
+    if dtype in COMPLEX.values():
+        return next(text for text, name in COMPLEX.items() if name == dtype)
     match = _INTEGER.fullmatch(dtype)
     if match is None:
         return f"!qplan.dtype<{string(dtype)}>"
