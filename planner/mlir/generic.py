@@ -22,6 +22,8 @@ from planner.mlir.text.elements import entries, string
 
 Array: TypeAlias = npt.NDArray[Any]
 
+OPAQUE_TEXT: Final = "mlir"
+"""Attribute of an op that is carried and not read: its text in generic form."""
 SHORT: Final = 32
 """Constants of more elements than this are written in hexadecimal."""
 

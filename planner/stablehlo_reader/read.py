@@ -11,9 +11,10 @@ from typing import Final
 from xdsl.ir import Operation
 
 from planner.ir.graph import Op
+from planner.mlir.generic import OPAQUE_TEXT
 from planner.mlir.places import place
 from planner.mlir.stablehlo_ops import name_of
-from planner.mlir.text.opaque import OPAQUE_TEXT, captured, opaque_text
+from planner.mlir.text.opaque import captured, opaque_text
 from planner.stablehlo_reader.elementwise import ELEMENTS, Reader
 from planner.stablehlo_reader.gathers import gather
 from planner.stablehlo_reader.graph_builder import GraphBuilder

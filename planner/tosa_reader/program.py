@@ -20,10 +20,11 @@ from planner.ir.expand import expand
 from planner.ir.graph import Facts, Graph, Op, Value, validate
 from planner.ir.types.fit import refuse_misfits
 from planner.mlir.dialect import RegionOp
+from planner.mlir.generic import OPAQUE_TEXT
 from planner.mlir.parse import TextParser, parse_text, verify
 from planner.mlir.places import StuckAt, place
 from planner.mlir.stablehlo_ops import expressed_type, items_of, name_of
-from planner.mlir.text.opaque import OPAQUE_TEXT, captured, opaque_text
+from planner.mlir.text.opaque import captured, opaque_text
 from planner.mlir.text.plain_functions import read_plain
 from planner.mlir.text.reading import ReadState
 from planner.mlir.types import uniform_of

@@ -13,7 +13,7 @@ from planner.errors import UnsupportedExport
 from planner.exporters.stablehlo.function import Program
 from planner.exporters.stablehlo.tensors import Tensor, plain
 from planner.ir.graph import Op
-from planner.mlir.text.opaque import OPAQUE_TEXT
+from planner.mlir.generic import OPAQUE_TEXT
 
 DIALECT: Final = "stablehlo::"
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'

@@ -1,13 +1,9 @@
 """Ops that are carried and not read: their text, and the values of outside that their regions read."""
 
 from io import StringIO
-from typing import Final
 
 from xdsl.ir import Operation, SSAValue
 from xdsl.printer import Printer
-
-OPAQUE_TEXT: Final = "mlir"
-"""Attribute of an opaque op that holds its text."""
 
 
 def captured(op: Operation) -> list[SSAValue]:

@@ -26,9 +26,10 @@ from planner.ir.types.ranges import check_range
 from planner.ir.types.wanted import Wanted
 from planner.mlir.attributes import attribute_value, spec_facts
 from planner.mlir.dialect import PLAN, ConstantOp, RegionOp
+from planner.mlir.generic import OPAQUE_TEXT
 from planner.mlir.parse import TextParser, parse_text
 from planner.mlir.places import place
-from planner.mlir.text.opaque import OPAQUE_TEXT, captured, opaque_text
+from planner.mlir.text.opaque import captured, opaque_text
 from planner.mlir.text.plain_functions import read_plain
 from planner.mlir.text.read_structure import (
     CALL,
