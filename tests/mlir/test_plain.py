@@ -261,3 +261,12 @@ def test_locations_name_values():
     assert planner.export(graph, plan, "mlir").decode() == text
     with pytest.raises(planner.errors.ModelError, match="undefined symbol alias '#loc9'"):
         planner.load_model(text.replace("#loc1)", "#loc9)").encode(), format="mlir")
+
+
+def test_ops_of_onnx_mlir_run():
+    """onnx-mlir notes at each op which node it was; to onnxruntime such an attribute makes it another op."""
+    body = '%y = "onnx.Relu"(%x) {onnx_node_name = "r"} : (tensor<4xf32>) -> tensor<4xf32>'
+    graph = read_mlir(function(body, results="tensor<4xf32>", returned="%y"))
+    (sample,) = [{"x": np.array([-1, 0, 1, 2], np.float32)}]
+    stats = planner.calibrate(graph, [sample])
+    assert (stats.values["y"].lo, stats.values["y"].hi) == (0.0, 2.0)

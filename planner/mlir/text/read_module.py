@@ -410,6 +410,8 @@ class _Reader(ReadState):
         if op.regions:
             return self.opaque(op, tuple(inputs), tuple(outputs), names)
         domain = told.pop("qplan.domain", "" if domain == "onnx" else domain)
+        if not domain:
+            told.pop("onnx_node_name", None)  # onnx-mlir's note of where an op is from, which no ONNX op has
         return Op(
             name=told.pop("qplan.name", outputs[0] if outputs else plain),
             type=f"{domain}::{plain}" if domain else plain,
