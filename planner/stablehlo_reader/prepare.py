@@ -1,8 +1,8 @@
 """A StableHLO module brought into the form that is read as a model: one function, quant's own casts.
 
-Calls of other functions are put in place, and `uniform_quantize`, `uniform_dequantize` and
-`bitcast_convert` to or from a quantized type become `quant.qcast`, `dcast` and `scast`, which state
-constraints. Source: StableHLO specification; JAX's lowered modules, where library functions are calls.
+Calls of other functions are put in place, composites as their decompositions; `uniform_quantize`,
+`uniform_dequantize` and `bitcast_convert` to or from a quantized type become `quant.qcast`, `dcast` and
+`scast`, which state constraints. Source: StableHLO specification; JAX's lowered modules, where library functions are calls.
 """
 
 from typing import Final
@@ -16,10 +16,11 @@ from planner.mlir.casts import DequantizeCastOp, QuantizeCastOp, StorageCastOp
 from planner.mlir.passes.dead_code import sweep
 from planner.mlir.passes.qdq_to_quantized import DEQUANTIZE, QUANTIZE
 from planner.mlir.places import StuckAt
-from planner.mlir.stablehlo_ops import PREFIX, expressed_type, name_of
+from planner.mlir.stablehlo_ops import PREFIX, expressed_type, items_of, name_of
 from planner.mlir.types import uniform_of
 
 _MAX_OPS: Final = 1_000_000
+_COMPOSITE: Final = f"{PREFIX}composite"
 _BITCAST: Final = f"{PREFIX}bitcast_convert"
 _KEPT: Final = frozenset({DEQUANTIZE, QUANTIZE, _BITCAST, f"{PREFIX}constant"})
 _WIDEST: Final = 16
@@ -61,8 +62,8 @@ def _inline(module: builtin.ModuleOp, main: func.FuncOp) -> None:
     waiting = _calls(main)
     count = 0
     while waiting:
-        call = waiting.pop()
-        name, path = call.callee.root_reference.data, depth.get(call, ())
+        call, name = waiting.pop()
+        path = depth.get(call, ())
         home = homes.get(name)
         block = None if home is None else home.body.blocks.first
         if block is None or block.next_block is not None:
@@ -78,17 +79,25 @@ def _inline(module: builtin.ModuleOp, main: func.FuncOp) -> None:
             copy = op.clone(known)
             Rewriter.insert_op(copy, InsertPoint.before(call))
             count += 1
-            for inner in [copy, *_calls(copy)]:
-                if isinstance(inner, func.CallOp):
-                    depth[inner] = (*path, name)
-                    waiting.append(inner)
+            for inner, callee in _calls(copy):
+                depth[inner] = (*path, name)
+                waiting.append((inner, callee))
         if count > _MAX_OPS:
             raise StuckAt(call, f"calls unfold into more than {_MAX_OPS} ops")
         Rewriter.replace_op(call, [], results)
 
 
-def _calls(op: Operation) -> list[func.CallOp]:
-    return [inner for region in op.regions for inner in region.walk() if isinstance(inner, func.CallOp)]
+def _calls(op: Operation) -> list[tuple[Operation, str]]:
+    """An op and those of its regions that stand for a function's ops, with its name."""
+    return [(inner, callee) for inner in op.walk() if (callee := _callee(inner)) is not None]
+
+
+def _callee(op: Operation) -> str | None:
+    """The function that an op calls; a composite means what its decomposition does."""
+    if isinstance(op, func.CallOp):
+        return op.callee.root_reference.data
+    found = items_of(op).get("decomposition") if name_of(op) == _COMPOSITE else None
+    return found.root_reference.data if isinstance(found, builtin.SymbolRefAttr) else None
 
 
 def _free_accumulators(op: Operation) -> None:

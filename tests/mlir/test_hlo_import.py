@@ -259,6 +259,22 @@ func.func private @other(%x: tensor<f32>) -> tensor<f32> {{
     assert caught.value.message.endswith(message.partition(": ")[2])
 
 
+def test_a_composite_is_its_decomposition():
+    body = """func.func private @impl(%a: tensor<2xf32>, %b: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "stablehlo.subtract"(%b, %a) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+func.func @main(%x: tensor<2xf32>, %y: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "stablehlo.composite"(%x, %y) {name = "my.op", decomposition = @impl, version = 1 : i32} :
+    (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}"""
+    graph = read_mlir(body)
+    assert [(op.type, op.inputs) for op in graph.ops] == [("Sub", ("y", "x"))]
+    with pytest.raises(ModelError, match=r"@other is no function of one block in this module"):
+        read_mlir(body.replace("= @impl", "= @other"))
+
+
 def test_hexadecimal_floats_are_bits():
     constant = '"stablehlo.constant"() <{{value = {} : tensor<3xf32>}}> : () -> tensor<3xf32>'
     text = f"func.func @main() -> tensor<3xf32> {{{{\n %0 = {constant}\n return %0 : tensor<3xf32>\n}}}}"

@@ -19,6 +19,7 @@ DIALECT: Final = "stablehlo::"
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
 _VALUE: Final = r"%[\w$.-]+"
 _TOKEN: Final = re.compile(f"{_STRING}|{_VALUE}")
+_SYMBOL: Final = re.compile(rf"{_STRING}|@[\w$.-]+")
 _RESULTS: Final = re.compile(rf"\s*((?:{_VALUE}(?:, )?)+) = ")
 _OPERANDS: Final = re.compile(rf"[^(]*?{_STRING}\(([^)]*)\)")
 _ARGUMENTS: Final = re.compile(r"\s*\^\w+\((.*)\):\s*$")
@@ -39,9 +40,15 @@ def restate(p: Program, op: Op, operands: Sequence[Tensor], captures: Sequence[T
       captures: what its regions read of outside, in order of their first use.
 
     Raises:
-      UnsupportedExport: tensors of other types than its text says, or of sizes that are not known.
+      UnsupportedExport: tensors of other types than its text says, or of sizes that are not known; a function
+        that it calls, which is not in the program that is written.
     """
     text = str(op.attributes[OPAQUE_TEXT])
+    called = next((token for token in _SYMBOL.findall(text) if token[0] == "@"), None)
+    if called is not None:
+        raise UnsupportedExport(
+            f"{p.place}: {op.type} at {op.name!r} calls {called}, which is not written here"
+        )
     wanted, given = _signature(text)
     for tensor, kind in zip(operands, wanted, strict=True):
         if tensor.type != kind:
