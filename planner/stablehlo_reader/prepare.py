@@ -2,7 +2,8 @@
 
 Calls of other functions are put in place, composites as their decompositions; `uniform_quantize`,
 `uniform_dequantize` and `bitcast_convert` to or from a quantized type become `quant.qcast`, `dcast` and
-`scast`, which state constraints. Source: StableHLO specification; JAX's lowered modules, where library functions are calls.
+`scast`, which state constraints. Source: StableHLO specification; JAX's lowered modules, where library
+functions are calls.
 """
 
 from typing import Final
