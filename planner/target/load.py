@@ -19,6 +19,7 @@ from planner.target.documents import check_document
 from planner.target.lint.findings import Finding, lint_errors, quote
 from planner.target.merge import expand_groups, merge
 from planner.target.records import Costs, Engines, Files, Fusion, PortType, QuantFn, Row, Target, TestCase
+from planner.target.rules import named_storages
 from planner.target.schema import Document, GroupModel
 from planner.target.signature import (
     Building,
@@ -246,13 +247,14 @@ def _build(
     if building.problems:
         raise _refusal(tuple(sorted(set(building.problems), key=lambda p: (p.line, p.column, p.message))))
     resolved = {key: item for key, item in data.items() if key != "extends"}
+    by_kernel = _by_kernel(rows)
     return Target(
         id=document.id,
         version=document.version,
         title=document.title or document.id,
         mode=document.mode,
         file=root.source.name,
-        rows=_by_kernel(rows),
+        rows=by_kernel,
         fusions=_fusions(document, root),
         costs=Costs(**_floats({**document.rescale.cost.model_dump(), **document.costs.model_dump()})),
         default_port=default_port,
@@ -273,6 +275,7 @@ def _build(
         work_unit=document.work_unit,
         engines=engines,
         files=files,
+        storages=named_storages(by_kernel, default_port),
     )
 
 

@@ -343,6 +343,7 @@ class Target:
       work_unit: the word for the unit of work in reports; "" is an element requantized.
       legalize: kernels that a region of a coarser kernel becomes, by that kernel.
       engines: that its rows run on.
+      storages: bits, sign and float of those that its ports name; None: any (`rules.named_storages`).
       files: that its compiler reads.
     """
 
@@ -373,6 +374,7 @@ class Target:
     float_work: WorkRates = field(default_factory=WorkRates)
     work_unit: str = ""
     engines: Engines = field(default_factory=Engines)
+    storages: frozenset[tuple[int, bool, str]] | None = None
     files: Files = field(default_factory=Files)
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from planner.errors import QTypeError, RuleError
 from planner.ir.types.qtypes import Storage, Uniform, round_scales, uniform
 from planner.target.expressions import GREATEST, Ref, evaluate, parse_expression, parse_number, references
-from planner.target.records import PortId, PortPattern, PortView, QuantFn, Row, Rule, Target
+from planner.target.records import PortId, PortPattern, PortType, PortView, QuantFn, Row, Rule, Target
 
 Views = tuple[PortView, ...]
 Args = Mapping[str, Any]
@@ -400,23 +400,22 @@ def storage_groups(row: Row, n_in: int, n_out: int) -> tuple[tuple[PortId, ...],
     return _groups(row, n_in, n_out, ("same_scale", "same_storage"))
 
 
-def named_storages(target: Target) -> frozenset[tuple[int, bool, str]] | None:
-    """Bits and signs of the storages that a device has, as its ports name them; None where it has any.
+def named_storages(
+    rows: Mapping[str, tuple[Row, ...]], default: PortType
+) -> frozenset[tuple[int, bool, str]] | None:
+    """Bits, sign and float of the storages that a device has, as its ports name them; None where it has any.
 
     A device has any where a kernel that computes may give any: what only moves data gives what it reads.
     """
-    named = {target.default_port.storage}
-    for row in itertools.chain.from_iterable(target.rows.values()):
-        n_in, n_out = len(row.inputs), len(row.outputs)
-        moved = {
-            side
-            for group in storage_groups(row, n_in, n_out)
-            if any(end == "in" for end, _ in group)
-            for side in group
-        }
-        if any(port.type.storage is None and ("out", i) not in moved for i, port in enumerate(row.outputs)):
+    named = {default.storage}
+    for row in itertools.chain.from_iterable(rows.values()):
+        ports = (*row.inputs, *row.outputs)
+        groups = same_scale_groups(row, len(row.inputs), len(row.outputs))
+        if any(port.type.storage is None for port in row.outputs) and [len(g) for g in groups] != [
+            len(ports)
+        ]:
             return None
-        named |= {port.type.storage for port in (*row.inputs, *row.outputs)}
+        named |= {port.type.storage for port in ports}
     return frozenset(
         (store.bits, store.signed, store.float_name) for store in named if isinstance(store, Storage)
     )

@@ -38,7 +38,7 @@ LOOPS = """func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   return %d : tensor<4x4xf32>
 }
 """  # noqa: E501 - lines of the module
-LOOP_RANGES = {"x": (-1.0, 1.0), "a": (-3.0, 3.0), "c": (-5.0, 4.0), "d": (-9.0, 9.0), "e": (-4.0, 5.0)}
+LOOP_RANGES = {"x": (-1.0, 1.0), "a": (-3.0, 3.0), "c": (-5.0, 4.0), "d": (-9.0, 9.0), "here": (-4.0, 5.0)}
 
 
 def without_types(text):

@@ -35,7 +35,7 @@ from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.row_layout import Layout, moves_data
 from planner.propagation.selection.rows import wanted_of
 from planner.target.records import PortId, PortType, Target
-from planner.target.rules import named_storages, rule_function
+from planner.target.rules import rule_function
 
 
 def build_network(
@@ -49,11 +49,10 @@ def build_network(
       choices: of all live kernels, in topological order.
     """
     wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
-    storages = named_storages(target) if wild else None
-    reader_storage = reader_storages(graph, choices, storages) if wild else {}
+    reader_storage = reader_storages(graph, choices, target.storages) if wild else {}
     ways = [(moves_data(graph, *choice[:3]), _cut(graph, choice)) for choice in choices]
     early = EarlyRanges(graph, choices, ways)
-    network = Network(graph, target, [], [], [], {}, storages=storages)
+    network = Network(graph, target, [], [], [], {})
     for name in (*graph.inputs, *graph.constants):
         number_of(network, name)
     begin_of = {end: begin for begin, end in carried_pairs(graph)}

@@ -112,8 +112,6 @@ class Network:
     ports: list[Port]
     value_ids: dict[str, int]
     costs: Costs = field(default_factory=Costs)
-    storages: frozenset[tuple[int, bool, str]] | None = None
-    """Bits and signs of what the target stores (`target.rules.named_storages`)."""
     derives_bias: bool = False
     visits: int = 0
     begins: dict[int, int] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from planner.target.records import PortId, PortType
 Member = tuple[PortId, str, PortType]
 """A port's side, its value, and what its row says of it."""
 Storages = frozenset[tuple[int, bool, str]] | None
-"""Bits and signs of what the target stores; None is any (`target.rules.named_storages`)."""
+"""Bits, sign and float of what the target stores; None is any (`Target.storages`)."""
 Required = Callable[[PortId, str], Interval | None]
 """What a port has to hold, by its side and value, as far as it is known."""
 
@@ -212,7 +212,7 @@ def _shared_storage(
     values = []
     for _, name, _ in members:
         value = network.values[number_of(network, name)]
-        if value.pin is not None and _is_held(value.pin.storage, network.storages):
+        if value.pin is not None and _is_held(value.pin.storage, network.target.storages):
             return value.pin.storage
         values.append(value)
     for value in values:
