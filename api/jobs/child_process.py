@@ -35,8 +35,8 @@ from api.storage.store import Store
 TICK: Final = 0.1
 PATIENCE: Final = 5
 """Times its processor time that a work has on the clock: what takes longer was kept waiting by others."""
-CLOSED: Final = 2.0
-"""Seconds in which a child that closed its answer has ended."""
+CLOSED: Final = 10.0
+"""Seconds in which a child that closed its answer has ended: it may have gigabytes to give back."""
 MAX_REPLY: Final = 8 << 20
 MAX_FILE: Final = 2 << 30
 MAX_STATE: Final = 256 << 20
@@ -292,11 +292,11 @@ def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell:
     try:
         return _answer(child.wait(CLOSED), last)
     except subprocess.TimeoutExpired as error:
-        if child.runs():
-            raise Refused(
-                "worker-crashed", "the reader of this input closed its answer and did not end"
-            ) from error
-        return _answer(LOST, last)
+        if not child.runs() or _is_whole(last):
+            return _answer(LOST, last)
+        raise Refused(
+            "worker-crashed", "the reader of this input closed its answer and did not end"
+        ) from error
 
 
 def _answer(code: int, reply: bytes) -> dict[str, Any]:
@@ -312,14 +312,19 @@ def _answer(code: int, reply: bytes) -> dict[str, Any]:
 
 def _whole_answer(reply: bytes) -> dict[str, Any]:
     """The last line of a child of which nobody can tell how it ended."""
-    try:
-        answer: dict[str, Any] = json.loads(reply)
-    except ValueError:  # it ends in the middle
-        answer = {}
-    if not answer.keys() & {"result", "problem"}:
+    if not _is_whole(reply):
         raise WorkerLost("the fork server ended, and with it what is known of the reader of this input")
+    answer: dict[str, Any] = json.loads(reply)
     log_failure(answer)
     return answer
+
+
+def _is_whole(reply: bytes) -> bool:
+    """Whether a line is an answer to its end."""
+    try:
+        return bool(json.loads(reply).keys() & {"result", "problem"})
+    except ValueError:  # it ends in the middle
+        return False
 
 
 def ending_of(code: int) -> Problem:

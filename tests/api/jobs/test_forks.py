@@ -252,6 +252,7 @@ import os, time
 from api import child
 from api.jobs import fork_server
 def close():
+    os.write(1, b"REPLY")
     os.close(1)
     time.sleep(600)
 child.main = close
@@ -260,9 +261,19 @@ fork_server.main()
 """A fork server whose children close their answer and go on."""
 
 
+def test_a_whole_answer_of_a_child_that_goes_on_is_taken(forks, store, monkeypatch):
+    """It may have gigabytes to give back."""
+    start, reply = subprocess.Popen, '{\\"problem\\": {\\"name\\": \\"timeout\\", \\"detail\\": \\"told\\"}}'
+    line = (sys.executable, "-P", "-c", CLOSING.replace("REPLY", reply))
+    monkeypatch.setattr("api.jobs.forks.subprocess.Popen", lambda _, **given: start(line, **given))
+    monkeypatch.setattr("api.jobs.child_process.CLOSED", 0.2)
+    with pytest.raises(Refused, match="told"):
+        run_child(store, LINT, Bounds(1 << 30, 10), start=forks.fork)
+
+
 def test_a_child_that_closes_its_answer_and_goes_on_is_not_lost(forks, store, monkeypatch):
     start = subprocess.Popen
-    line = (sys.executable, "-P", "-c", CLOSING)
+    line = (sys.executable, "-P", "-c", CLOSING.replace("REPLY", ""))
     monkeypatch.setattr("api.jobs.forks.subprocess.Popen", lambda _, **given: start(line, **given))
     monkeypatch.setattr("api.jobs.child_process.CLOSED", 0.2)
     found = []
