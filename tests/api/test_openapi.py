@@ -177,6 +177,8 @@ def bodies(entry: dict[str, Any]) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS, key=lambda name: name.startswith("delete_")))
 def test_examples_work(service, known, name):
+    if name == "delete_target":  # what another test put there may be on another worker
+        test_examples_work(service, known, "put_target")
     method, path, entry = operations()[name]
     query: dict[str, str | list[str]] = {}
     headers: dict[str, str] = {}
