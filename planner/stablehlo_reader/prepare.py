@@ -13,6 +13,7 @@ from xdsl.dialects import builtin, func
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from planner.errors import ModelError
 from planner.mlir.casts import DequantizeCastOp, QuantizeCastOp, StorageCastOp
 from planner.mlir.passes.dead_code import sweep
 from planner.mlir.passes.qdq_to_quantized import DEQUANTIZE, QUANTIZE
@@ -47,14 +48,18 @@ def prepare(module: builtin.ModuleOp, main: func.FuncOp) -> None:
     sweep(module)
 
 
-def main_of(module: builtin.ModuleOp) -> func.FuncOp | None:
-    """The function that is the model: `main`, else the only public one, else the only one."""
+def model_function(module: builtin.ModuleOp) -> func.FuncOp:
+    """The function that is the model: `main`, else the only public one, else the only one.
+
+    Raises:
+      ModelError: there is no such function.
+    """
     functions = [op for op in module.body.ops if isinstance(op, func.FuncOp)]
     public = [op for op in functions if op.sym_visibility is None or op.sym_visibility.data != "private"]
     for group in ([op for op in functions if op.sym_name.data == "main"], public, functions):
         if len(group) == 1:
             return group[0]
-    return None
+    raise ModelError("1:1: a model is one function, or the one named @main, or the only public one")
 
 
 def _inline(module: builtin.ModuleOp, main: func.FuncOp) -> None:

@@ -25,7 +25,7 @@ from planner.onnx.drafts.simplify import tidy
 from planner.stablehlo_reader.constants import round_constant
 from planner.stablehlo_reader.custom_form import readable
 from planner.stablehlo_reader.graph_builder import GraphBuilder
-from planner.stablehlo_reader.prepare import is_hlo, main_of, prepare
+from planner.stablehlo_reader.prepare import is_hlo, model_function, prepare
 from planner.stablehlo_reader.read import read_hlo, settle
 
 _MARK: Final = "stablehlo."
@@ -43,9 +43,7 @@ def read_hlo_model(text: str) -> Graph | None:
     module, parser = parse_text(source)
     if not is_hlo(module) or any(isinstance(op, RegionOp) for op in module.walk()):
         return None
-    main = main_of(module)
-    if main is None:
-        raise ModelError("1:1: a model is one function, or the one named @main, or the only public one")
+    main = model_function(module)
     try:
         prepare(module, main)
         verify(module, source, parser.starts)

@@ -31,7 +31,7 @@ from planner.mlir.types import uniform_of
 from planner.onnx.drafts.draft import OPSET
 from planner.onnx.drafts.simplify import tidy
 from planner.onnx.normalise import normalise
-from planner.stablehlo_reader.prepare import main_of, prepare
+from planner.stablehlo_reader.prepare import model_function, prepare
 from planner.tosa_reader import linear, scaling
 from planner.tosa_reader.builder import Builder, Unread
 from planner.tosa_reader.control_flow import control
@@ -83,9 +83,7 @@ def read_tosa_model(text: str) -> Graph | None:
     module, parser = parse_text(source)
     if any(isinstance(op, RegionOp) for op in module.walk()) or not _is_tosa(module):
         return None
-    main = main_of(module)
-    if main is None:
-        raise ModelError("1:1: a model is one function, or the one named @main, or the only public one")
+    main = model_function(module)
     try:
         prepare(module, main)
         verify(module, source, parser.starts)
