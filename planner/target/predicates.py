@@ -3,12 +3,13 @@
 `Conv.group: 1` an attribute, its ONNX default where it is absent, floats as their shortest decimals;
 `w: constant` a port; `x.rank: 4` and `x.shape[1]: ">= 2 and % 8 == 0"` a shape (`conditions`); `holds` any
 condition. A list means any of its entries; a term that is a list stands for each of its elements. What asks
-for an absent op or port holds. `min_bits` belongs to propagation and is passed over. Source: design 04.
+for an absent op or port holds. `min_bits` belongs to propagation and is passed over; `w.bits` is handed in by
+it. Source: design 04.
 """
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -29,6 +30,7 @@ from planner.target.conditions.verdicts import Unknown, Verdict, told, verdict
 from planner.target.expressions import Ref
 
 PortValues: TypeAlias = Mapping[str, str | tuple[str, ...]]
+BitsOfPort: TypeAlias = Callable[[str], Iterator[Any]]
 
 # Operands that read as attributes: (index, value where absent).
 OPERANDS: Final[Mapping[str, tuple[int, Any]]] = {
@@ -70,6 +72,7 @@ class _Scope:
     ops: tuple[Op, ...]
     attributes: Mapping[str, Any]
     graph: Graph
+    bits: BitsOfPort | None = None
 
 
 def failing(
@@ -79,6 +82,7 @@ def failing(
     ops: tuple[Op, ...],
     attributes: Mapping[str, Any],
     graph: Graph,
+    bits: BitsOfPort | None = None,
 ) -> str | None:
     """Say the first predicate that does not hold, e.g. "Conv.group is 32, wanted 1"; None if all hold.
 
@@ -86,11 +90,12 @@ def failing(
       ports: the value at each port, by the port's name; "" where absent, a tuple for a variadic port.
       ops: source ops of the kernel.
       attributes: the kernel's own, for annotated models that have no ops.
+      bits: the bits that facts ask for at each value of a port; None in a `where`.
 
     Raises:
       TargetError: a predicate of no known form, or one that compares values without an order.
     """
-    scope = _Scope(ports, ops, attributes, graph)
+    scope = _Scope(ports, ops, attributes, graph, bits)
     for key, wanted in predicates.items():
         problem = None if key == "min_bits" else _problem(key, wanted, scope)
         if problem:
@@ -113,7 +118,7 @@ def found_instead(
     Raises:
       TargetError: as `failing`.
     """
-    scope = _Scope(ports, ops, attributes, graph)
+    scope = _Scope(ports, ops, attributes, graph, bits_unsaid)
     found: dict[str, Any] = {}
     for key, wanted in predicates.items():
         if key == "min_bits" or not _problem(key, wanted, scope):
@@ -131,6 +136,11 @@ def found_instead(
             if values:
                 found[term] = [values[0]] if isinstance(values[0], list) else values[0]
     return found
+
+
+def bits_unsaid(_: str) -> Iterator[Any]:
+    """Bits of ports of which no facts are at hand."""
+    yield Unknown("not said")
 
 
 _OTHERWISE: Final = {"absent": "present", "constant": "dynamic", "dynamic": "constant", "present": "absent"}
@@ -205,12 +215,18 @@ def _values(term: str, scope: _Scope) -> Iterator[Any]:
     """Yield the values of a term: once per value at a port, once per op of the type."""
     owner, _, what = term.rpartition(".")
     if owner in scope.ports:
-        if what not in ("count", "dtype", "elements", "rank") and not _SHAPE.fullmatch(what):
+        if what not in ("bits", "count", "dtype", "elements", "rank") and not _SHAPE.fullmatch(what):
             raise TargetError(
-                f"unknown predicate {term!r}", hint="a port has rank, shape[AXIS], dtype, elements and count"
+                f"unknown predicate {term!r}",
+                hint="a port has rank, shape[AXIS], dtype, elements, bits and count",
             )
         if what == "count":
             yield len(_names(owner, scope))
+            return
+        if what == "bits":
+            if scope.bits is None:
+                raise TargetError(f"predicate {term!r} asks for bits, which only a row's `when` knows")
+            yield from scope.bits(owner)
             return
         for name in _names(owner, scope):
             yield _of_shape(name, what, scope)

@@ -21,8 +21,11 @@ CONV, CLIP, OPEN_CLIP, MEAN = GRAPH.ops
 PORTS = {"x": "x", "w": "W", "b": "B", "none": "", "xs": ("x", "W")}
 
 
-def problem(key, wanted, ops=(CONV, CLIP), attributes=None):
-    return failing({key: wanted}, ports=PORTS, ops=ops, attributes=attributes or {}, graph=GRAPH)
+BITS = {"x": (8,), "w": (4,), "b": (0,), "none": (), "xs": (8, 0)}
+
+
+def problem(key, wanted, ops=(CONV, CLIP), attributes=None, bits=lambda port: iter(BITS[port])):
+    return failing({key: wanted}, ports=PORTS, ops=ops, attributes=attributes or {}, graph=GRAPH, bits=bits)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +76,11 @@ def problem(key, wanted, ops=(CONV, CLIP), attributes=None):
         ("x.shape[4]", 4, "x.shape[4] is not there ('x' has rank 4), wanted 4"),
         ("x.dtype", "f32", None),
         ("min_bits", {"x": 9}, None),
+        ("x.bits", 8, None),
+        ("x.bits", "!= 8", "x.bits is 8, wanted != 8"),
+        ("xs.bits", "> 0", "xs.bits is 0, wanted > 0"),
+        ("none.bits", 4, None),
+        ("holds", "x.bits > w.bits", None),
         ("Conv.group", "1..8", None),
         ("Conv.group", "9..16", "Conv.group is 8, wanted 9..16"),
         ("Conv.group", "2..4 or 8", None),
@@ -172,7 +180,11 @@ def test_attributes_of_any_spelling():
         ("v", "constant", "unknown predicate 'v' (ports here are x, w, b, none, xs)"),
         ("w", "const", "predicate w: 'const' is none of constant, dynamic, present, absent"),
         ("v.rank", 4, "predicate 'v.rank' names no port (ports here are x, w, b, none, xs)"),
-        ("x.size", 4, "unknown predicate 'x.size' (a port has rank, shape[AXIS], dtype, elements and count)"),
+        (
+            "x.size",
+            4,
+            "unknown predicate 'x.size' (a port has rank, shape[AXIS], dtype, elements, bits and count)",
+        ),
         (
             "Conv.a-b",
             1,
@@ -200,3 +212,8 @@ def test_refused(key, wanted, message):
     with pytest.raises(TargetError) as refusal:
         problem(key, wanted)
     assert str(refusal.value) == message
+
+
+def test_a_fusion_knows_no_bits():
+    with pytest.raises(TargetError, match=r"'x\.bits' asks for bits, which only a row's `when` knows"):
+        problem("x.bits", 8, bits=None)

@@ -194,6 +194,8 @@ def test_a_port_that_runs_in_a_float_takes_only_that(made, kind):
         ({"xs.colour": "red"}, False),
         ({"y.shape[1]": "== xs.shape[1]"}, False),
         ({"min_bits": {"xs": 1}}, False),
+        ({"xs.bits": 0}, True),
+        ({"xs.bits": "!= 0"}, False),
     ],
 )
 def test_predicates_are_judged_again(made, when, holds):
@@ -209,10 +211,11 @@ def test_predicates_are_judged_again(made, when, holds):
 def test_min_bits_asks_the_facts(made):
     """A row for wide data serves a port whose value asks for it, and no other."""
     key = made.plan.kernels["op_mu"].row
-    wide = replace(made.plan.target.rows[key], when={"min_bits": {"a": 6}})
-    plan = replace(made.plan, target=replace(made.plan.target, rows={**made.plan.target.rows, key: wide}))
-    assert "ask for 0 bits" in refused(plan).message
-    check(with_fact(plan, "ex", AnyType(storage("i8", -20, 20))))
+    for when, said in (({"min_bits": {"a": 6}}, "ask for 0 bits"), ({"a.bits": ">= 6"}, "a.bits is 0")):
+        wide = replace(made.plan.target.rows[key], when=when)
+        plan = replace(made.plan, target=replace(made.plan.target, rows={**made.plan.target.rows, key: wide}))
+        assert said in refused(plan).message
+        check(with_fact(plan, "ex", AnyType(storage("i8", -20, 20))))
 
 
 def with_spec(case: Case, kernel: str, spec: PortType) -> Plan:

@@ -25,6 +25,8 @@ ROWS = target_of("""
 - {kernel: partial, in: {x: "*", w: n8}, out: {y: a8}}
 - {kernel: optional, in: {x: a8, b?: b32}, out: {y: a8}}
 - {kernel: variadic, in: {xs*: a8}, out: {y: a8}}
+- {kernel: exact, in: {x: a16}, out: {y: a16}, when: {x.bits: "!= 1 and != 5"}}
+- {kernel: exact, in: {x: a8}, out: {y: a8}}
 - {kernel: strided, in: {x: a8}, out: {y: a8}, when: {x.rank: 4}}
 - {kernel: strided, in: {x: u8}, out: {y: u8}}
 """)
@@ -52,6 +54,10 @@ F16 = "!quant.uniform<i16:f32, 0.0009765625>"
         ("any_order", "!quant.none", "", 0),  # a value kept in float is cast, its kernels are served
         ("partial", A16, "", 0),
         ("strided", "", "", 1),  # rank 1
+        ("exact", "", "", 0),  # nothing is asked
+        ("exact", "!quant.any<i4>", "", 0),
+        ("exact", "!quant.any<i5>", "", 1),
+        ("exact", F16, "", 0),
     ],
 )
 def test_the_row(kernel, x, y, row):

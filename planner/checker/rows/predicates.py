@@ -137,6 +137,8 @@ def _values(served: Served, owner: str, what: str) -> Iterator[Any]:
         ports = served.named(owner)
         if what == "count":
             yield sum(1 for port in ports if port.value)
+        elif what == "bits":
+            yield from _asked_bits(served, owner)
         else:
             yield from (_of_tensor(served, port.value, what) for port in ports)
         return
@@ -169,19 +171,23 @@ def _role_problem(served: Served, name: str, wanted: Any) -> str | None:
 
 def _bits_problem(served: Served, wanted: Mapping[str, int]) -> str | None:
     for name, bits in wanted.items():
-        most = 0
-        for i, port in enumerate(served.ports):
-            if port.value and served.patterns[i].name == name:
-                # The width that the model asks for, before any
-                # row: types in the plan would make this circular.
-                facts = (*served.graph.values[port.value].facts, *own_facts(served.region, i))
-                asked = [f.storage.bits for f in facts if isinstance(f, Uniform)]
-                asked += [1 for f in facts if isinstance(f, Bipolar)]
-                most = max(most, *asked, *(f.bits for f in facts if isinstance(f, AnyType)), 0)
-                most = max(most, asked_bits(served, i))
+        most = max(_asked_bits(served, name), default=0)
         if most < bits:
             return f"the facts of {name!r} ask for {most} bits"
     return None
+
+
+def _asked_bits(served: Served, name: str) -> Iterator[int]:
+    """The width that the model asks for before any row, at each value of a port: types in the plan would make
+    this circular.
+    """
+    for i, port in enumerate(served.ports):
+        if port.value and served.patterns[i].name == name:
+            facts = (*served.graph.values[port.value].facts, *own_facts(served.region, i))
+            asked = [f.storage.bits for f in facts if isinstance(f, Uniform)]
+            asked += [1 for f in facts if isinstance(f, Bipolar)]
+            asked += [f.bits for f in facts if isinstance(f, AnyType)]
+            yield max(0, *asked, asked_bits(served, i))
 
 
 def _of_tensor(served: Served, name: str, what: str) -> Any:
@@ -190,7 +196,7 @@ def _of_tensor(served: Served, name: str, what: str) -> Any:
         return value.dtype
     dimension = _DIMENSION.fullmatch(what)
     if what not in ("elements", "rank") and dimension is None:
-        raise _Unknown(f"a port has rank, shape[AXIS], dtype, elements and count, not {what!r}")
+        raise _Unknown(f"a port has rank, shape[AXIS], dtype, elements, bits and count, not {what!r}")
     if value.shape is None:
         raise _Unknown(f"{name!r} has no shape")
     if what == "elements":

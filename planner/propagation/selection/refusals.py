@@ -4,7 +4,8 @@ Facts of activations that a rescale can meet refuse nothing. Source: design 01, 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from planner.ir.graph import Graph
 from planner.ir.types.fit import has_short_block
@@ -124,17 +125,17 @@ def refused_by_when(graph: Graph, choice: Choice, wanted: Wanted | None) -> str 
     region, row = choice.region, choice.row
     if row is None or not row.when:
         return None
-    least = row.when.get("min_bits")
-    if least:
-        short = _short_of_bits(graph, choice, least, wanted)
-        if short:
-            return short
+    bits = partial(_asked_bits, graph, choice, wanted)
+    for port, least in row.when.get("min_bits", {}).items():
+        if max(bits(port), default=0) < least:
+            return f"port {port} needs a fact of at least {least} bits"
     return failing(
         {key: wanted for key, wanted in row.when.items() if key != "min_bits"},
         ports=_by_name(choice, row),
         ops=region.ops,
         attributes=region.attributes,
         graph=graph,
+        bits=bits,
     )
 
 
@@ -165,22 +166,20 @@ def _by_name(choice: Choice, row: Row) -> dict[str, str | tuple[str, ...]]:
     }
 
 
-def _short_of_bits(
-    graph: Graph, choice: Choice, least: Mapping[str, int], wanted: Wanted | None
-) -> str | None:
-    for port, bits in least.items():
-        mine = [(side, i) for side, i, _, pattern in sides_of(choice) if pattern.name == port]
-        counted = [wanted_bits(wanted, side) for side in mine] if wanted is not None else []
-        facts = [fact for side, i in mine for fact in port_facts(graph, choice.region, side, i)]
-        asked = [
-            fact.bits if isinstance(fact, AnyType) else 1
-            for fact in facts
-            if isinstance(fact, AnyType | Bipolar)
-        ]
-        asked += [fact.storage.bits for fact in facts if isinstance(fact, Uniform)]
-        if max((*asked, *counted), default=0) < bits:
-            return f"port {port} needs a fact of at least {bits} bits"
-    return None
+def _asked_bits(graph: Graph, choice: Choice, wanted: Wanted | None, port: str) -> Iterator[int]:
+    """The bits that facts ask for at each value of a port; 0 where nothing is asked."""
+    for side, i, _, pattern in sides_of(choice):
+        if pattern.name != port:
+            continue
+        asked = [wanted_bits(wanted, (side, i)) if wanted is not None else 0]
+        for fact in port_facts(graph, choice.region, side, i):
+            if isinstance(fact, AnyType):
+                asked.append(fact.bits)
+            elif isinstance(fact, Bipolar):
+                asked.append(1)
+            elif isinstance(fact, Uniform):
+                asked.append(fact.storage.bits)
+        yield max(asked)
 
 
 def accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:

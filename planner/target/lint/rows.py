@@ -183,7 +183,7 @@ def unreadable_when(target: Target) -> Found:
     for row in rows_of(target):
         names = {port.name: "" for port in ports_of(row)}
         for key, wanted in row.when.items():
-            problem = predicate_problem(key, wanted, names)
+            problem = predicate_problem(key, wanted, names, of_row=True)
             # A port that is not there is L001's.
             if problem and (key[:1].isupper() or key.partition(".")[0] in {*names, "holds", "min_bits"}):
                 yield place(target, row.source, "when", key), f"when of {row.kernel}: {problem}"

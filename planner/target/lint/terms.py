@@ -7,7 +7,7 @@ from planner.errors import InputError
 from planner.ir.graph import Graph
 from planner.target.conditions.grammar import SUBJECT, is_condition, parse_condition, refs_of
 from planner.target.expressions import Ref
-from planner.target.predicates import failing
+from planner.target.predicates import bits_unsaid, failing
 from planner.target.records import Target
 
 NOTHING: Final = Graph("nothing", {}, (), (), ())
@@ -48,14 +48,15 @@ def _refs(key: str, text: Any) -> tuple[Ref, ...]:
     return tuple(ref for ref in found if ref != SUBJECT)
 
 
-def predicate_problem(key: str, wanted: Any, ports: Mapping[str, str]) -> str:
-    """Say why a predicate cannot be read; "" where it can."""
+def predicate_problem(key: str, wanted: Any, ports: Mapping[str, str], *, of_row: bool = False) -> str:
+    """Say why a predicate cannot be read; "" where it can. Only a row knows bits."""
     if key == "min_bits":
         bits = wanted.values() if isinstance(wanted, Mapping) else [None]
         whole = all(isinstance(count, int) and not isinstance(count, bool) for count in bits)
         return "" if whole else f"min_bits is {wanted!r}; write {{PORT: BITS}}"
     try:
-        failing({key: wanted}, ports=ports, ops=(), attributes={}, graph=NOTHING)
+        known = bits_unsaid if of_row else None
+        failing({key: wanted}, ports=ports, ops=(), attributes={}, graph=NOTHING, bits=known)
     except InputError as error:
         return str(error)
     return ""
