@@ -46,6 +46,7 @@ from planner.checker.rows.left import check_left
 from planner.checker.rows.predicates import broken_predicate
 from planner.checker.rows.reading import Reading, read_row
 from planner.checker.rows.too_little import NOTHING_HOLDS, with_floor
+from planner.checker.rows.trained import check_trained_grids
 from planner.checker.rules import check_rules, one_class
 from planner.ir.borders import bonds, carried_pairs
 from planner.ir.expand import expand
@@ -121,6 +122,8 @@ def check(
             served = served or _unserved(plan, kernel, region, target, notes)
             if served is not None:
                 _check_row(served, target, notes)
+    if target is not None and model is not None:
+        check_trained_grids(plan, regions, target, left, model.constants)
     _check_carried(plan)
     _check_caches(plan.graph)
     check_globs(plan, judged, numbers)

@@ -14,6 +14,7 @@ from planner.checker.kernel_ports import refuse
 from planner.ir.asked import without_asked
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_digest, port_address
 from planner.ir.roles import port_inputs
+from planner.ir.types.qtypes import AnyType
 from planner.plans.plan import Plan
 from planner.target.borders import BORDER_ROWS
 from planner.target.records import Costs, Target
@@ -70,7 +71,7 @@ def check_model(plan: Plan, model: Graph) -> None:
     # Statistics and annotations come in files of their own: a bare model is completed from the plan before
     # its digest is compared, so that the digest still covers everything else.
     given = bool(model.wanted) or any(value.facts for value in model.values.values())
-    facts = {name: value.facts for name, value in plan.graph.values.items() if value.facts}
+    facts = {name: of_the_model(value.facts) for name, value in plan.graph.values.items() if value.facts}
     if not given and (facts or plan.graph.wanted):
         values = {
             name: replace(value, facts=facts[name]) if name in facts else value
@@ -173,8 +174,16 @@ def _check_values(carried: Mapping[str, Value], model: Mapping[str, Value]) -> N
         other = carried[name]
         if other is not value and (other.shape, other.dtype) != (value.shape, value.dtype):
             refuse(name, f"is {other.dtype}{other.shape} in the plan; accepted: {value.dtype}{value.shape}")
-        if other is not value and value.facts and other.facts != value.facts:
+        if other is value or not value.facts:
+            continue
+        if of_the_model(other.facts) != of_the_model(value.facts):
             refuse(name, f"carries {_listed(other.facts)} in the plan, {_listed(value.facts)} in the model")
+
+
+def of_the_model(facts: Facts) -> Facts:
+    """Facts of a plan without the pins that the planner made of what a constant had in training."""
+    trained = [fact.trained for fact in facts if isinstance(fact, AnyType) and fact.trained is not None]
+    return tuple(fact for fact in facts if fact not in trained)
 
 
 def _listed(facts: tuple[Any, ...]) -> str:

@@ -4,6 +4,7 @@ A device that stores symmetric bytes (above 8 bits: symmetric words) says each n
 integers around zero at the grid's own scale. Nothing here knows ops. Source: design 05, "In"; QONNX Quant.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -97,4 +98,6 @@ def _along(kind: Uniform, rank: int) -> npt.NDArray[np.float32]:
 
 def _width(fact: QType) -> QType:
     """A fact of a weight whose slices are scaled: its types no longer hold, the bits asked for do."""
-    return AnyType(_uniform(fact).storage) if isinstance(fact, Bipolar | Uniform) else fact
+    if isinstance(fact, Bipolar | Uniform):
+        return AnyType(_uniform(fact).storage)
+    return replace(fact, trained=None) if isinstance(fact, AnyType) else fact

@@ -40,6 +40,7 @@ from planner.propagation.selection.contradictions import refuse_contradictions
 from planner.propagation.selection.remedies import Remedies
 from planner.propagation.selection.rows import hand_on_floats, refuse_floats, refuse_unmet
 from planner.propagation.selection.too_little import with_wanted_db
+from planner.propagation.selection.trained_grids import with_trained_grids
 from planner.propagation.solver.classes import build_classes
 from planner.propagation.solver.price import CostModel
 from planner.target.records import UNLIMITED, Costs, PortId, Target
@@ -162,6 +163,10 @@ def _decided(graph: Graph, target: Target, request: Request, given: Concession) 
     while True:
         choosing = with_wanted_db(target, request.costs)
         graph, choices, remedies = served(graph, choosing, remedies, given.floats, fuses=request.fuses)
+        settled = with_trained_grids(graph, choosing, remedies.left)
+        if settled is not graph:
+            graph = settled
+            continue
         refuse_unmet(graph, choices, target, settled=False)
         refuse_floats(choices, target)
         choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]

@@ -54,6 +54,7 @@ KNOWN = [
 OURS = [
     "!quant.none",
     "!quant.bipolar<f32, 0.5>",
+    "!quant.any<u8:f32, 0.5:117>",
     "!quant.calibrated<f32:0, {-0.1:0.1, -0.2:0.3}>",
     '!quant.dtype<"str">',
 ]

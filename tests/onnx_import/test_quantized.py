@@ -218,9 +218,10 @@ def test_parameters_of_quant_become_a_type(parameters, kind):
         (4, 15, (-7.5, 0.0), "!quant.uniform<u4:f32, 0.5:15>"),
         (8, 100, (-50.0, 63.5), "!quant.uniform<u8:f32, 0.5:100>"),
         (8, 127, (-63.5, 63.5), "!quant.uniform<u8:f32, 0.5:127>"),
-        # 128 is one too many for i8, so most devices have to round: the width is asked for.
-        (8, 127, (-63.5, 64.0), "!quant.any<u8>"),
-        (8, 0, (0.0, 127.5), "!quant.any<u8>"),
+        # 128 is one too many for i8, so most devices have to round: the width is asked for, and the grid
+        # where a row has it.
+        (8, 127, (-63.5, 64.0), "!quant.any<u8:f32, 0.5:127>"),
+        (8, 0, (0.0, 127.5), "!quant.any<u8:f32, 0.5>"),
     ],
 )
 def test_weights_with_a_zero_point_are_pinned_where_bytes_hold_them(bits, zero_point, weights, fact):

@@ -227,14 +227,24 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class AnyType:
-    """Demand for at least the bits of a storage range; parameters free. Text: `!quant.any<i4>`."""
+    """Demand for at least the bits of a storage range; parameters free. Text: `!quant.any<i4>`.
+
+    `trained`: the type that a constant had in training, which a row that holds it takes as a pin and any
+    other row lets go. It is of this storage, with one scale. Text (ours): `!quant.any<u8:f32, 0.05:117>`.
+    """
 
     storage: Storage
     expressed: str | None = None
+    trained: "Uniform | None" = None
 
     def __post_init__(self) -> None:
         if self.expressed is not None:
             _check_expressed(self.expressed)
+        kind = self.trained
+        if kind is not None and (
+            not kind.is_per_tensor or (kind.storage, kind.expressed) != (self.storage, self.expressed)
+        ):
+            raise QTypeError(f"{kind} is no type of one scale in {self.storage}:{self.expressed}")
 
     @property
     def bits(self) -> int:
@@ -242,6 +252,8 @@ class AnyType:
         return self.storage.range_bits
 
     def __str__(self) -> str:
+        if self.trained is not None:
+            return str(self.trained).replace("!quant.uniform<", "!quant.any<", 1)
         tail = f":{self.expressed}" if self.expressed else ""
         return f"!quant.any<{self.storage}{tail}>"
 

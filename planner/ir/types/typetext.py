@@ -184,7 +184,13 @@ def _uniform(reader: Reader) -> Uniform:
     params.take(reader)
     if ranges:
         raise wrong(at, "storage ranges per slice need an axis or blocks")
-    return Uniform(store, params.held(), tuple(params.zeros), params.expressed, written=tuple(params.scales))
+    return _of_tensor(params)
+
+
+def _of_tensor(params: _Params) -> Uniform:
+    return Uniform(
+        params.store, params.held(), tuple(params.zeros), params.expressed, written=tuple(params.scales)
+    )
 
 
 def _sliced(reader: Reader, params: _Params, storage_at: int) -> Uniform:
@@ -317,7 +323,12 @@ def _open(reader: Reader, counts: list[int], leaf_depth: int) -> None:
 
 def _any(reader: Reader) -> AnyType:
     store = _storage(reader)
-    return AnyType(store, _expressed(reader) if reader.accept(":") else None)
+    expressed = _expressed(reader) if reader.accept(":") else None
+    if expressed is None or not reader.accept(","):
+        return AnyType(store, expressed)
+    params = _Params(store, expressed, ())
+    params.take(reader)
+    return AnyType(store, expressed, _of_tensor(params))
 
 
 def _calibrated(reader: Reader) -> Calibrated:

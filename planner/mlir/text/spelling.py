@@ -33,7 +33,7 @@ def is_ours(kind: QType) -> bool:
         case Uniform():
             return kind.storage.bits > UPSTREAM_BITS or bool(kind.ranges)
         case AnyType():
-            return kind.storage.bits > UPSTREAM_BITS
+            return kind.storage.bits > UPSTREAM_BITS or kind.trained is not None
     return False
 
 

@@ -244,7 +244,8 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     if kind.blocks and {user.type for user in work.users.get(found.result, ())} == {"Gather"}:
         return (kind,)
     if store.range_bits <= _WIDEST_FACT and not store.float_name:
-        return (AnyType(store),)
+        # With zero points that few devices have: the numbers are kept where the row holds them.
+        return (AnyType(store, kind.expressed, kind) if readers and kind.is_per_tensor else AnyType(store),)
     return ()
 
 

@@ -1,0 +1,174 @@
+"""Types that constants had in training: pins where the rows of all readers hold them, else their width."""
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import planner
+from planner.annotated.document import read_annotated, write_annotated
+from planner.checker.check import check
+from planner.errors import PlanInvalid, QTypeError
+from planner.ir.graph import model_digest
+from planner.ir.types.qtypes import AnyType, uniform
+from planner.ir.types.typetext import parse_type
+from planner.mlir.module import read_mlir, write_mlir
+from planner.propagation.propagate import propagate
+from tests.propagation.small import graph_of, target_of
+
+ROWS = """
+- {kernel: fc, in: {x: a8, w: n8}, out: {y: a8}}
+- {kernel: fc, in: {x: a8, w: u8}, out: {y: a8}}
+- {kernel: narrow, in: {x: a8, w: n8}, out: {y: a8}}
+- {kernel: asked, in: {x: a8, w: n8}, out: {y: a8}}
+- {kernel: asked, in: {x: a16, w: u8}, out: {y: a16}}
+"""
+DEVICE = target_of(ROWS)
+W = np.linspace(-4.5, 8.25, 256).reshape(16, 16).astype(np.float32)
+GRID = "!quant.any<u8:f32, 0.05:90>"
+TRAINED = parse_type("!quant.uniform<u8:f32, 0.05:90>")
+
+
+def graph(*kernels, fact=GRID, **facts):
+    values = {"x": "[-1, 1]", "w": W, **{f"y{i}": "[-9, 9]" for i in range(len(kernels))}}
+    made = graph_of(
+        values,
+        [(f"k{i}", kernel, "x w", f"y{i}") for i, kernel in enumerate(kernels)],
+        outputs=" ".join(f"y{i}" for i in range(len(kernels))),
+    )
+    told = {"w": fact, **facts}
+    given = {
+        name: replace(value, facts=(*value.facts, *([parse_type(told[name])] if name in told else ())))
+        for name, value in made.values.items()
+    }
+    return replace(made, values=given)
+
+
+def weight(plan, kernel="k0"):
+    return plan.kernels[kernel].inputs[1].type
+
+
+@pytest.mark.parametrize(
+    ("kernels", "kept"),
+    [
+        (("fc",), True),
+        (("narrow",), False),  # no row stores a u8
+        (("fc", "fc"), True),
+        (("fc", "narrow"), False),  # one reader cannot: one weight has one type
+        (("fc", "unknown"), True),  # what runs in float anyway reads its numbers
+    ],
+)
+def test_kept_where_all_readers_hold_it(kernels, kept):
+    model = graph(*kernels)
+    plan = propagate(model, DEVICE, model=model_digest(model))
+    assert plan.kernels["k0"].row is not None
+    assert (weight(plan) == TRAINED) == kept
+    check(plan, model, DEVICE)
+    again = propagate(read_mlir(plan.to_mlir()), DEVICE)
+    assert again.kernels["k0"].row == plan.kernels["k0"].row
+    assert weight(again) == weight(plan)
+
+
+def test_a_row_that_takes_it_is_preferred_and_a_wish_for_another_is_met():
+    """The weight's row computes in 16 bits here: both hold, and the grid is a pin like any other."""
+    plan = propagate(graph("asked"), DEVICE)
+    assert (weight(plan), str(plan.kernels["k0"].inputs[0].type.storage)) == (TRAINED, "i16")
+
+
+def test_a_width_alone_is_typed_by_the_numbers():
+    plan = propagate(graph("fc", fact="!quant.any<u8:f32>"), DEVICE)
+    assert str(weight(plan).storage) == "i8<-127:127>"
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_is_written_is_read(fused):
+    """The model as MLIR and JSON; and a plan's own, which has the pin beside."""
+    model = graph("fc")
+    carried = propagate(model, DEVICE).graph if fused else model
+    facts = carried.values["w"].facts
+    assert (TRAINED in facts) == fused
+    assert read_mlir(write_mlir(carried)).values["w"].facts == facts
+    assert read_annotated(write_annotated(carried)).values["w"].facts == facts
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fact", "facts", "message"),
+    [
+        ("fc", "!quant.any<u8>", (parse_type(GRID),), "w: is not pinned to .* accepted: the pin"),
+        (
+            "narrow",
+            str(TRAINED),
+            (TRAINED, parse_type(GRID)),
+            "w: is pinned to .* accepted: its width alone",
+        ),
+    ],
+)
+def test_the_check_judges_it_again(kernel, fact, facts, message):
+    """A grid that a row holds, let go; one that none holds, for whose sake the kernel is in float."""
+    model = graph(kernel)
+    made = propagate(graph(kernel, fact=fact), DEVICE, model=model_digest(model))
+    values = made.graph.values | {"w": replace(made.graph.values["w"], facts=facts)}
+    with pytest.raises(PlanInvalid, match=message):
+        check(replace(made, graph=replace(made.graph, values=values)), model, DEVICE)
+
+
+def test_refused():
+    per_axis = uniform(TRAINED.storage, [0.5, 0.25], 0, axis=0)
+    with pytest.raises(QTypeError, match="is no type of one scale in u8:f32"):
+        AnyType(TRAINED.storage, "f32", per_axis)
+
+
+@pytest.mark.parametrize("op", ["MatMul", "Gemm", "Conv"])
+@pytest.mark.parametrize("zero", [3, 90])
+def test_weights_of_u8_in_onnxruntime(op, zero):
+    """As its own quantizer writes them (`weight_type=QUInt8`): planned, written, run, the file's numbers."""
+    data, sample = file_of(op, zero)
+    wanted = onnxruntime.InferenceSession(data).run(None, sample)[0]
+    model = planner.load_model(data)
+    plan = planner.plan(model, "onnxruntime-cpu")
+    planner.check(plan, model, "onnxruntime-cpu")
+    for form in ("onnx-qdq", "onnx-qoperator"):
+        session = onnxruntime.InferenceSession(planner.export(model, plan, form))
+        np.testing.assert_array_equal(session.run(None, sample)[0], wanted)
+    # Nine bits around 0 where any width will do.
+    there = planner.plan(model, "hls4ml-fpga")
+    stored = next(port.type for one in there.kernels_in_order for port in one.inputs if port.value == "w")
+    assert (str(stored.storage), stored.zero_point) == (f"i9<{-zero}:{255 - zero}>", 0)
+
+
+def file_of(op, zero):
+    rng = np.random.default_rng(zero)
+    shape, inner, out = {
+        "MatMul": ((16, 8), [2, 16], [2, 8]),
+        "Gemm": ((16, 8), [2, 16], [2, 8]),
+        "Conv": ((8, 4, 3, 3), [1, 4, 6, 6], [1, 8, 4, 4]),
+    }[op]
+    arrays = {
+        "q": rng.permutation(np.arange(np.prod(shape)) % 256).astype(np.uint8).reshape(shape),
+        "z": np.uint8(zero),
+        "s": np.float32(0.01),
+        "xs": np.float32(0.02),
+        "xz": np.uint8(100),
+        "ys": np.float32(0.1),
+        "yz": np.uint8(120),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"]),
+        helper.make_node(op, ["xd", "w"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "ys", "yz"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["y"]),
+    ]
+    made = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, inner)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, out)],
+        [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    file = helper.make_model(made, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    return file.SerializeToString(), {"x": rng.normal(size=inner).astype(np.float32)}
