@@ -23,6 +23,7 @@ from planner.checker.pins import bearable
 from planner.checker.rules import TINY
 from planner.ir.graph import Constant
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform
+from planner.ir.types.scales import F32_TINY
 from planner.ir.types.typetext import brief
 from planner.plans.records import Port
 from planner.target.expressions import parse_number
@@ -228,7 +229,7 @@ def own_type(served: Served, position: int) -> Uniform | None:
         return None
     lo, hi = _as_observed(observed(served, port), trial, *ends)
     need, zero = needed_scales(spec, trial, usable(store, spec), lo, hi)
-    need = np.maximum(np.where(need > 0, need, 1.0), _bias_need(served, port, n))
+    need = np.maximum(np.where(need > 0, np.maximum(need, F32_TINY), 1.0), _bias_need(served, port, n))
     need = np.clip(need, spec.scale_min or 0.0, spec.scale_max or math.inf)
     need = np.exp2(np.ceil(np.log2(need))) if spec.power_of_two else need
     return Uniform(

@@ -17,6 +17,7 @@ from planner.checker.figures.ranges import Ranges, Reals, Step, cut_to, held_in
 from planner.checker.kernel_ports import refuse
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import affine
+from planner.ir.types.scales import F32_TINY
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.target.records import PortType
@@ -214,6 +215,7 @@ def own_label(extent: Reals, spec: PortType) -> tuple[float, int]:
     need = max(-extent[0] / below if below > 0 else 0.0, extent[1] / above if above > 0 else 0.0)
     scale = 1.0
     if need > 0.0:
+        need = max(need, F32_TINY)  # no scale is subnormal
         scale = 2.0 ** math.ceil(math.log2(need)) if spec.power_of_two else float(np.float32(need))
     return _bounded(scale, spec), at - store.offset
 
