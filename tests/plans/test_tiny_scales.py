@@ -34,7 +34,7 @@ def made(weights, inputs):
 @pytest.mark.parametrize("weights", [1e-44, 1e-40, 1e-37, 1e-30, 1e30])
 @pytest.mark.parametrize("inputs", [1.0, 1e-20, 1e-39, 1e7])
 def test_plans_of_tiny_numbers_pass_the_check(weights, inputs):
-    """No scale is below the least normal float32; the losses and kept rows that the check finds know it too."""
+    """No scale is below the least normal float32; the losses and rows that the check finds know it."""
     model = made(weights, inputs)
     for target in target_ids():
         try:
