@@ -104,7 +104,7 @@ def check(
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
     log = step_rows(plan.steps)
-    left, short = (_told(log, rule) for rule in ("left", "short"))
+    left, short, let_go = (_told(log, rule) for rule in ("left", "short", "let go"))
     notes = _Notes(
         check_steps(log), left, short, numbers or {}, frozenset(_binding(plan.graph)), _check_engines(plan)
     )
@@ -123,7 +123,9 @@ def check(
             if served is not None:
                 _check_row(served, target, notes)
     if target is not None and model is not None:
-        check_trained_grids(plan, regions, target, left, model.constants)
+        check_trained_grids(
+            plan, regions, target, (left, let_go), behind=notes.behind, numbers=model.constants
+        )
     _check_carried(plan)
     _check_caches(plan.graph)
     check_globs(plan, judged, numbers)

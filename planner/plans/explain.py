@@ -28,6 +28,7 @@ WORDINGS: Final[Mapping[str, str]] = {
     "float": "[{n}] {port} stays float: {source}",
     "grown": "[{n}] {type} has a coarser scale than its range asks for ({source})",
     "left": "[{n}] {port} could not keep {type}: {source}",
+    "let go": "[{n}] {port} could not keep {type} with weights of the types they had in training: {source}",
     "moved": "[{n}] {port} keeps {source}",
     "needed": "[{n}] of {port} {type} is needed: {source}",
     "no row": "[{n}] {port} runs in float: {source}",

@@ -163,7 +163,7 @@ def _decided(graph: Graph, target: Target, request: Request, given: Concession) 
     while True:
         choosing = with_wanted_db(target, request.costs)
         graph, choices, remedies = served(graph, choosing, remedies, given.floats, fuses=request.fuses)
-        settled = with_trained_grids(graph, choosing, remedies.left)
+        settled, remedies = with_trained_grids(graph, choosing, remedies)
         if settled is not graph:
             graph = settled
             continue
@@ -175,7 +175,8 @@ def _decided(graph: Graph, target: Target, request: Request, given: Concession) 
         if not more:
             refuse_unmet(graph, outcome.choices, target)
             return outcome
-        remedies |= more
+        # Before a kernel that left its rows is taken apart: it may have done so for a weight's sake.
+        graph, remedies = with_trained_grids(graph, choosing, remedies | more)
 
 
 def decide(

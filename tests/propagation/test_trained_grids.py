@@ -139,15 +139,57 @@ def test_weights_of_u8_in_onnxruntime(op, zero):
     assert (str(stored.storage), stored.zero_point) == (f"i9<{-zero}:{255 - zero}>", 0)
 
 
-def file_of(op, zero):
+@pytest.mark.parametrize("target", ["onnxruntime-cpu", "k210-kpu", "dpuczdx8g", "litert-int8"])
+@pytest.mark.parametrize("op", ["MatMul", "Gemm", "Conv"])
+def test_a_bias_too_big_for_the_grid_costs_no_row(op, target):
+    """The scale of training leaves the bias no room in 32 bits, one of the planner's own does."""
+    model = planner.load_model(file_of(op, 90, bias=1e7)[0])
+    free = replace(
+        model, values={n: replace(v, facts=without_grid(v.facts)) for n, v in model.values.items()}
+    )
+    plan, wanted = planner.plan(model, target), planner.plan(free, target)
+    planner.check(plan, model, target)
+    rows = {kernel.name: kernel.row for kernel in plan.kernels_in_order}
+    assert rows == {kernel.name: kernel.row for kernel in wanted.kernels_in_order}
+    text = replace(
+        planner.load_model(plan.to_mlir().encode(), format="mlir"), constants=dict(model.constants)
+    )
+    again = planner.plan(text, target)
+    planner.check(again, text, target)
+    types = [
+        [[port.type for port in kernel.inputs] for kernel in one.kernels_in_order] for one in (plan, again)
+    ]
+    assert types[0] == types[1]
+    if target == "onnxruntime-cpu":
+        step = next(step for step in plan.steps if step.rule == "let go")
+        assert "steps of its scale" in step.source
+        assert "of the types they had in training" in planner.explain(plan, step.port)
+
+
+def without_grid(facts):
+    return tuple(replace(fact, trained=None) if isinstance(fact, AnyType) else fact for fact in facts)
+
+
+@pytest.mark.parametrize("zero", [0, 255])
+def test_a_zero_point_at_the_end_of_its_storage(zero):
+    """All numbers lie on one side of it: on the other is room for finer ones without end."""
+    model = planner.load_model(file_of("Gemm", zero, bias=0.3, most=7, rows=1)[0])
+    plan = planner.plan(model, "k210-kpu")
+    planner.check(plan, model, "k210-kpu")
+    kind = next(port.type for one in plan.kernels_in_order for port in one.inputs if port.value == "w")
+    assert (str(kind.storage), kind.zero_point) == ("u8", zero)
+    assert kind.scale < np.float32(0.01)
+
+
+def file_of(op, zero, *, bias=None, most=255, rows=2):
     rng = np.random.default_rng(zero)
     shape, inner, out = {
-        "MatMul": ((16, 8), [2, 16], [2, 8]),
-        "Gemm": ((16, 8), [2, 16], [2, 8]),
+        "MatMul": ((16, 8), [rows, 16], [rows, 8]),
+        "Gemm": ((16, 8), [rows, 16], [rows, 8]),
         "Conv": ((8, 4, 3, 3), [1, 4, 6, 6], [1, 8, 4, 4]),
     }[op]
     arrays = {
-        "q": rng.permutation(np.arange(np.prod(shape)) % 256).astype(np.uint8).reshape(shape),
+        "q": ends(rng.permutation(np.linspace(0, 255, np.prod(shape)).round()).reshape(shape), zero, most),
         "z": np.uint8(zero),
         "s": np.float32(0.01),
         "xs": np.float32(0.02),
@@ -159,10 +201,12 @@ def file_of(op, zero):
         helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
         helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"]),
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"]),
-        helper.make_node(op, ["xd", "w"], ["r"]),
+        *product(op, bias is not None),
         helper.make_node("QuantizeLinear", ["r", "ys", "yz"], ["yq"]),
         helper.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["y"]),
     ]
+    if bias is not None:
+        arrays["b"] = (bias * rng.normal(size=8)).astype(np.float32)
     made = helper.make_graph(
         nodes,
         "g",
@@ -172,3 +216,16 @@ def file_of(op, zero):
     )
     file = helper.make_model(made, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
     return file.SerializeToString(), {"x": rng.normal(size=inner).astype(np.float32)}
+
+
+def ends(integers, zero, most):
+    """Integers no farther than `most` from the zero point."""
+    return np.clip(integers, max(zero - most, 0), min(zero + most, 255)).astype(np.uint8)
+
+
+def product(op, has_bias):
+    if not has_bias:
+        return [helper.make_node(op, ["xd", "w"], ["r"])]
+    if op == "MatMul":
+        return [helper.make_node(op, ["xd", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["r"])]
+    return [helper.make_node(op, ["xd", "w", "b"], ["r"])]

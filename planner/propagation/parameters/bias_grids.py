@@ -146,9 +146,11 @@ def _stored_bounds(network: Network, found: _Sum) -> list[Reals]:
     if used is None or constant.array is None or not constant.array.size:
         return [np.zeros(1)]
     zeros = np.asarray(kind.zero_points)
-    with np.errstate(divide="ignore"):
-        below = (zeros - store.qmin) / np.maximum(zeros - used[0], 0.0)
-        above = (store.qmax - zeros) / np.maximum(used[1] - zeros, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # On a side of the zero point where no number lies there is room without end, also where the zero
+        # point is the storage's end.
+        below = np.where(used[0] < zeros, (zeros - store.qmin) / np.abs(zeros - used[0]), np.inf)
+        above = np.where(used[1] > zeros, (store.qmax - zeros) / np.abs(used[1] - zeros), np.inf)
         # Numbers beside the pin's grid would round to other reals on a finer one.
         kept = 0.5 / _beside(kind, constant.array) * (1 - NEAR)
     return [below, above, kept]

@@ -63,7 +63,7 @@ def assemble(outcome: Outcome) -> Planned:
         whole_target=target,
         warned=warned,
         apart=frozenset(outcome.remedies.apart),
-        left=frozenset(outcome.remedies.left),
+        left=frozenset((*outcome.remedies.left, *outcome.remedies.let_go)),
         visits=network.visits,
     )
     refuse(_forbidden(plan, outcome))

@@ -227,8 +227,9 @@ def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
     asked = asked_of(network.graph, kernel.choice.region)
     said = [] if asked is None else [(str(asked.wanted), "annotated", _source(kernel, asked))]
     said += [(whole.kernel, "apart", why) for whole, why in remedies.apart.get(name, ())]
-    for key, left in remedies.left.get(name, {}).items():
-        said.append((key, "left", f"{left.why} ({left.seen})" if left.seen else left.why))
+    for rule, rows in (("let go", remedies.let_go), ("left", remedies.left)):
+        for key, left in rows.get(name, {}).items():
+            said.append((key, rule, f"{left.why} ({left.seen})" if left.seen else left.why))
     if kernel.choice.row is None:
         return said
     if not outcome.moves_in_float(kernel):

@@ -7,7 +7,7 @@ Data only: `propagate` tries, `fit` finds what does not fit, `apart` takes kerne
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from planner.ir.graph import Region
 from planner.target.records import PortId
@@ -36,6 +36,8 @@ class Remedies:
 
     Attributes:
       left: rows by their key.
+      let_go: rows by their key that could not be kept with the types that weights had in training, and no
+        other row was left: these weights are asked for by their width alone, and the rows are tried again.
       grown: ports.
       apart: for a part of a kernel that was taken apart, that one and why no row served it; several where
         the part was one of a part.
@@ -44,16 +46,22 @@ class Remedies:
     left: Mapping[str, Mapping[str, Left]] = field(default_factory=dict)
     grown: Mapping[str, Mapping[PortId, Grown]] = field(default_factory=dict)
     apart: Mapping[str, tuple[tuple[Region, str], ...]] = field(default_factory=dict)
+    let_go: Mapping[str, Mapping[str, Left]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.left or self.grown or self.apart)
+        return bool(self.left or self.grown or self.apart or self.let_go)
 
     def __or__(self, other: "Remedies") -> "Remedies":
         left = {name: {**self.left.get(name, {}), **rows} for name, rows in other.left.items()}
         grown = {name: {**self.grown.get(name, {}), **ports} for name, ports in other.grown.items()}
         # What grew for the sake of a row has no reason to once the row is left.
         kept = {name: ports for name, ports in self.grown.items() if name not in other.left}
-        return Remedies({**self.left, **left}, {**kept, **grown}, {**self.apart, **other.apart})
+        return Remedies(
+            {**self.left, **left},
+            {**kept, **grown},
+            {**self.apart, **other.apart},
+            {**self.let_go, **other.let_go},
+        )
 
     def without(self, names: Collection[str]) -> "Remedies":
         """The remedies of other kernels than these, which are no more."""
@@ -61,4 +69,11 @@ class Remedies:
             {name: rows for name, rows in self.left.items() if name not in names},
             {name: ports for name, ports in self.grown.items() if name not in names},
             {name: whole for name, whole in self.apart.items() if name not in names},
+            {name: rows for name, rows in self.let_go.items() if name not in names},
         )
+
+    def letting_go(self, names: Collection[str]) -> "Remedies":
+        """The remedies where these kernels let go what they left rows for."""
+        rows = {name: left for name, left in self.left.items() if name in names}
+        left = {name: left for name, left in self.left.items() if name not in names}
+        return replace(self, left=left, let_go={**self.let_go, **rows})

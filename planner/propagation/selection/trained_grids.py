@@ -5,36 +5,50 @@ pin, and be lost where only its width counted. So the import says both (`AnyType
 Source: design 01, section 4 ("pinned constants rule rows out").
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from planner.ir.graph import Graph
+from planner.ir.graph import Graph, Region
 from planner.ir.topology import running
 from planner.ir.types.qtypes import AnyType, Uniform
-from planner.propagation.selection.remedies import Left
+from planner.propagation.selection.remedies import Remedies
 from planner.propagation.selection.rows import choose_rows
 from planner.target.records import Target
 
 
-def with_trained_grids(graph: Graph, target: Target, left: Mapping[str, Mapping[str, Left]]) -> Graph:
+def with_trained_grids(graph: Graph, target: Target, remedies: Remedies) -> tuple[Graph, Remedies]:
     """The graph with a pin beside the wish of each constant that costs no reader its row.
+
+    A kernel that had to leave all its rows because of such pins lets go of them, and has its rows again.
 
     Args:
       graph: the pins that an earlier call gave are judged anew; where they stay, it is returned itself.
-      left: rows that kernels could not keep, by kernel and key.
     """
     trained = {name: kind for name in graph.constants if (kind := _trained(graph, name)) is not None}
     if not trained:
-        return graph
-    pinned = _with_pins(graph, trained)
+        return graph, remedies
     regions = [region for region in running(graph) if not trained.keys().isdisjoint(region.inputs)]
-    floats = [choice.region for choice in choose_rows(pinned, regions, target, left) if choice.row is None]
-    # What runs in float whatever the weight is reads the pin's numbers.
-    served = [choice for choice in choose_rows(_with_pins(graph, {}), floats, target, left) if choice.row]
-    let_go = {name for choice in served for name in choice.region.inputs}
+    pinned, free = _with_pins(graph, trained), _with_pins(graph, {})
+    floats = [c.region for c in choose_rows(pinned, regions, target, remedies.left) if c.row is None]
+    held = {name for name, kind in trained.items() if kind in graph.values[name].facts}
+    stuck = {region.name for region in floats if not held.isdisjoint(region.inputs)} & remedies.left.keys()
+    remedies = remedies.letting_go(stuck - remedies.let_go.keys())
+    # What no row fits whatever the weight is reads the pin's numbers; what left its rows may have them back.
+    served = {c.region.name for c in choose_rows(free, floats, target) if c.row is not None}
+    served |= remedies.let_go.keys()
+    let_go = {name for region in regions if region.name in served for name in region.inputs}
+    let_go |= {name for region in regions for name in pinned_otherwise(region, trained)}
     settled = _with_pins(graph, {name: kind for name, kind in trained.items() if name not in let_go})
     same = all(settled.values[name].facts == graph.values[name].facts for name in trained)
-    return graph if same else settled
+    return (graph if same else settled), remedies
+
+
+def pinned_otherwise(region: Region, trained: Mapping[str, Uniform]) -> Iterator[str]:
+    """Those of a kernel's constants whose port has a pin of its own, as in a plan that is planned again."""
+    for name, facts in zip(region.inputs, region.input_facts, strict=False):
+        kind = trained.get(name)
+        if kind is not None and any(isinstance(fact, Uniform) and fact != kind for fact in facts):
+            yield name
 
 
 def _trained(graph: Graph, name: str) -> Uniform | None:
