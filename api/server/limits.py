@@ -42,12 +42,14 @@ class SharedBytes:
     def locked(self) -> Iterator[mmap.mmap]:
         """Give the bytes while no other process has them; within a process, one thread at a time asks."""
         if self.file is not None:
-            fcntl.lockf(self.file, fcntl.LOCK_EX)
+            # A lock of the open file: record locks are a process's, and of threads that wait for two files
+            # the kernel sees a deadlock where there is none (EDEADLK).
+            fcntl.flock(self.file, fcntl.LOCK_EX)
         try:
             yield self.view
         finally:
             if self.file is not None:
-                fcntl.lockf(self.file, fcntl.LOCK_UN)
+                fcntl.flock(self.file, fcntl.LOCK_UN)
 
 
 class RateLimiter:
