@@ -15,7 +15,7 @@ from planner.onnx.read import read_onnx
 from planner.target.lint.findings import lint
 from planner.target.load import load_target, target_ids
 from planner.target.patterns import op_types, parse_pattern
-from planner.target.predicates import failing
+from planner.target.predicates import bits_unsaid, failing
 
 ROOT = Path(__file__).parents[2]
 MODELS = Path(os.environ.get("QPLAN_MODELS", ROOT.parent / "shared" / "models"))
@@ -41,7 +41,7 @@ def test_every_predicate_can_be_read(name):
         failing(fusion.where, ports=ports, ops=(), attributes={}, graph=NOTHING)
     for row in (row for rows in target.rows.values() for row in rows):
         ports = {port.name: "" for port in (*row.inputs, *row.outputs)}
-        failing(row.when, ports=ports, ops=(), attributes={}, graph=NOTHING)
+        failing(row.when, ports=ports, ops=(), attributes={}, graph=NOTHING, bits=bits_unsaid)
 
 
 def test_onnxruntime_serves_what_its_own_quantizer_does():

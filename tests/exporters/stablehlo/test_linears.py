@@ -13,7 +13,18 @@ from tests.exporters.stablehlo.running import job, steps_off
 from tests.oracles import hlo
 
 RNG = np.random.default_rng(11)
+START = RNG.bit_generator.state
 X, Y = i8(0.02, -7), i8(0.05, 11)
+
+
+@pytest.fixture(autouse=True)
+def same_numbers():
+    """A test has the same numbers whatever ran before it.
+
+    Of 100,000 sums one may lie within a float32's digits of a tie (-34070 steps are -113.5000007 of the
+    result's), where jaxlib's sum of floats rounds to the other side.
+    """
+    RNG.bit_generator.state = START
 
 
 def _reals(*shape, scale=0.5):
