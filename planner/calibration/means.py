@@ -47,7 +47,8 @@ class Sums:
         """Add one sample's means."""
         wide = mean.astype(np.float64)
         old = self.total.get(probe.value)
-        self.total[probe.value] = wide if old is None else old + wide
+        with np.errstate(invalid="ignore"):  # infinities of both signs: what is not finite gets no mean
+            self.total[probe.value] = wide if old is None else old + wide
 
     def means(self, probes: Iterable[Probe], samples: int) -> dict[str, Mean]:
         """The mean of each value that was finite throughout."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.calibration.means import Probe, Sums
 from planner.calibration.odd_samples import odd_samples
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Calibrated, storage, uniform
@@ -83,3 +84,11 @@ def test_masks_and_numbers_may_be_constant():
     assert odd_samples(two_inputs(), samples) == ()
     graph = graph_of((Op("add", "Add", ("x", "rate"), ("y",)),), {"x": (2, 3), "rate": ()})
     assert odd_samples(graph, [{"x": array, "rate": np.float32(0)} for array in GOOD]) == ()
+
+
+def test_infinities_of_both_signs_have_no_mean():
+    """Sums of means that overflow one way and then the other are no numbers, and no warning."""
+    probe, sums = Probe("v", 1, 2, "v:mean"), Sums()
+    sums.add(probe, np.float32([np.inf, 1.0]))
+    sums.add(probe, np.float32([-np.inf, 3.0]))
+    assert sums.means([probe], 2) == {}
