@@ -16,13 +16,13 @@ from planner.checker.kernel_ports import NEAR, Served, refuse
 from planner.checker.moves import check_slices
 from planner.errors import PlannerError
 from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.scales import F32_TINY
 from planner.ir.types.typetext import brief
 from planner.target.expressions import Ref, evaluate, parse_expression, parse_number
 from planner.target.records import Rule
 
 SMALL: Final = 1e-9
 LARGE: Final = 1e9
-TINY: Final = float(np.finfo(np.float32).tiny)
 
 
 def check_rules(served: Served) -> None:
@@ -139,7 +139,7 @@ def _bias_problem(kind: Uniform, product: np.ndarray, *, axis: bool) -> str | No
         wanted = f"{product.size} scales along axis 0" if axis else "one scale"
         return f"the product has {wanted}"
     # A product of tiny scales may be subnormal, which many kernels flush to zero.
-    wanted = np.maximum(product, TINY)
+    wanted = np.maximum(product, F32_TINY)
     scales = np.asarray(kind.scales)
     off = np.abs(scales - wanted) > NEAR * wanted
     if off.any():
@@ -242,7 +242,7 @@ def _derive(served: Served, rule: Rule) -> None:
                 port.address, f"is {brief(kind)}, derive at {rule.source} has no answer: {error}", served.row
             )
         # Scales are float32 in every export, and zero or subnormal ones divide to infinity.
-        scale = max(float(np.float32(scale)), TINY)
+        scale = max(float(np.float32(scale)), F32_TINY)
         near = kind.is_per_tensor and math.isclose(kind.scale, scale, rel_tol=NEAR)
         if not near or kind.zero_points != (zero,):
             refuse(

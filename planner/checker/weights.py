@@ -20,7 +20,6 @@ from planner.checker.kernel_ports import (
     refuse,
 )
 from planner.checker.pins import bearable
-from planner.checker.rules import TINY
 from planner.ir.graph import Constant
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform
 from planner.ir.types.scales import F32_TINY
@@ -32,7 +31,7 @@ from planner.target.records import PortType
 Reals = npt.NDArray[Any]
 
 ROUNDED: Final = {
-    "bf16": (TINY, 2.0**-8 + NEAR),
+    "bf16": (F32_TINY, 2.0**-8 + NEAR),
     "f16": (2.0**-14, 2.0**-11 + NEAR),
     "f8E4M3FN": (2.0**-6, 2.0**-4 + NEAR),  # the scale times the factor of all
 }
@@ -146,7 +145,7 @@ def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -
     # a least multiplier or scale, or scales are powers of two (rounded up, under a factor of 2).
     most = np.maximum(need, np.maximum(_bias_need(served, port, scales.size), bound))
     most = np.where(free, np.inf, most * (2.0 if spec.power_of_two else 1.0))
-    tiny, near = ROUNDED.get(spec.scales, (TINY, NEAR))
+    tiny, near = ROUNDED.get(spec.scales, (F32_TINY, NEAR))
     if spec.scales == "f8E4M3FN":
         tiny *= factor_of_scales(scales) or 1.0
     most = np.maximum(most, spec.scale_min or tiny)

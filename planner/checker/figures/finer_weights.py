@@ -6,7 +6,7 @@ whose bias lies on the grid of its sums has none. Source: design 11, section 6; 
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +15,13 @@ from planner.checker.kernel_ports import NEAR, Served, refuse
 from planner.checker.numbers import Extent
 from planner.checker.weights import BIAS_BITS, usable
 from planner.ir.types.qtypes import Bipolar, Storage, Uniform
+from planner.ir.types.scales import F32_TINY
 from planner.ir.types.typetext import brief
 from planner.plans.records import Port
 from planner.target.expressions import parse_number
 
 Reals = npt.NDArray[Any]
 Slices = npt.NDArray[np.bool_]
-
-TINY: Final = float(np.finfo(np.float32).tiny)
 
 
 def check_finer(served: Served, extents: Mapping[int, Extent], told: Collection[str]) -> None:
@@ -107,7 +106,7 @@ class _Case:
             self._is_stored(scales)
             & (self.times * more <= 2.0**self.kind.storage.bits)
             & (self.beside * self.times * more <= 0.5 * (1 - NEAR))
-            & (scales >= max(self._spec().scale_min or 0.0, TINY))
+            & (scales >= max(self._spec().scale_min or 0.0, F32_TINY))
             & (scales * self.other.scale >= self.least)
             & self._of_slices(steps <= self._room())
             & self._of_slices(self._sums(more, np.round(steps)))
@@ -176,7 +175,7 @@ def _case(served: Served, position: int, kind: Uniform, times: Reals, extent: Ex
     if len(kind.scales) not in (1, numbers.size):
         return None
     beside = _beside(weight.array, np.asarray(kind.scales) * times, kind.axis)
-    least = max(spec.scale_min or 0.0, TINY)
+    least = max(spec.scale_min or 0.0, F32_TINY)
     return _Case(served, name, kind, times, extent, beside, numbers, spec.storage, least, other)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.ir.types.qtypes import Bipolar, Storage, Uniform
+from planner.ir.types.scales import F32_TINY
 from planner.propagation.network.ports import CONSTANT, Kernel, Network, Port, kernel_views, ports_of
 from planner.propagation.parameters.accumulators import reach, weight_sums
 from planner.propagation.parameters.constant_ranges import effective
@@ -23,7 +24,6 @@ BIAS_LIMIT: Final = float(1 << 30)
 """Steps of a bias of 32 bits; one bit stays free for the sums that it is added to."""
 NEAR: Final = 1e-6
 """Part of a bias (or of a step, for one within a step) that float32 products of scales leave in doubt."""
-TINY: Final = float(np.finfo(np.float32).tiny)
 Reals: TypeAlias = npt.NDArray[np.float64]
 Powers: TypeAlias = npt.NDArray[np.int64]
 
@@ -167,8 +167,8 @@ def _beside(kind: Uniform, array: npt.NDArray[Any]) -> Reals:
 def _scale_bounds(network: Network, kernel: Kernel, row: Row, found: _Sum) -> list[Reals]:
     """How many times as fine scales may be: the weight's, the bias's, and those that multipliers leave."""
     bounds = [
-        found.scales / max(found.weight.spec.scale_min or 0.0, TINY),
-        found.scales * found.other.scale / max(found.bias.spec.scale_min or 0.0, TINY),
+        found.scales / max(found.weight.spec.scale_min or 0.0, F32_TINY),
+        found.scales * found.other.scale / max(found.bias.spec.scale_min or 0.0, F32_TINY),
     ]
     for rule in row.rules:
         has_range = rule.kind == "multiplier_scale" and rule.args.get("range") is not None

@@ -5,7 +5,7 @@ pin, and be lost where only its width counted. So the import says both (`AnyType
 Source: design 01, section 4 ("pinned constants rule rows out").
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from planner.ir.graph import Graph, Region
@@ -28,7 +28,7 @@ def with_trained_grids(graph: Graph, target: Target, remedies: Remedies) -> tupl
     if not trained:
         return graph, remedies
     regions = [region for region in running(graph) if not trained.keys().isdisjoint(region.inputs)]
-    pinned, free = _with_pins(graph, trained), _with_pins(graph, {})
+    pinned, free = _pinned(graph, trained, trained), _pinned(graph, trained, ())
     floats = [c.region for c in choose_rows(pinned, regions, target, remedies.left) if c.row is None]
     held = {name for name, kind in trained.items() if kind in graph.values[name].facts}
     stuck = {region.name for region in floats if not held.isdisjoint(region.inputs)} & remedies.left.keys()
@@ -37,13 +37,13 @@ def with_trained_grids(graph: Graph, target: Target, remedies: Remedies) -> tupl
     served = {c.region.name for c in choose_rows(free, floats, target) if c.row is not None}
     served |= remedies.let_go.keys()
     let_go = {name for region in regions if region.name in served for name in region.inputs}
-    let_go |= {name for region in regions for name in pinned_otherwise(region, trained)}
-    settled = _with_pins(graph, {name: kind for name, kind in trained.items() if name not in let_go})
+    let_go |= {name for region in regions for name in _pinned_otherwise(region, trained)}
+    settled = _pinned(graph, trained, trained.keys() - let_go)
     same = all(settled.values[name].facts == graph.values[name].facts for name in trained)
     return (graph if same else settled), remedies
 
 
-def pinned_otherwise(region: Region, trained: Mapping[str, Uniform]) -> Iterator[str]:
+def _pinned_otherwise(region: Region, trained: Mapping[str, Uniform]) -> Iterator[str]:
     """Those of a kernel's constants whose port has a pin of its own, as in a plan that is planned again."""
     for name, facts in zip(region.inputs, region.input_facts, strict=False):
         kind = trained.get(name)
@@ -56,13 +56,10 @@ def _trained(graph: Graph, name: str) -> Uniform | None:
     return next((fact.trained for fact in facts if isinstance(fact, AnyType)), None)
 
 
-def _with_pins(graph: Graph, pins: Mapping[str, Uniform]) -> Graph:
+def _pinned(graph: Graph, trained: Mapping[str, Uniform], kept: Collection[str]) -> Graph:
     """The graph in which these of the constants with such a grid, and no others, are pinned to it."""
     values = dict(graph.values)
-    for name in graph.constants:
-        kind = _trained(graph, name)
-        if kind is not None:
-            wishes = tuple(fact for fact in values[name].facts if fact != kind)
-            pin = (kind,) if name in pins else ()
-            values[name] = replace(values[name], facts=(*pin, *wishes))
+    for name, kind in trained.items():
+        wishes = tuple(fact for fact in values[name].facts if fact != kind)
+        values[name] = replace(values[name], facts=(kind, *wishes) if name in kept else wishes)
     return replace(graph, values=values)
