@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.checker.kernel_ports import NEAR, Served, refuse
 from planner.checker.moves import check_slices
-from planner.errors import PlannerError
+from planner.errors import PlannerError, RuleError
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.scales import F32_TINY
 from planner.ir.types.typetext import brief
@@ -211,7 +211,11 @@ def _multiplier(served: Served, rule: Rule) -> None:
         )
 
 
-def _derive(served: Served, rule: Rule) -> None:
+def derived(served: Served, rule: Rule) -> tuple[float, int] | str:
+    """Scale and zero point that a `derive` rule makes of the types of the kernel's ports; else why it cannot.
+
+    Scales are float32 in every export: infinity is beyond it, and what is less than its least is that.
+    """
     types: dict[str, Uniform] = {}
     for port, entry in zip(served.ports, served.patterns, strict=True):
         if isinstance(port.type, Uniform):
@@ -220,7 +224,7 @@ def _derive(served: Served, rule: Rule) -> None:
     def look(ref: Ref) -> Fraction:
         kind = types[ref.port]
         if not kind.is_per_tensor or ref.index is not None:
-            refuse(served.kernel.name, f"derive at {rule.source} asks {ref} of {brief(kind)}", served.row)
+            raise RuleError(f"{ref} of {brief(kind)}")
         known = {
             "scale": kind.scale,
             "zero_point": kind.zero_point,
@@ -230,19 +234,28 @@ def _derive(served: Served, rule: Rule) -> None:
         # Exact rationals, so that rounding happens once, at the end.
         return Fraction(known[ref.attribute])
 
+    try:
+        scale = float(evaluate(parse_expression(str(rule.args["scale"])), look))
+        zero = round(evaluate(parse_expression(str(rule.args.get("zero_point", 0))), look))
+    except (PlannerError, KeyError, OverflowError) as error:
+        return str(error)
+    if not scale > 0:
+        return f"scale {scale!r}"
+    with np.errstate(over="ignore"):
+        return max(float(np.float32(scale)), F32_TINY), zero
+
+
+def _derive(served: Served, rule: Rule) -> None:
     for port in served.named(rule.args["port"]):
         kind = port.type
         if not isinstance(kind, Uniform):
             continue
-        try:
-            scale = float(evaluate(parse_expression(str(rule.args["scale"])), look))
-            zero = round(evaluate(parse_expression(str(rule.args.get("zero_point", 0))), look))
-        except (PlannerError, KeyError) as error:
+        answer = derived(served, rule)
+        if isinstance(answer, str):
             refuse(
-                port.address, f"is {brief(kind)}, derive at {rule.source} has no answer: {error}", served.row
+                port.address, f"is {brief(kind)}, derive at {rule.source} has no answer: {answer}", served.row
             )
-        # Scales are float32 in every export, and zero or subnormal ones divide to infinity.
-        scale = max(float(np.float32(scale)), F32_TINY)
+        scale, zero = answer
         near = kind.is_per_tensor and math.isclose(kind.scale, scale, rel_tol=NEAR)
         if not near or kind.zero_points != (zero,):
             refuse(

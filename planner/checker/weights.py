@@ -94,7 +94,8 @@ def needed_scales(
     if kind.axis is not None and not store.signed and not store.float_name:
         # Kernels take one zero point off all channels: that of the row, or the middle.
         zero = 1 << store.bits - 1 if zero is None else zero
-        return np.maximum(hi, -lo) / max(min(zero - store.qmin, store.qmax - zero), 1e-9), zero
+        below, above = zero - store.qmin, store.qmax - zero
+        return np.maximum(hi, -lo) / (min(below, above) or max(below, above)), zero
     if zero is not None and not (zero == 0 and signed_slices):
         need = np.maximum(hi / max(store.qmax - zero, 1e-9), -lo / max(zero - store.qmin, 1e-9))
     elif spec.symmetric or signed_slices:
@@ -219,7 +220,7 @@ def own_type(served: Served, position: int) -> Uniform | None:
     if pin is not None:
         return bearable(pin, spec, constant)
     axis = axis_of(served, port, served.patterns[position]) if spec.granularity == "axis" else None
-    ends = _ends(constant, axis)
+    ends = ends_of(constant, axis)
     if ends is None:
         return None
     n = len(ends[0])
@@ -236,7 +237,7 @@ def own_type(served: Served, position: int) -> Uniform | None:
     )
 
 
-def _ends(constant: Constant, axis: int | None) -> tuple[Reals, Reals] | None:
+def ends_of(constant: Constant, axis: int | None) -> tuple[Reals, Reals] | None:
     """Least and greatest number of each slice, 0 included."""
     array = constant.array
     if array is None or not array.size or (axis is not None and not 0 <= axis < array.ndim):

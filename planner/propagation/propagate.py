@@ -37,7 +37,7 @@ from planner.propagation.selection.apart import served
 from planner.propagation.selection.choice import Choice, in_float
 from planner.propagation.selection.conflicts import Concession, explained
 from planner.propagation.selection.contradictions import refuse_contradictions
-from planner.propagation.selection.remedies import Remedies
+from planner.propagation.selection.remedies import Inapplicable, Remedies
 from planner.propagation.selection.rows import hand_on_floats, refuse_floats, refuse_unmet
 from planner.propagation.selection.too_little import with_wanted_db
 from planner.propagation.selection.trained_grids import with_trained_grids
@@ -170,8 +170,11 @@ def _decided(graph: Graph, target: Target, request: Request, given: Concession) 
         refuse_unmet(graph, choices, target, settled=False)
         refuse_floats(choices, target)
         choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
-        outcome = decide(graph, target, choices, request, remedies)
-        more = unfit(outcome, remedies)
+        try:
+            outcome = decide(graph, target, choices, request, remedies)
+            more = unfit(outcome, remedies)
+        except Inapplicable as error:
+            more = error.remedy
         if not more:
             refuse_unmet(graph, outcome.choices, target)
             return outcome

@@ -1,5 +1,6 @@
 """Conflicts name few facts, all of them needed; a best-effort plan gives up one of them and says so."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 
 import planner
 from planner.checker.check import check
-from planner.errors import Conflict, PlanInvalid, RuleError, UnknownName
-from planner.ir.graph import Constant, Op
+from planner.errors import Conflict, PlanInvalid, UnknownName
+from planner.ir.graph import Constant, Op, model_digest
 from planner.ir.types.qtypes import Uniform, storage, uniform
 from planner.ir.types.typetext import parse_type
 from planner.propagation.propagate import propagate
@@ -168,13 +169,37 @@ def test_a_weight_grows_where_it_would_be_multiplied_by_too_little():
     assert x.scale * w.scales[1] / y.scale == pytest.approx(1 / 65536, rel=1e-5)
 
 
-def test_a_rule_that_cannot_be_applied_names_its_kernel_and_row():
-    device = target_of(
-        "- {kernel: fc, in: {x: a8, w: a8, b?: b32}, out: {y: a8}, "
-        'rules: [{derive: {port: y, scale: "1 / (x.zero_point - x.zero_point)"}}]}'
+@pytest.mark.parametrize(
+    ("scale", "zero_point", "problem"),
+    [
+        ("1 / (x.zero_point - x.zero_point)", "0", "division by zero"),
+        ("x.scale ** 2 * 2 ** 300", "0", "is beyond f32"),
+        ("x.scale - x.scale", "0", "scale 0"),
+        ("x.scale", "x.zero_point + 200", "zero point"),
+    ],
+)
+def test_a_row_whose_rule_derives_no_type_is_left(scale, zero_point, problem):
+    """It refused the plan of a whole model; the next row serves the kernel, and it is told why."""
+    derives = f'{{derive: {{port: y, scale: "{scale}", zero_point: "{zero_point}"}}}}'
+    ports = "in: {x: a8, w: a8, b?: b32}, out: {y: a8}"
+    alone = target_of(f"- {{kernel: fc, {ports}, rules: [{derives}]}}")
+    plan = propagate(summing(), alone, model=model_digest(summing()))
+    check(plan, summing(), alone)
+    assert plan.kernels["k"].row is None
+    assert problem in plan.kernels["k"].reason
+    two = target_of(f"- {{kernel: fc, {ports}, rules: [{derives}]}}\n- {{kernel: fc, {ports}}}")
+    plan = propagate(summing(), two, model=model_digest(summing()))
+    check(plan, summing(), two)
+    assert plan.kernels["k"].row is not None
+    [step] = [step for step in plan.steps if step.rule == "left"]
+    assert problem in step.source
+    other = re.sub(
+        r"(?<=in\[0\] )!quant\.uniform<i8:f32, [^>]*>", "!quant.uniform<i8:f32, 1.000000e-30:1>", step.source
     )
-    with pytest.raises(RuleError, match=r"^'k', .*:\d+: .* division by zero"):
-        propagate(summing(), device)
+    forged = replace(plan, steps=tuple(replace(s, source=other) if s is step else s for s in plan.steps))
+    if "2 ** 300" in scale:
+        with pytest.raises(PlanInvalid, match="is said to have left"):
+            check(forged, summing(), two)
 
 
 def test_a_bias_pin_off_the_product_is_derived_anew_where_that_is_the_policy():

@@ -7,7 +7,7 @@ import pytest
 
 from planner.checker.check import check
 from planner.errors import Conflict, InputError, PlanInvalid, RuleError
-from planner.ir.graph import Op, model_digest
+from planner.ir.graph import Constant, Op, model_digest
 from planner.ir.types.qtypes import storage, uniform
 from planner.propagation.propagate import propagate
 from tests.plans.planned import forged
@@ -218,12 +218,20 @@ def test_weights_around_an_end_of_their_storage(granularity):
     target = target_of(f"- {{kernel: fc, in: {{x: a8, w: {w}}}, out: {{y: a8}}, axis: {{w: 0}}}}")
     w = np.array([[1.0, -2.0], [0.5, 0.25]], np.float32)
     graph = graph_of({"x": "[-1, 1]", "w": w, "y": "[-4, 4]"}, [("k", "fc", "x w", "y")], outputs="y")
-    with pytest.raises(RuleError) as caught:
-        propagate(graph, target)
-    assert caught.value.message == (
-        f"k.in[1], text:20: 'w' has no type in u8{' per axis' if granularity == 'axis' else ''}: "
-        "around zero point 0 u8 holds numbers of one sign only"
+    plan = propagate(graph, target, model=model_digest(graph))
+    check(plan, graph, target)
+    assert plan.kernels["k"].row is None
+    assert (
+        "k.in[1] has no type: around zero point 0 u8 holds numbers of one sign only"
+        in plan.kernels["k"].reason
     )
+    positive = replace(graph, constants={"w": Constant(np.abs(w))})
+    kept = propagate(positive, target, model=model_digest(positive))
+    check(kept, positive, target)
+    steps = 255 * np.asarray(kept.kernels["k"].inputs[1].type.scales)
+    assert steps == pytest.approx([2.0, 0.5] if granularity == "axis" else [2.0])
+    with pytest.raises(PlanInvalid, match="is said to have left"):
+        check(replace(plan, model=model_digest(positive)), positive, target)
 
 
 @pytest.mark.parametrize(

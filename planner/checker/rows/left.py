@@ -1,7 +1,7 @@
 """Re-verify the rows that a kernel is said to have left: at the types that the log names they cannot be kept.
 
 Sums beyond an accumulator, biases beyond their storage, multipliers beyond a range or beyond what integers
-express, an engine that data do not come back to. Source: design 01, sections 4 and 6.
+express, ports without a type, an engine that data do not come back to. Source: design 01, sections 4 and 6.
 """
 
 import re
@@ -15,6 +15,7 @@ from planner.checker.figures.sums import needed_bits, partial_bits
 from planner.checker.kernel_ports import Served, parameter_problem, refuse
 from planner.checker.numbers import Extent, extent_of
 from planner.checker.rows.merit import merit_of
+from planner.checker.rows.no_type import no_type
 from planner.checker.rows.reading import read_row
 from planner.checker.weights import own_type
 from planner.errors import PlannerError
@@ -77,7 +78,11 @@ def _cannot_be_kept(served: Served, row: Row, why: str) -> bool:
         kinds = {(side, int(at)): parse_type(text) for side, at, text in SEEN.findall(why)}
     except PlannerError:
         return False
-    other = _at_types(replace(served, reading=reading), kinds)
+    served = replace(served, reading=reading)
+    untyped = no_type(served, why, kinds)
+    if untyped is not None:
+        return untyped
+    other = _at_types(served, kinds)
     if other is None:
         return False
     for i, port in enumerate(other.ports):

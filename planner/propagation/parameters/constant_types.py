@@ -36,12 +36,19 @@ from planner.propagation.parameters.constant_ranges import constant_range, effec
 from planner.propagation.parameters.multiplier_range import grown_weight
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import restored
+from planner.propagation.selection.remedies import Inapplicable, Left
 from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis
 from planner.propagation.solver.classes import clipped_share, label_for, label_of, typed
 from planner.target.records import PortId, PortType, Row, Rule
 from planner.target.rules import rule_function
 
 Reals: TypeAlias = npt.NDArray[np.float64]
+
+
+class OneSided(QTypeError):
+    """Numbers of both signs around a zero point at an end of their storage."""
+
+
 ONE_SIDED: Final = "around zero point {} {} holds numbers of one sign only"
 
 
@@ -50,6 +57,7 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
 
     Raises:
       RuleError: a rule cannot be applied (factors per axis along different axes, ...).
+      Inapplicable: its row can be left for that.
       Conflict: a pinned bias is off the product of its factors.
     """
     row, layout = kernel.choice.row, kernel.choice.layout
@@ -90,10 +98,14 @@ def _constant(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform
     """The type of a constant.
 
     Raises:
+      Inapplicable: its numbers have both signs, and the row's zero point is an end of its storage.
       RuleError: its numbers have none in the row's storage; kernel, row and port are named.
     """
     try:
         return constant_type(network, kernel, port, row)
+    except OneSided as error:
+        address = port_address(kernel.choice.region.name, *port.side)
+        raise _left(kernel, f"{address} has no type: {error.message}") from error
     except QTypeError as error:
         address = port_address(kernel.choice.region.name, *port.side)
         name = network.values[port.value].name
@@ -107,6 +119,7 @@ def _answers(network: Network, kernel: Kernel, rule: Rule) -> Mapping[PortId, Un
     """What a rule says of a kernel's ports, which have types now.
 
     Raises:
+      Inapplicable: it derives no type from them.
       RuleError: it cannot be applied to them; the kernel and the row are named.
     """
     views = kernel_views(network, kernel)
@@ -114,7 +127,19 @@ def _answers(network: Network, kernel: Kernel, rule: Rule) -> Mapping[PortId, Un
     try:
         return rule_function(rule, network.target)(*views, rule.args)
     except RuleError as error:
+        if rule.kind == "derive":  # of a valid expression it is the types that make it impossible
+            seen = ", ".join(
+                f"{port.side[0]}[{port.side[1]}] {port.type}"
+                for port in ports_of(network, kernel)
+                if port.type is not None and port.name != rule.args["port"]
+            )
+            raise _left(kernel, error.message, seen) from error
         raise RuleError(f"{name!r}, {rule.source}: {error.message}", hint=error.hint) from error
+
+
+def _left(kernel: Kernel, why: str, seen: str = "") -> Inapplicable:
+    layout = kernel.choice.layout
+    return Inapplicable(kernel.choice.region.name, layout.key if layout is not None else "", Left(why, seen))
 
 
 def _answered(rule: Rule, ports: Mapping[PortId, Port], side: PortId, kind: object) -> Port:
@@ -212,7 +237,7 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
     kind = typed(label_for(held, replace(spec, storage=store)), spec.storage)
     one_sided = kind.zero_point in (store.qmin, store.qmax) and spec.zero_point is not None
     if one_sided and clipped_share(held, label_of(kind), store) > network.costs.max_clip:
-        raise QTypeError(ONE_SIDED.format(kind.zero_point, store))
+        raise OneSided(ONE_SIDED.format(kind.zero_point, store))
     return kind
 
 
@@ -249,7 +274,11 @@ def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform |
     axes = block_axes(graph, region, row, pattern, len(shape))
     ranges = block_ranges(graph.constants[name], whole, axes, size)
     los, his = np.clip(cut_to(observed(network, port), *ranges), *stored_part(port, graph.constants[name]))
-    return block_type((los, his), whole, axes, size, spec=port.spec)
+    kind = block_type((los, his), whole, axes, size, spec=port.spec)
+    zero, store = port.spec.zero_point, kind.storage
+    if (zero == store.qmin and los.min(initial=0.0) < 0) or (zero == store.qmax and his.max(initial=0.0) > 0):
+        raise OneSided(ONE_SIDED.format(zero, store))
+    return kind
 
 
 @lru_cache(maxsize=4096)
@@ -262,14 +291,20 @@ def _of_one_range(lo_hi: Interval, slices: int, store: Storage, axis: int, spec:
 def _of_slices(los: Reals, his: Reals, store: Storage, axis: int, spec: PortType) -> Uniform:
     """The per-axis type of a constant: around 0, or in unsigned storage around one number for all slices.
 
-    That is the row's zero point, else the middle: kernels take the same off every channel.
+    That is the row's zero point, else the middle: kernels take the same off every channel. Around an end of
+    the storage numbers have one sign.
     """
     if store.signed or store.float_name:
         return uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
     zero = spec.zero_point if spec.zero_point is not None else 1 << store.bits - 1
-    if not store.qmin < zero < store.qmax:
-        raise QTypeError(ONE_SIDED.format(zero, store))
-    around = Storage(store.bits + 1, True, store.qmin - zero, store.qmax - zero)
+    least, most = store.qmin - zero, store.qmax - zero
+    if least == 0 and los.min(initial=0.0) >= 0:
+        least = -most
+    elif most == 0 and his.max(initial=0.0) <= 0:
+        most = -least
+    if not least < 0 < most:
+        raise OneSided(ONE_SIDED.format(zero, store))
+    around = Storage(store.bits + 1, True, least, most)
     kind = uniform_per_axis(los, his, around, axis, power_of_two=spec.power_of_two)
     return replace(kind, storage=store, zero_points=(zero,) * len(kind.scales))
 

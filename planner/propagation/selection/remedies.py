@@ -9,6 +9,7 @@ Data only: `propagate` tries, `fit` finds what does not fit, `apart` takes kerne
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from planner.errors import RuleError
 from planner.ir.graph import Region
 from planner.target.records import PortId
 
@@ -77,3 +78,15 @@ class Remedies:
         rows = {name: left for name, left in self.left.items() if name in names}
         left = {name: left for name, left in self.left.items() if name not in names}
         return replace(self, left=left, let_go={**self.let_go, **rows})
+
+
+class Inapplicable(RuleError):
+    """What a row says of a port has no answer at the types, or for the numbers, that its kernel has.
+
+    Attributes:
+      remedy: the row is left.
+    """
+
+    def __init__(self, kernel: str, key: str, left: Left) -> None:
+        super().__init__(f"{kernel!r}: {left.why}")
+        self.remedy = Remedies({kernel: {key: left}})
