@@ -99,6 +99,8 @@ BY_NAME: Final = {
     "planner.litert_reader.schema": "tflite and flatbuffers, an extra",
     "planner.mlir": "xdsl",
     "planner.plans": "xdsl",
+    "planner.propagation.selection.signs": "networkx, for few plans",
+    "planner.checker.figures.signs": "networkx, for few plans",
     "planner.model_objects": "torch.onnx, of a caller who has it",
     "planner.stablehlo_reader.custom_form": "jaxlib, an extra",
 }

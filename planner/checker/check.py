@@ -19,6 +19,7 @@ from planner.checker.figures.islands import check_islands
 from planner.checker.figures.losses import check_lost, check_price, losses_of
 from planner.checker.figures.optimal import check_optimal
 from planner.checker.figures.ranges import ranges_of, stored_parts
+from planner.checker.figures.signs import check_signs
 from planner.checker.figures.sums import check_room, check_sums
 from planner.checker.kernel_ports import (
     Served,
@@ -68,6 +69,7 @@ class _Notes:
       steps: what the last step of each address says.
       left: why kernels could not keep rows, by the kernel's name and the row's key.
       short: why rows hold too little, likewise.
+      mirrored: rows that come first and differ in signs alone from the one that serves, likewise.
       numbers: the model's constants, {} where no model was given.
       binding: values with facts that a port can break.
       behind: number of the latest engine on the way to each kernel, where data do not come back.
@@ -79,6 +81,7 @@ class _Notes:
     steps: Mapping[str, StepRow]
     left: Mapping[str, Mapping[str, str]]
     short: Mapping[str, Mapping[str, str]]
+    mirrored: Mapping[str, Mapping[str, str]]
     numbers: Mapping[str, Constant]
     binding: frozenset[str]
     behind: Mapping[str, int] = field(default_factory=dict)
@@ -104,9 +107,15 @@ def check(
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
     log = step_rows(plan.steps)
-    left, short, let_go = (_told(log, rule) for rule in ("left", "short", "let go"))
+    left, short, let_go, mirrored = (_told(log, rule) for rule in ("left", "short", "let go", "sign"))
     notes = _Notes(
-        check_steps(log), left, short, numbers or {}, frozenset(_binding(plan.graph)), _check_engines(plan)
+        check_steps(log),
+        left,
+        short,
+        mirrored,
+        numbers or {},
+        frozenset(_binding(plan.graph)),
+        _check_engines(plan),
     )
     check_totals(plan)
     judged: list[tuple[KernelPlan, Region, Served | None]] = []
@@ -123,6 +132,7 @@ def check(
             if served is not None:
                 _check_row(served, target, notes)
     if target is not None and model is not None:
+        check_signs(plan, [served for _, _, served in judged], target, left, mirrored)
         check_trained_grids(
             plan, regions, target, (left, let_go), behind=notes.behind, numbers=model.constants
         )
@@ -370,7 +380,8 @@ def _check_row(served: Served, target: Target, notes: _Notes) -> None:
         check_left(served, target, left, notes.behind.get(served.kernel.name, 0))
     if served.kernel.row is not None:
         short = notes.short.get(served.kernel.name, {})
-        check_choice(served, target, notes.binding, left, [*short.items()])
+        mirrored = next(iter(notes.mirrored.get(served.kernel.name, ())), "")
+        check_choice(served, target, notes.binding, left, [*short.items()], mirrored=mirrored)
 
 
 def _unserved(plan: Plan, kernel: KernelPlan, region: Region, target: Target, notes: _Notes) -> Served | None:

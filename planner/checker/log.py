@@ -27,7 +27,7 @@ FACTS: Final[Mapping[type[QType], str]] = {
     NoneType: "none",
     Uniform: "pinned",
 }
-REMEDIES: Final = ("annotated", "apart", "let go", "left", "short", "grown", "finer")
+REMEDIES: Final = ("annotated", "apart", "let go", "left", "short", "sign", "grown", "finer")
 HEADS: Final = (*REMEDIES, "row", "no row")
 SEARCHED: Final = frozenset({"range", "shared"})
 

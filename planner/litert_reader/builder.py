@@ -308,7 +308,11 @@ def tight(tensor: Tensor) -> Uniform:
 
 
 def reals_of(tensor: Tensor) -> Array:
-    """The numbers of a constant: on its grid, or as they are; halves as f32."""
+    """The numbers of a constant: on its grid, or as they are; halves as f32.
+
+    Raises:
+      ModelError: some on its grid are beyond float32.
+    """
     stored, kind = tensor.data, tensor.kind
     assert stored is not None  # noqa: S101 - the caller has looked
     if kind is None:
@@ -316,4 +320,11 @@ def reals_of(tensor: Tensor) -> Array:
     along = [-1 if axis == kind.axis else 1 for axis in range(stored.ndim)]
     scales = np.asarray(kind.scales, np.float32).reshape(along if kind.axis is not None else ())
     zeros = np.asarray(kind.zero_points, np.float32).reshape(along if kind.axis is not None else ())
-    return np.asarray((stored.astype(np.float32) - zeros) * scales, np.float32)
+    with np.errstate(over="ignore"):
+        reals = np.asarray((stored.astype(np.float32) - zeros) * scales, np.float32)
+    if not np.isfinite(reals).all():
+        most = float(scales.max())
+        raise ModelError(
+            f"tensor {tensor.name!r} has numbers beyond float32: {most:.6g} is a step of its grid"
+        )
+    return reals

@@ -37,6 +37,7 @@ WORDINGS: Final[Mapping[str, str]] = {
     "range": "[{n}] {port} takes the type of {source}",
     "row": "[{n}] {port} is served by {type} ({source})",
     "shared": "[{n}] {port} takes {source}",
+    "sign": "[{n}] {type} would come first for {port}: {source}",
     "short": "[{n}] {type} holds too little for {port}: {source}",
 }
 """What a step of each rule says; "" is for every other rule, a rule of a row."""

@@ -18,7 +18,7 @@ from planner.target.records import Row
 
 LONGEST: Final = 16
 """Patches upon patches until the log of one is written, so that they neither recurse nor pile up."""
-HEADS: Final = ("annotated", "apart", "let go", "left", "short", "grown", "finer", "row", "no row")
+HEADS: Final = ("annotated", "apart", "let go", "left", "short", "sign", "grown", "finer", "row", "no row")
 """Rules of steps about a kernel as a whole; the first of them opens what the log says of it."""
 
 Symbol: TypeAlias = tuple[str, str, int]
@@ -114,6 +114,7 @@ def patched(
         warned=warned,
         apart=base.apart,
         left=(base.left - touched) | (patch.part.left & touched),
+        turns=base.turns or patch.part.turns,
         visits=base.visits,
         kept=base.wiring,
     )

@@ -132,6 +132,8 @@ class Planned(Plan):
       warned: the plan's warnings by kernel; "" is the plan as a whole.
       apart: kernels that are parts of one that no row served whole.
       left: kernels that left a row which they could not keep.
+      turns: whether data changed their sign between kernels on first rows, and some have another row that
+        differs in the sign alone: which serves is decided for the whole model then.
       visits: how often propagation looked at a kernel, its passes and rules together.
     """
 
@@ -141,6 +143,7 @@ class Planned(Plan):
     warned: Mapping[str, tuple[str, ...]]
     apart: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
+    turns: bool = False
     visits: int = 0
 
 

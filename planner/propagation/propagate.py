@@ -39,6 +39,7 @@ from planner.propagation.selection.conflicts import Concession, explained
 from planner.propagation.selection.contradictions import refuse_contradictions
 from planner.propagation.selection.remedies import Inapplicable, Remedies
 from planner.propagation.selection.rows import hand_on_floats, refuse_floats, refuse_unmet
+from planner.propagation.selection.signs import with_few_signs
 from planner.propagation.selection.too_little import with_wanted_db
 from planner.propagation.selection.trained_grids import with_trained_grids
 from planner.propagation.solver.classes import build_classes
@@ -189,7 +190,7 @@ def decide(
 
     Rows without a range, and movers between floats, run in float; as that can take the range or the integer
     neighbour from another kernel, the network is built again. Kernels only ever turn to float, so this ends.
-    Rows with float results are chosen last, when all that runs in float is known.
+    Rows with float results are chosen last, when all that runs in float is known, and then signs.
 
     Args:
       choices: of all live kernels, in topological order.
@@ -222,10 +223,19 @@ def decide(
         network = _network(graph, target, choices, request, network.visits)
         forward(network)
         backward(network)
+    signed, turns = with_few_signs(graph, choices, with_wanted_db(target, request.costs), remedies.left)
+    if signed is not choices:
+        choices = signed
+        network = _network(graph, target, choices, request, network.visits)
+        forward(network)
+        backward(network)
+    network.turns = turns
     grow(network, remedies.grown)
     settle_plain(network)
     classes = build_classes(network, _depths(network, request.depths), request.costs.max_clip)
-    cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
+    cost_model = CostModel(
+        request.costs, target.rescale_single_consumer, target.rescale_allowed, target.storages
+    )
     labelled = label_all(network, classes, cost_model, request.strategy)
     outcome = Outcome(choices, network, labelled, {}, request, remedies)
     return replace(outcome, derived=_derived(outcome))

@@ -62,7 +62,7 @@ def replan(
             break
         before = _part(known, known.fused, near)
         after = _part(known, fused, near)
-        if after.apart or not _repeats(known, before, near):
+        if after.apart or after.turns or not _repeats(known, before, near):
             break
         # What turns to float may make an island of a kernel outside of the part.
         if known.whole_target.islands == "float" and _floats(before) != _floats(after):
@@ -122,6 +122,7 @@ def _can_be_cut(plan: Planned, seeds: frozenset[str]) -> bool:
     return (
         "best_effort" not in plan.options
         and plan.whole_target.duplicate_constants
+        and not plan.turns
         and all(name in plan.kernels_at for name in seeds)
     )
 

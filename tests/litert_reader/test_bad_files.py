@@ -139,6 +139,19 @@ def test_a_quantized_tensor_without_elements():
     assert graph.values[graph.outputs[0]].shape == (0, 4)
 
 
+def test_weights_beyond_float32():
+    """Of a scale whose exponent was changed; numpy warned of the product."""
+    hand = Hand()
+    hand.tensor((1, 2), "FLOAT32")
+    hand.tensor((2,), "INT8", np.array([-100, 3], np.int8).tobytes(), scales=[3e38], zeros=[0])
+    hand.tensor((2,), "FLOAT32")
+    hand.tensor((1, 2), "FLOAT32")
+    hand.operator("DEQUANTIZE", 1, (1,), (2,))
+    hand.operator("ADD", 1, (0, 2), (3,), "AddOptions")
+    with pytest.raises(ModelError, match="has numbers beyond float32: 3e\\+38 is a step of its grid"):
+        read_litert(hand.file([0], [3]))
+
+
 def test_a_rank_that_a_transpose_in_front_does_not_give():
     hand = Hand()
     hand.tensor((1, 4, 9, 11), "FLOAT32")

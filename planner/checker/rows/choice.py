@@ -12,6 +12,7 @@ from dataclasses import replace
 from planner.checker.kernel_ports import Served, refuse
 from planner.checker.rows.asked import asked_of, has_asked
 from planner.checker.rows.merit import Merit, holds_ranges, merit_of
+from planner.checker.rows.mirrors import mirrors
 from planner.checker.rows.reading import gives_floats, read_row
 from planner.checker.rows.too_little import NOTHING_HOLDS, left_at_readers
 from planner.target.borders import rows_for
@@ -24,6 +25,8 @@ def check_choice(
     binding: frozenset[str],
     left: Mapping[str, str],
     short: Sequence[tuple[str, str]] = (),
+    *,
+    mirrored: str = "",
 ) -> None:
     """No other row of the target that fits holds more, meets more pins, or as many and stands earlier.
 
@@ -34,6 +37,8 @@ def check_choice(
       binding: values with facts that a port can break.
       left: why rows could not be kept, by key, as the log says.
       short: rows that hold too little, by key, and why, as the log says.
+      mirrored: key of the row that, as the log says, would come first and differs in signs alone; whether
+        the kernel is right to have the other one is judged by `figures.signs`.
     """
     sort = gives_floats(served.row)
     rows = [row for row in rows_for(target, served.kernel.kernel) if gives_floats(row) == sort]
@@ -48,7 +53,9 @@ def check_choice(
         return
     # The first of equal ones: the order of the file breaks ties.
     best = max(fit, key=lambda entry: entry[0])
-    if best[1] != served.row:
+    own = next((merit for merit, row in fit if row == served.row), None)
+    is_mirror = best[1].key == mirrored and own == best[0] and mirrors(served, best[1], served.row)
+    if best[1] != served.row and not is_mirror:
         refuse(
             served.kernel.name,
             f"is served by {served.row.source}, {best[1].source} {_why(served, best[0], costs)}; "

@@ -169,7 +169,8 @@ def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
 def clamp_of(values: Values[Any], op: Op | None, kind: Uniform) -> Clamp | None:
     """Stored bounds of a Relu or Clip, or of the storage range alone; None: bounds known only at run time.
 
-    A bound b is at its stored value q(b), so a Relu's is the zero point.
+    A bound b is at its stored value q(b), so a Relu's is the zero point. Bounds that the value's pin implies
+    are none.
     """
     low, high = kind.storage.qmin, kind.storage.qmax
     if op is None:
@@ -190,7 +191,11 @@ def clamp_of(values: Values[Any], op: Op | None, kind: Uniform) -> Clamp | None:
     if hi is not None:
         high = _stored_number(hi, kind)
     # ONNX Clip with min > max gives max everywhere.
-    return Clamp(min(low, high), high)
+    low = min(low, high)
+    cut = values.cut_to_pin(op.outputs[0], kind)
+    if cut is not None and low <= cut.storage.qmin and cut.storage.qmax <= high:
+        return Clamp(kind.storage.qmin, kind.storage.qmax)  # that cut comes next
+    return Clamp(low, high)
 
 
 def _stored_number(real: float, kind: Uniform) -> int:

@@ -114,6 +114,7 @@ class Network:
     costs: Costs = field(default_factory=Costs)
     derives_bias: bool = False
     visits: int = 0
+    turns: bool = False
     begins: dict[int, int] = field(default_factory=dict)
     """Kernel through which a carried value enters its loop, by the one through which it leaves."""
     lost: dict[int, int] = field(default_factory=dict)

@@ -64,6 +64,7 @@ def assemble(outcome: Outcome) -> Planned:
         warned=warned,
         apart=frozenset(outcome.remedies.apart),
         left=frozenset((*outcome.remedies.left, *outcome.remedies.let_go)),
+        turns=network.turns,
         visits=network.visits,
     )
     refuse(_forbidden(plan, outcome))
@@ -109,6 +110,7 @@ def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
         target.work_unit,
         target.engines,
         target.files,
+        target.storages,
     )
 
 

@@ -39,6 +39,7 @@ BY_RANGE: Final = "the range it has to hold"
 RANGE_TOLD: Final = f"{BY_RANGE}, %g to %g"
 """The same with its ends; a long log formats one for each value, and this way takes half the time."""
 SHARED: Final = "the label that costs its component least"
+SIGN: Final = "it differs in the sign of its activations alone, and kernels around have the other"
 _FACTS: Mapping[type[QType], str] = {
     AnyType: "any",
     Bipolar: "bipolar",
@@ -234,6 +235,7 @@ def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
         return said
     if not outcome.moves_in_float(kernel):
         said += [(key, "short", why) for key, why in kernel.choice.short]
+        said += [(kernel.choice.mirrors, "sign", SIGN)] if kernel.choice.mirrors else []
     for side, grown in remedies.grown.get(name, {}).items():
         said.append((port_address(name, *side), "grown", grown.why))
     for rule, reasons in (("grown", network.widened), ("finer", network.finer)):

@@ -34,7 +34,7 @@ def served(
     apart: dict[str, tuple[Region, ...]] = {}
     why: dict[str, tuple[tuple[Region, str], ...]] = {}
     taken = {region.name for region in graph.regions}
-    for region, row, _, reason, _ in choices if fuses else ():
+    for region, row, _, reason, *_ in choices if fuses else ():
         if row is not None or region.name in floats or not can_be_apart(region):
             continue
         if reason == ANNOTATED or reason.startswith(TOO_LITTLE):

@@ -21,7 +21,8 @@ class Choice(NamedTuple):
     """The row for one region with its signature spread over the actual ports; or the reason for none.
 
     With a row, `reason` is why no row serves that was asked for; `short` tells, by key, of rows that hold too
-    little: those passed over, and this one where none holds enough.
+    little: those passed over, and this one where none holds enough; `mirrors` is the key of the row that
+    would come first, if this one differs from it in the sign of its activations alone.
     """
 
     region: Region
@@ -29,6 +30,7 @@ class Choice(NamedTuple):
     layout: Layout | None = None
     reason: str = ""
     short: tuple[tuple[str, str], ...] = ()
+    mirrors: str = ""
 
     @property
     def inputs(self) -> tuple[PortPattern, ...]:

@@ -6,7 +6,7 @@ the one whose storages equal the most pins, then the one that takes the most of 
 zero points, then those that leave enough dB at the readers (`too_little`), then file order. The choice for
 one kernel looks at no other kernel, so it cannot depend on a visiting order. Rows with float results are
 the exception: they come last, and are preferred once it is known that nothing stores what they hand on
-(`network.float_results`).
+(`network.float_results`). Rows that differ in signs alone are another (`signs`).
 Source: design 01, section 4; design 11, section 7.
 """
 
@@ -160,7 +160,7 @@ def refuse_floats(choices: Iterable[Choice], target: Target) -> None:
     Raises:
       Conflict: no row serves a kernel and the target says `on_no_kernel: error`.
     """
-    for region, row, _, reason, _ in choices if target.on_no_kernel == "error" else ():
+    for region, row, _, reason, *_ in choices if target.on_no_kernel == "error" else ():
         if row is None and any((*region.inputs, *region.outputs)):
             raise Conflict(
                 f"no row of {target.id} serves {region.kernel} at {region.name!r}: {reason}",
@@ -207,9 +207,60 @@ def _choose(
         return in_float(
             Choice(region), region.reason or f"{target.id} has no row for kernel {region.kernel!r}"
         )
+    fit, refusals, missed = _fitting(
+        graph, region, target, layouts, left, plain=plain, asked=asked, read_in_float=read_in_float
+    )
+    if not fit:
+        return in_float(Choice(region), "; ".join(refusals))
+    best = max(fit, key=_Fit.merit)  # of equal ones the first
+    is_free = plain and asked is None and target.on_no_kernel == "float"
+    if best.short and target.costs.wanted_float and is_free:
+        whys = (f"{one.choice.row.source}: {one.short.why}" for one in fit if one.short and one.choice.row)
+        return in_float(Choice(region), TOO_LITTLE + "; ".join(whys))
+    chosen = best.choice._replace(short=tuple(_passed_over(fit, best)))
+    return chosen._replace(reason="; ".join(missed)) if missed and not best.rank[1] else chosen
+
+
+def equal_choices(graph: Graph, choice: Choice, target: Target, left: Mapping[str, Left]) -> list[Choice]:
+    """Choices of the rows that are as good for a kernel as the one it has, that one too, in their order.
+
+    Args:
+      left: rows that the kernel could not keep, by key.
+    """
+    region, handing = choice.region, choice.layout is not None and choice.layout.hands_on_floats
+    fit, _, _ = _fitting(
+        graph,
+        region,
+        target,
+        layouts_of(target),
+        left,
+        plain=False,
+        asked=asked_of(graph, region),
+        read_in_float=handing,
+    )
+    merit = next((one.merit() for one in fit if one.choice.row is choice.row), None)
+    return [one.choice for one in fit if one.merit() == merit]
+
+
+def _fitting(
+    graph: Graph,
+    region: Region,
+    target: Target,
+    layouts: Layouts,
+    left: Mapping[str, Left],
+    *,
+    plain: bool,
+    asked: Asked | None,
+    read_in_float: bool,
+) -> tuple[list["_Fit"], list[str], list[str]]:
+    """The rows that fit a kernel; why others do not; why rows that were asked for do not.
+
+    A plain kernel is served by the first row that holds enough: the search ends there.
+    """
     refusals: list[str] = []
     missed: list[str] = []
     fit: list[_Fit] = []
+    rows = rows_for(target, region.kernel)
     floats = read_in_float and any(row.hands_on_floats for row in rows)
     for row in rows:
         layout = layouts.of(row, region)
@@ -241,21 +292,12 @@ def _choose(
         serves = read_in_float or not layout.hands_on_floats
         short = _shortfall(graph, choice, target.costs.wanted_db)
         first = plain and held and serves and not floats and (asked is None or wanted) and short is None
-        if first and not fit:
-            return choice
-        rank = (serves, wanted is not None, held, *_pins_met(graph, choice))
+        pins = (0, 0) if plain else _pins_met(graph, choice)
+        rank = (serves, wanted is not None, held, *pins)
         fit.append(_Fit(rank, short, serves and layout.hands_on_floats, choice))
         if first:
             break
-    if not fit:
-        return in_float(Choice(region), "; ".join(refusals))
-    best = max(fit, key=_Fit.merit)  # of equal ones the first
-    is_free = plain and asked is None and target.on_no_kernel == "float"
-    if best.short and target.costs.wanted_float and is_free:
-        whys = (f"{one.choice.row.source}: {one.short.why}" for one in fit if one.short and one.choice.row)
-        return in_float(Choice(region), TOO_LITTLE + "; ".join(whys))
-    chosen = best.choice._replace(short=tuple(_passed_over(fit, best)))
-    return chosen._replace(reason="; ".join(missed)) if missed and not best.rank[1] else chosen
+    return fit, refusals, missed
 
 
 class _Fit(NamedTuple):
