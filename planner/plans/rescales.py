@@ -8,10 +8,10 @@ Source: design 01, section 3.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Graph, once_per_graph
+from planner.ir.types.parts import cut_to
 from planner.ir.types.qtypes import Bipolar, Calibrated, FloatType, NoneType, Storage, Uniform
 from planner.plans.records import KernelPlan, Kind, PortTyped, Rescale, TargetRef, Use
 from planner.target.records import Costs, Storages
@@ -52,20 +52,6 @@ def change_of(source: PortTyped, wanted: PortTyped, costs: Costs, storages: Stor
         return "clamp" if kept else kind
     kept = not is_held(source.storage, storages) and cut_to(wanted, source) is not None
     return None if kept else kind
-
-
-def cut_to(kind: Uniform, pinned: Uniform) -> Uniform | None:
-    """A type with the integers alone that stand for a pin's numbers; None where it has not all of them."""
-    store, pin = kind.storage, pinned.storage
-    plain = kind.is_per_tensor and pinned.is_per_tensor and not (store.float_name or pin.float_name)
-    same = plain and (kind.scale, kind.expressed) == (pinned.scale, pinned.expressed)
-    if not same or pin.bits >= store.bits:
-        return None
-    shift = kind.zero_point - pinned.zero_point
-    low, high = pin.qmin + shift, pin.qmax + shift
-    if low < store.qmin or high > store.qmax:
-        return None
-    return replace(kind, storage=replace(store, qmin=low, qmax=high))
 
 
 def is_held(store: Storage, storages: Storages) -> bool:

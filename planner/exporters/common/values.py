@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from planner.errors import UnsupportedExport
 from planner.ir.graph import Graph
+from planner.ir.types.parts import cut_to
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
-from planner.plans.rescales import cut_to, kind_of, pins
+from planner.plans.rescales import kind_of, pins
 
 Array: TypeAlias = npt.NDArray[Any]
 Tensor = TypeVar("Tensor")
