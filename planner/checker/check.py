@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from planner.checker.edges import check_edges
+from planner.checker.engines import check_engines
 from planner.checker.facts import check_facts
 from planner.checker.figures.clips import check_clips, check_needs
 from planner.checker.figures.finer_weights import check_finer
@@ -115,7 +116,7 @@ def check(
         mirrored,
         numbers or {},
         frozenset(_binding(plan.graph)),
-        _check_engines(plan),
+        check_engines(plan),
     )
     check_totals(plan)
     judged: list[tuple[KernelPlan, Region, Served | None]] = []
@@ -342,35 +343,6 @@ def _check_kernel(
     if by is not None and not is_product_of_rows(region.ops, plan.graph, per_token=by.per_token):
         refuse(kernel.name, f"is quantized at run time by {row.source}, and is no product of such", row)
     return served
-
-
-def _check_engines(plan: Plan) -> dict[str, int]:
-    """On a device whose data go one way, no kernel reads from an engine behind its own.
-
-    Returns:
-      The latest engine on the way to each kernel.
-    """
-    engines, found = plan.target.engines, dict[str, int]()
-    if not engines.one_way:
-        return found
-    latest: dict[str, int] = {}
-    for kernel in plan.kernels_in_order:
-        row = None if kernel.row is None else plan.target.rows.get(kernel.row)
-        name = engines.of(row)
-        if name not in engines.names:
-            refuse(kernel.name, f"runs on {name!r}; accepted: {', '.join(engines.names)}", row)
-        own = engines.names.index(name)
-        before = max((latest.get(port.value, 0) for port in kernel.inputs), default=0)
-        if own < before:
-            refuse(
-                kernel.name,
-                f"runs on {name} behind {engines.names[before]}, from where nothing comes back; accepted: "
-                f"{', '.join(engines.names[before:])}",
-                row,
-            )
-        found[kernel.name] = before
-        latest.update(dict.fromkeys((port.value for port in kernel.outputs), max(own, before)))
-    return found
 
 
 def _check_row(served: Served, target: Target, notes: _Notes) -> None:

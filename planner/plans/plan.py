@@ -132,8 +132,7 @@ class Planned(Plan):
       warned: the plan's warnings by kernel; "" is the plan as a whole.
       apart: kernels that are parts of one that no row served whole.
       left: kernels that left a row which they could not keep.
-      turns: whether data changed their sign between kernels on first rows, and some have another row that
-        differs in the sign alone: which serves is decided for the whole model then.
+      turns: whether kernels may have either sign beside data of both: that is decided for the whole model.
       visits: how often propagation looked at a kernel, its passes and rules together.
     """
 

@@ -101,6 +101,21 @@ def test_a_kernel_between_signed_ones_is_signed():
     assert "would come first for k1: it differs in the sign of its activations alone" in told
 
 
+def test_what_moves_data_has_no_sign_of_its_own():
+    """A kernel of any storage between one that may have either sign and one that has not."""
+    kernels = [("k0", "either", "v0", "v1"), ("move", "Flatten", "v1", "v2"), ("k1", "never", "v2", "v3")]
+    values = dict.fromkeys(("v0", "v1", "v2", "v3"), "[-1, 0.9921875]")
+    shapes = {"v0": (2, 4), "v1": (2, 4), "v2": (2, 4), "v3": (2, 4)}
+    graph = graph_of(values, kernels, outputs="v3", moves={"move": "Flatten"}, shapes=shapes)
+    rows = [f"- {{kernel: either, in: {{a: {kind}}}, out: {{y: {kind}}}}}" for kind in ("u8", "a8")]
+    rows += ["- {kernel: never, in: {a: a8}, out: {y: a8}}"]
+    rows += ['- {kernel: Flatten, in: {a: "*"}, out: {y: "*"}, rules: [{same_scale: [a, y]}]}']
+    target = target_of("\n".join(rows))
+    plan = propagate(graph, target, model=model_digest(graph))
+    check(plan, graph, target)
+    assert [rescale.kind for rescale in plan.rescales] == ["quantize", "dequantize"]
+
+
 def test_signs_that_cost_more_are_refused(monkeypatch):
     """A mirror taken for nothing, one not taken, and a reason that is none."""
     graph, target = chain(), table()

@@ -22,10 +22,10 @@ from planner.target.records import PortType, Rule, Target
 End: TypeAlias = tuple[int, Storage | None]
 """A kernel at a value, and what its port stores; None: whatever its neighbour does."""
 
+Ends: TypeAlias = tuple[Mapping[str, Sequence[End]], Mapping[str, Sequence[End]]]
+"""Who writes each value, and who reads it."""
 UNIT: Final = 1 << 10
 """Parts of an element-rescale that prices are counted in."""
-
-
 PIN: Final = -1
 """In place of the kernel: what a fact says that the value is stored in."""
 
@@ -48,40 +48,51 @@ def with_few_signs(
       left: rows that kernels could not keep, by kernel and key.
 
     Returns:
-      The choices, and whether data changed their sign with those given, and kernels may have either.
+      The choices, and whether some of these kernels may have either sign, beside data of both.
     """
-    changes = [change for change in _changes(graph, choices, target) if change.price]
-    if not any(_differ(change.writer, reader) for change in changes for reader in change.readers):
+    ends = _ends(graph, choices)
+    stores = {store for side in ends for some in side.values() for _, store in some if store is not None}
+    stores |= {pin for name in (*graph.inputs, *ends[0]) if (pin := _pin(graph, name)) is not None}
+    if len({store.signed for store in stores}) < 2:  # most plans end here
         return choices, False
-    kernels = {at for change in changes for at, _ in (change.writer, *change.readers)} - {PIN}
-    mirrored = ((at, _mirrored(graph, choices[at], target, left)) for at in sorted(kernels))
+    mirrored = ((at, _mirrored(graph, choice, target, left)) for at, choice in enumerate(choices))
     others = {at: other for at, other in mirrored if other is not None}
-    signed = {at: _is_signed(graph, choices[at]) for at in others}
-    flipped = _least_cut(changes, signed)
-    if not flipped:
-        return choices, bool(others)
-    return [others[at] if at in flipped else one for at, one in enumerate(choices)], True
+    if not others:
+        return choices, False
+    changes = [change for change in _changes(graph, choices, target, ends) if change.price]
+    flipped = _least_cut(changes, {at: _is_signed(graph, choices[at]) for at in others})
+    return [
+        others[at] if at in flipped else one for at, one in enumerate(choices)
+    ] if flipped else choices, True
 
 
-def _changes(graph: Graph, choices: Sequence[Choice], target: Target) -> Iterator[_Change]:
-    writers: dict[str, End] = {}
+def _ends(graph: Graph, choices: Sequence[Choice]) -> Ends:
+    writers: dict[str, list[End]] = {}
     readers: dict[str, list[End]] = {}
     for at, choice in enumerate(choices):
         for side, _, name, pattern in sides_of(choice) if choice.row is not None else ():
             store = pattern.type.storage
             if name in graph.constants or isinstance(store, FloatType) or (store and store.float_name):
                 continue
-            if side == "in":
-                readers.setdefault(name, []).append((at, store))
-            else:
-                writers[name] = (at, store)
+            (readers if side == "in" else writers).setdefault(name, []).append((at, store))
+    return writers, readers
+
+
+def _pin(graph: Graph, name: str) -> Storage | None:
+    """What facts say that a value is stored in."""
+    return next((fact.storage for fact in graph.values[name].facts if isinstance(fact, Uniform)), None)
+
+
+def _changes(graph: Graph, choices: Sequence[Choice], target: Target, ends: Ends) -> Iterator[_Change]:
+    writers, readers = ends
     for name in {**writers, **readers}:
         value = graph.values[name]
         if any(isinstance(fact, FloatType | NoneType) for fact in value.facts):
             continue
-        pin = next((fact.storage for fact in value.facts if isinstance(fact, Uniform)), None)
         price = round(value.elements * target.costs.zero_point * UNIT)
-        for base, group in _bases(pin, writers.get(name), readers.get(name, ())):
+        for base, group in _bases(
+            _pin(graph, name), next(iter(writers.get(name, ())), None), readers.get(name, ())
+        ):
             for some in [[one] for one in group] if target.rescale_single_consumer else [group]:
                 trips = max(choices[at].region.trip_count if at != PIN else 1 for at, _ in some)
                 yield _Change(base, tuple(some), price * trips)
@@ -106,10 +117,6 @@ def _bases(
 
 def _are_as_wide(a: Storage | None, b: Storage | None) -> bool:
     return a is None or b is None or a.bits == b.bits
-
-
-def _differ(a: End, b: End) -> bool:
-    return a[1] is not None and b[1] is not None and a[1].signed != b[1].signed
 
 
 def _mirrored(
