@@ -92,7 +92,7 @@ def test_every_kind_of_rule(graph, strategy):
 
 
 @pytest.mark.soak
-@settings(max_examples=3000)
+@settings(max_examples=1500)
 @given(graphs_of_every_rule(), st.sampled_from(STRATEGIES))
 def test_every_kind_of_rule_at_length(graph, strategy):
     keeps_its_plan(graph, strategy)
@@ -150,7 +150,7 @@ def test_shipped_targets(model, target, strategy):
 
 
 @pytest.mark.soak
-@settings(max_examples=2000)
+@settings(max_examples=400)
 @given(random_models(), st.sampled_from(target_ids()), st.sampled_from(STRATEGIES))
 def test_shipped_targets_at_length(model, target, strategy):
     keeps_its_files(model, target, strategy)
