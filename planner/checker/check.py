@@ -133,7 +133,7 @@ def check(
             if served is not None:
                 _check_row(served, target, notes)
     if target is not None and model is not None:
-        check_signs(plan, [served for _, _, served in judged], target, left, mirrored)
+        check_signs(plan, judged, target, left, mirrored)
         check_trained_grids(
             plan, regions, target, (left, let_go), behind=notes.behind, numbers=model.constants
         )

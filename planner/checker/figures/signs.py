@@ -13,8 +13,11 @@ from typing import Any, Final
 from planner.checker.kernel_ports import Served, refuse
 from planner.checker.rows.merit import merit_of
 from planner.checker.rows.mirrors import activations_signed, mirrors
+from planner.ir.graph import Graph, Region
+from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import FloatType, NoneType, Storage, Uniform
 from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan
 from planner.target.borders import rows_for
 from planner.target.records import Row, Target
 
@@ -24,6 +27,7 @@ PART: Final = 1 << 10
 """Of an element-rescale: prices are integers."""
 
 Node = str | tuple[str, int]
+Judged = tuple[KernelPlan, Region, Served | None]
 Told = Mapping[str, Mapping[str, str]]
 
 
@@ -36,16 +40,17 @@ class _Kernel:
     signed: bool
 
 
-def check_signs(plan: Plan, kernels: Sequence[Served | None], target: Target, left: Told, told: Told) -> None:
+def check_signs(plan: Plan, judged: Sequence[Judged], target: Target, left: Told, told: Told) -> None:
     """Every kernel that the log says took the mirror of its first row did, and the signs are the least.
 
     Args:
-      kernels: of the plan, in its order; None runs in float.
+      judged: the kernels of the plan, in its order; beside no row those in float.
       left: rows that kernels could not keep, by kernel and key.
       told: likewise, first rows whose mirrors were taken.
     """
     if not told and not any(map(_turns, plan.rescales)):
         return
+    kernels = [served for _, _, served in judged]
     free = {
         at: found
         for at, served in enumerate(kernels)
@@ -58,6 +63,8 @@ def check_signs(plan: Plan, kernels: Sequence[Served | None], target: Target, le
         if said != wanted and served is not None:
             accepted = ", ".join(wanted) or "none"
             refuse(served.kernel.name, f"is said to mirror {', '.join(said) or 'none'}; accepted: {accepted}")
+    if any(served is None and _moves(plan.graph, region) for _, region, served in judged):
+        return  # what it had for a row, which may have a sign, is not in the plan
     ends = list(_ends(plan, kernels, target, free))
     held = {at for at, served in enumerate(kernels) if at in free and served is not None}
     own, least = _cut(ends, free, kernels, held), _cut(ends, free, kernels, set())
@@ -68,6 +75,10 @@ def check_signs(plan: Plan, kernels: Sequence[Served | None], target: Target, le
         if paid[0] == paid[1]:
             what, (has, may) = "take {} kernels off their first rows", map(str, moved)
         refuse("", f"changes of sign between kernels {what.format(has)}; accepted: {may}")
+
+
+def _moves(graph: Graph, region: Region) -> bool:
+    return bool(region.ops) and all(is_mover(op, graph) for op in region.ops)
 
 
 def _turns(rescale: Any) -> bool:

@@ -8,25 +8,27 @@ from typing import Any
 
 from planner.checker.kernel_ports import Served
 from planner.checker.rows.reading import read_row
-from planner.ir.types.qtypes import Storage
+from planner.ir.types.qtypes import FloatType, Storage
 from planner.target.records import PortPattern, Row, Rule
 
 
 def mirrors(served: Served, one: Row, other: Row) -> bool:
     """Whether two rows of a kernel are mirrors: activations are signed in one and unsigned in the other."""
     here, there = read_row(one, served.region), read_row(other, served.region)
-    if isinstance(here, str) or isinstance(there, str):
+    if isinstance(here, str) or isinstance(there, str) or one.float or other.float:
         return False
     turns, shifts = set[tuple[bool, bool]](), dict[str, int]()
     for port, a, b in zip(served.ports, here.patterns, there.patterns, strict=True):
         if not port.value:
             continue
-        if port.value in served.graph.constants or not _is_whole(a) or not _is_whole(b):
+        x, y = a.type.storage, b.type.storage
+        if x is None or y is None:
+            return False
+        if port.value in served.graph.constants or isinstance(x, FloatType) or isinstance(y, FloatType):
             if a != b:
                 return False
             continue
-        x, y = a.type.storage, b.type.storage
-        if not (isinstance(x, Storage) and isinstance(y, Storage)):
+        if not (_is_whole(a) and _is_whole(b)):
             return False
         shift = y.qmin - x.qmin
         zero = None if a.type.zero_point is None else a.type.zero_point + shift
