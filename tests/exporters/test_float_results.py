@@ -230,6 +230,27 @@ def test_formats_that_cannot_say_it_name_the_row(form, text):
     assert str(refused.value).startswith(text)
 
 
+@pytest.mark.parametrize("form", ["onnx-qcdq", "onnx-qdq"])
+@pytest.mark.parametrize(
+    ("ops", "kernel"),
+    [
+        ((op("MatMul", "x w", "a"), op("Relu", "a", "c"), op("Erf", "c", "y")), PRODUCT),
+        ((op("Gemm", "x w b", "a"), op("Relu", "a", "c"), op("Erf", "c", "y")), "QGemm"),
+        ((op("Gemm", "x w b", "a"), op("Clip", "a lo hi", "c"), op("Erf", "c", "y")), "QGemm"),
+    ],
+)
+def test_a_clamp_that_is_read_in_float_leaves_the_product_one_kernel(ops, kernel, form, tmp_path):
+    """It was kept apart, and summed up in float: digits differed, and no integer was multiplied."""
+    ready, plan, sample = planned(net(*ops, w=W, b=B, **BOUNDS))
+    options = session_options("all")
+    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    session = onnxruntime.InferenceSession(EXPORTERS[form](ready, plan), options)
+    kinds = [node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node]
+    assert kinds == ["QuantizeLinear", kernel, "Max", ops[1].type, "Erf"]
+    wanted = planner.evaluate(ready, plan, sample).outputs["y"]
+    np.testing.assert_array_equal(session.run(None, sample)[0], wanted)
+
+
 @pytest.mark.parametrize("name", ["gemm and relu", "matmul of any rank"])
 def test_a_file_is_read_and_planned_as_it_was(name):
     """The result has no range in the file, and needs none."""

@@ -6,10 +6,11 @@ sums. `DoubleQDQPairsRemover` makes one pair, with a scale of its own, of two in
 An AveragePool with dilations is fused into a kernel that knows none. QLinearAdd adds in float32, zero points
 included, so a mask of steps many times the result's leaves nothing of what it masks; QLinearSoftmax says 0
 of one number alone, where it is 1. `MatMulAddFusion` makes a float Gemm of a product of integers whose result
-is float and an Add of floats behind it; `QDQPropagation` rounds such a result where ops that move data stand
-between it and a QuantizeLinear. In opset 21 a pair of i8 that is carried over an op that moves data
-does not load (`opsets`). A Max of one tensor is that tensor, and no optimisation looks across it. Ops that
-only move data hide nothing: others carry pairs over them.
+is float and an Add of floats behind it; a Relu or Clip behind such a product that is read in float keeps it
+from being one kernel, so that it is summed up in float; `QDQPropagation` rounds such a result where ops that
+move data stand between it and a QuantizeLinear. In opset 21 a pair of i8 that is carried over an op that
+moves data does not load (`opsets`). A Max of one tensor is that tensor, and no optimisation looks across it.
+Ops that only move data hide nothing: others carry pairs over them.
 Source: onnxruntime's `weight_bias_quantization.cc`, `matmul_add_fusion.cc`, `double_qdq_pairs_remover.cc`.
 """
 
@@ -101,7 +102,8 @@ class _File:
       carried: tensors that lead to a QuantizeLinear over ops that it is carried over alone.
       added: what an Add adds to a tensor.
       quantizers: by tensor in front of a QuantizeLinear: that node.
-      readers: how often a tensor is read.
+      readers: how often a tensor is read, results of the model once more.
+      read: tensors that some node reads.
       lone: nodes whose Softmax may be of one number alone.
     """
 
@@ -118,6 +120,7 @@ class _File:
     carried: set[str] = field(default_factory=set)
     leading: set[str] = field(default_factory=set)
     added: dict[str, str] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
 
     def guarded(self, node: Node) -> Iterator[str]:
         """Operands of a node that optimisations may not look across."""
@@ -133,6 +136,8 @@ class _File:
             if self.opset >= _BROKEN:
                 yield from (name for name in node.inputs if self.is_product(name))
             yield from (name for name in node.inputs if self.is_float_result(name, node))
+        elif self.is_float_clamp(node):
+            yield node.inputs[0]
 
     def is_carried(self, node: Node) -> bool:
         """Whether a pair of i8 would be carried over an op that moves data, from in front or from behind."""
@@ -166,6 +171,14 @@ class _File:
         if product is None or product.op_type != "MatMul" or add.outputs[0] in self.leading:
             return False
         return all(operand in self.pairs for operand in product.inputs) and self.added[name] not in self.pairs
+
+    def is_float_clamp(self, node: Node) -> bool:
+        """Whether a Relu or Clip of a product of integers is read in float: the product is not fused then."""
+        product = self.makers.get(node.inputs[0]) if node.op_type in ("Clip", "Relu") else None
+        if product is None or product.domain or product.op_type not in ("Gemm", "MatMul"):
+            return False
+        is_read = node.outputs[0] in self.read and node.outputs[0] not in self.quantizers
+        return is_read and all(operand in self.pairs for operand in product.inputs[:2])
 
     def is_rounded(self, name: str, mover: Node) -> bool:
         """Whether a tensor is a product of integers that a QuantizeLinear far behind would be carried to."""
@@ -237,6 +250,7 @@ def _read(
 ) -> _File:
     readers = Counter([*(name for node in nodes for name in node.inputs), *outputs])
     file = _File(constants, readers, opset, lone, folded=set(constants))
+    file.read.update(name for node in nodes for name in node.inputs)
     for node in nodes:
         file.makers.update(dict.fromkeys(node.outputs, node))
         if node.op_type == DQ:

@@ -57,7 +57,7 @@ def attention(body: Body) -> None:
         body,
         heads,
         bias,
-        scale=body.attribute("scale", 0.0) or 1 / math.sqrt(_head(body, x, own)),
+        scale=body.attribute("scale", 0.0) or _scale(_head(body, x, own)),
         softcap=body.attribute("softcap", 0.0),
         precision=NAMES.get(body.attribute("softmax_precision", 0), ""),
         shown=(body.output(3), _mode(body)),
@@ -95,7 +95,7 @@ def multi_head_attention(body: Body) -> None:
     added = [*_padding(body, body.input(4), key), *filter(None, (body.input(5),))]
     if body.attribute("unidirectional", 0):
         added.append(_window(body, query, key, _length(body, body.input(6))))
-    scale = body.attribute("scale", 0.0) or 1 / math.sqrt(width)
+    scale = body.attribute("scale", 0.0) or _scale(width)
     _written(body, _attended(body, _Heads(query, key, value), added, scale=scale), joined=True)
 
 
@@ -126,7 +126,7 @@ def contrib_attention(body: Body) -> None:
     bias_of_scores = [*_padding(body, mask, key), *filter(None, (added,))]
     if body.attribute("unidirectional", 0):
         bias_of_scores.append(_window(body, query, key, _length(body, pasts[0])))
-    scale = body.attribute("scale", 0.0) or 1 / math.sqrt(sizes[0] / count)
+    scale = body.attribute("scale", 0.0) or _scale(sizes[0] / count)
     mixed = _attended(body, _Heads(query, key, value), bias_of_scores, scale=scale)
     _written(body, mixed, joined=True)
 
@@ -175,7 +175,7 @@ def group_query_attention(body: Body) -> None:
         window = body.attribute("local_window_size", -1)
         bias.append(_window(body, query, key, before, left=window - 1 if window > 0 else -1, right=0))
     heads = _repeated(body, _Heads(query, key, value), own, groups)
-    scale = body.attribute("scale", 0.0) or 1 / math.sqrt(width)
+    scale = body.attribute("scale", 0.0) or _scale(width)
     mixed = _attended(body, heads, bias, scale=scale, softcap=body.attribute("softcap", 0.0))
     _written(body, mixed, joined=True)
 
@@ -268,6 +268,13 @@ def _sliced(body: Body, array: np.ndarray, sizes: tuple[int, ...] | list[int], p
     cuts = np.cumsum(sizes)[:-1]
     pieces = np.split(array, cuts, axis=-1)
     return [body.constant(part, np.ascontiguousarray(piece)) for piece in pieces]
+
+
+def _scale(width: float) -> float:
+    """What scores are multiplied by where no attribute says: 1 over the root of the numbers in a head."""
+    if width <= 0:
+        raise StaysWhole("heads of no numbers")
+    return 1 / math.sqrt(width)
 
 
 def _head(body: Body, name: str, count: int) -> int:

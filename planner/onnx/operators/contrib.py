@@ -1,19 +1,22 @@
 """Contrib: operators of onnxruntime's domain with other operands or attributes than they have are refused.
 
-onnxruntime ends the process at some of them, where an operand that it needs is left out. Unknown names of the
-domain stay opaque. Source: the schemas that onnxruntime itself is built with.
+onnxruntime ends the process at some of them, where an operand that it needs is left out, and so does onnx's
+inference at some of `ai.onnx.ml` (LabelEncoder). Unknown names of the domains stay opaque. Source: the
+schemas that onnxruntime itself, or onnx, is built with.
 """
 
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, defs
 
 from planner.errors import ModelError
 from planner.ir.graph import Graph, Op, Opaque
 from planner.onnx.dtypes import UNKNOWN, enum_of
 from planner.onnx.sessions import CONTRIB, contrib_schemas
 
+LEARNING: Final = "ai.onnx.ml"
 _KINDS: Final[dict[str, type | tuple[type, ...]]] = {
     "FLOAT": float,
     "FLOATS": tuple,
@@ -27,7 +30,7 @@ _KINDS: Final[dict[str, type | tuple[type, ...]]] = {
 
 
 def refuse_contrib(graph: Graph) -> None:
-    """Refuse operators of onnxruntime's domain that it could not load.
+    """Refuse operators of onnxruntime's domain and of `ai.onnx.ml` that could not be loaded.
 
     Raises:
       ModelError: the op, and the operands or the attribute that do not fit.
@@ -36,8 +39,19 @@ def refuse_contrib(graph: Graph) -> None:
         domain, _, kind = op.type.rpartition("::")
         schema = contrib_schemas().get(kind) if domain == CONTRIB else None
         problem = "" if schema is None else _of_operands(op, schema) or _of_attributes(op, schema)
+        learnt = _learning_schema(kind) if domain == LEARNING else None
+        problem = problem or (_of_operands(op, learnt) if learnt is not None else "")
         if problem:
             raise ModelError(f"{kind} at {op.name!r}: {problem}")
+
+
+@lru_cache(maxsize=64)
+def _learning_schema(kind: str) -> Any:
+    """The newest schema of a classical operator, whose operands never changed; None of an unknown one."""
+    try:
+        return defs.get_schema(kind, domain=LEARNING)
+    except defs.SchemaError:
+        return None
 
 
 def refuse_types(graph: Graph) -> None:

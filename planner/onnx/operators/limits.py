@@ -288,6 +288,7 @@ _BEHIND_LAST: Final = frozenset({"Flatten", "Hardmax", "LogSoftmax", "OneHot", "
 """Ops whose axis may be the rank: the form with no dimension behind it, of Softmax before opset 13."""
 
 LEAST: Final[Mapping[str, int]] = {
+    "batch_dims": 0,
     "blocksize": 1,
     "dilations": 1,
     "group": 1,

@@ -130,7 +130,11 @@ def float_quant(
       ValueError: neither saturation nor a value for reals beyond the format.
     """
     exponent_bias, max_value = rest
-    v = x / scale
+    with np.errstate(over="ignore"):
+        v = x / scale
+    # Far beyond every such float, and so that steps stay finite: what scales near 0 make of numbers.
+    most = np.finfo(v.dtype).max / 4
+    v = np.clip(v, -most, most)
     tiny = np.finfo(v.dtype).tiny
     step = np.floor(np.log2(np.abs(v) + tiny)) - mantissa_bits
     step = np.exp2(np.maximum(step, 1.0 - exponent_bias - mantissa_bits))
