@@ -112,3 +112,54 @@ def test_an_odd_node_is_refused_or_read(count, record_property):
     record_property("ended", str(dict(ended)))
     assert set(ended) == {"read", "refused"}
     assert min(ended.values()) > count // 10
+
+
+def lone(kind, inputs, outputs, domain="", opset=21, **attributes):
+    """A file of one node on floats, `i` whole numbers."""
+    ports = [
+        [
+            helper.make_tensor_value_info(n, TensorProto.INT64 if n == "i" else TensorProto.FLOAT, shape)
+            for n, shape in side
+        ]
+        for side in (inputs, outputs)
+    ]
+    names = [[name for name, _ in side] for side in (inputs, outputs)]
+    node = helper.make_node(kind, names[0] or [""], names[1], kind.lower(), domain=domain, **attributes)
+    graph = helper.make_graph([node], "g", *ports)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 4)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+
+
+FOUND = {
+    "labels of nothing": (
+        lone("LabelEncoder", [], [("y", [5])], "ai.onnx.ml", keys_strings=["a"], values_floats=[1.0]),
+        "LabelEncoder at 'labelencoder': its operand 'X' is left out, and onnxruntime needs it",
+    ),
+    "batches from behind": (
+        lone("GatherND", [("x", [2, 2]), ("i", [2, 1])], [("y", [2])], batch_dims=-2),
+        "GatherND at 'gathernd': its attribute 'batch_dims' is -2",
+    ),
+    "a mean of nothing": (
+        lone("MeanVarianceNormalization", [], [("y", [3])], opset=13),
+        "meanvariancenormalization",
+    ),
+}
+"""Files by which longer runs ended the process in onnx's inference, or in an IndexError; what is said now."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_longer_runs_found(name):
+    data, said = FOUND[name]
+    with pytest.raises(PlannerError) as caught:
+        read_written(data)
+    assert said in str(caught.value)
+
+
+def test_heads_of_no_numbers():
+    """1 over the root of 0; the op stays whole."""
+    shapes = [("q", [2, 4, 1]), ("k", [2, 6, 3]), ("v", [2, 6, 3])]
+    data = lone("Attention", shapes, [("y", [2, 4, 3])], opset=23, q_num_heads=3, kv_num_heads=3)
+    try:
+        assert any(op.type == "Attention" for op in read_onnx(data).ops)
+    except PlannerError as error:
+        assert "attention" in str(error)  # noqa: PT017 - either is an answer

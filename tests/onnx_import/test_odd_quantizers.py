@@ -12,6 +12,7 @@ from planner.calibration.annotate import annotate
 from planner.errors import ModelError, PlannerError
 from planner.interpreter.models import ModelRunner
 from planner.ir.types.qtypes import Calibrated
+from planner.onnx.quantized.formulas import float_quant
 from planner.onnx.read import read_onnx, read_written
 from planner.plan_model import plan
 from tests.onnx_import.odd_quantizers import BASES, MS, f, feeds, file_of, odd, u8
@@ -191,6 +192,13 @@ def test_a_scale_of_none_of_a_dead_channel_of_a_constant():
     opsets = [onnx.helper.make_opsetid("", 21)]
     data = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
     assert read_onnx(data).ops
+
+
+def test_a_scale_near_zero_saturates():
+    """Found by a longer run: numpy warned of a quotient beyond float32."""
+    x, scale = np.float32([-2.0, 0.0, 3.0, np.inf]), np.float32(1e-45)
+    found = float_quant(x, scale, *map(np.float32, (4, 3, 7, 448)))
+    assert found.tolist() == pytest.approx([-448 * float(scale), 0.0, 448 * float(scale), 448 * float(scale)])
 
 
 COUNTS = [400, pytest.param(20_000, marks=pytest.mark.soak)]
