@@ -4,7 +4,7 @@ Derived from the types of ports, pins and outputs alone, not from the list that 
 Source: design 01, section 3.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from planner.checker.kernel_ports import NEAR, refuse
@@ -13,7 +13,7 @@ from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Storage, Uni
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped, Rescale
-from planner.target.records import Costs, Storages, Target
+from planner.target.records import Costs, Target
 
 Consumer = tuple[str, int]
 
@@ -98,12 +98,13 @@ class Ends:
     readers: dict[str, list[tuple[Consumer, PortTyped]]]
     costs: Costs
     shared: bool
-    storages: Storages = None
 
     def edges(self, name: str) -> Iterator[Edge]:
         """The changes of type of one value."""
         if name in self.defined:
-            yield from _edges_of(name, self)
+            yield from _edges_of(
+                name, self.defined[name], self.pins, self.readers[name], self.costs, shared=self.shared
+            )
 
     def price(self, name: str, elements: int, trips: Mapping[str, int]) -> float:
         """What the changes of one value cost."""
@@ -141,8 +142,7 @@ def ends_of(plan: Plan, *, every: bool = False) -> Ends:
         if graph.values[name].is_float:
             uses.setdefault(name, []).append(((BOUNDARY, index), pins.get(name)))
     readers = {name: wanted for name, wanted in uses.items() if name not in graph.constants}
-    shared = not plan.target.rescale_single_consumer
-    return Ends(defined, pins, readers, costs, shared, plan.target.storages)
+    return Ends(defined, pins, readers, costs, not plan.target.rescale_single_consumer)
 
 
 def _pins(graph: Graph) -> dict[str, PortTyped]:
@@ -163,12 +163,19 @@ def _pins(graph: Graph) -> dict[str, PortTyped]:
     return found
 
 
-def _edges_of(name: str, ends: Ends) -> Iterator[Edge]:
-    defined, readers = ends.defined[name], ends.readers[name]
+def _edges_of(
+    name: str,
+    defined: PortTyped,
+    pins: dict[str, PortTyped],
+    readers: list[tuple[Consumer, PortTyped]],
+    costs: Costs,
+    *,
+    shared: bool,
+) -> Iterator[Edge]:
     # With a pin there are two hops, from the kernel to the pin and from the pin to each reader: every reader
     # sees the pinned numbers, as in the original quantized model.
-    base = ends.pins.get(name, defined)
-    kinds = kinds_between(defined, base, ends.costs, ends.storages)
+    base = pins.get(name, defined)
+    kinds = kinds_between(defined, base, costs)
     if kinds:
         yield Edge(name, defined, base, [consumer for consumer, _ in readers], True, kinds)
     groups: list[Edge] = []
@@ -177,8 +184,8 @@ def _edges_of(name: str, ends: Ends) -> Iterator[Edge]:
             continue
         # Readers that want the same type share one rescale,
         # unless the target gives every rescale one consumer.
-        joined = next((edge for edge in groups if ends.shared and edge.after == wanted), None)
-        kinds = joined.kinds if joined else kinds_between(base, wanted, ends.costs, ends.storages)
+        joined = next((edge for edge in groups if shared and edge.after == wanted), None)
+        kinds = joined.kinds if joined else kinds_between(base, wanted, costs)
         if joined:
             joined.consumers.append(consumer)
         elif kinds:
@@ -186,7 +193,7 @@ def _edges_of(name: str, ends: Ends) -> Iterator[Edge]:
     yield from groups
 
 
-def kinds_between(before: PortTyped, after: PortTyped, costs: Costs, storages: Storages) -> tuple[str, ...]:
+def kinds_between(before: PortTyped, after: PortTyped, costs: Costs) -> tuple[str, ...]:
     """The dearest kinds of rescale that lead from one type to another; () where none is needed."""
     if not isinstance(before, Uniform):
         return ("quantize",) if isinstance(after, Uniform) else ()
@@ -194,26 +201,10 @@ def kinds_between(before: PortTyped, after: PortTyped, costs: Costs, storages: S
         return ("dequantize",)
     if before == after:
         return ()
-    if storages is not None and before.storage.bits != after.storage.bits:
-        few, many = sorted((before, after), key=lambda kind: kind.storage.bits)
-        if _lies_in_wider(few, many, storages):
-            return ("clamp",) if many is before else ()
     # One rescale op does several of these at once, so it is charged as its dearest part, not as the sum.
     found = _differing(before, after)
     dearest = max((_price(kind, costs) for kind in found), default=0.0)
     return tuple(kind for kind in found if _price(kind, costs) == dearest)
-
-
-def _lies_in_wider(few: Uniform, many: Uniform, storages: Collection[tuple[int, bool, str]]) -> bool:
-    """Whether a type that the device has no storage for is a part of the integers of another, one for one."""
-    a, b = few.storage, many.storage
-    if (a.bits, a.signed, a.float_name) in storages or a.float_name or b.float_name:
-        return False
-    if not (few.is_per_tensor and many.is_per_tensor):
-        return False
-    shift = many.zero_points[0] - few.zero_points[0]
-    same = few.scales == many.scales and few.expressed == many.expressed
-    return same and b.qmin <= a.qmin + shift and a.qmax + shift <= b.qmax
 
 
 def _is_within(a: Storage, b: Storage) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Facts, Graph, Op, Region, Value, port_address
-from planner.ir.types.parts import cut_to
 from planner.ir.types.qtypes import Bipolar, FloatType, NoneType, QType, Uniform
 from planner.ir.types.typetext import brief
 
@@ -155,14 +154,9 @@ def _problem(shown: _Shown, address: str, name: str, wanted: QType | None) -> st
 
 
 def _enters(last: QType, wanted: QType) -> bool:
-    """Whether numbers of one type are those of another as they are stored, so that no rescale is between.
-
-    Those of a type of few bits are where the device has no such storage, and else the text shows a rescale.
-    """
+    """Whether numbers of one type are those of another as they are stored, so that no rescale is between."""
     if not (isinstance(last, Uniform) and isinstance(wanted, Uniform)):
         return False
-    if cut_to(wanted, last) is not None:
-        return True
     return last.storage.lies_in(wanted.storage) and replace(last, storage=wanted.storage) == wanted
 
 

@@ -12,7 +12,7 @@ from planner.ir.graph import BOUNDARY
 from planner.ir.roles import is_mover
 from planner.plan_search.options import FLOAT, Noise, Option, Table, store_text
 from planner.plans.records import PortTyped
-from planner.plans.rescales import change_of, pins, price_of
+from planner.plans.rescales import kind_of, pins, price_of
 
 Chosen = Mapping[str, int]
 """The place of each kernel's option; the first, 0, is as planned without being asked."""
@@ -78,14 +78,14 @@ def _prices(
     table: Table, value: str, writer: str, readers: Sequence[str], end: PortTyped
 ) -> Mapping[tuple[str, str], float]:
     """Work of an element, by storages; of the dearest change where options have other types of these."""
-    costs, storages = table.base.target.costs, table.base.target.storages
+    costs = table.base.target.costs
     held = _types(table, writer, value) if writer else [end]
     wanted = [
         kind for name in readers for kind in ([end] if name == BOUNDARY else _types(table, name, value))
     ]
     found: dict[tuple[str, str], float] = {}
     for source, other in product(held, dict.fromkeys(wanted)):
-        kind, key = change_of(source, other, costs, storages), (store_text(source), store_text(other))
+        kind, key = kind_of(source, other, costs), (store_text(source), store_text(other))
         if kind is not None and key[0] != key[1]:
             found[key] = max(found.get(key, 0.0), price_of(kind, costs))
     return found

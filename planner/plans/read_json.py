@@ -13,7 +13,7 @@ from planner.annotated.document import graph_from_document
 from planner.annotated.jsontext import read_checked
 from planner.errors import PlanFormatError, PlannerError, QTypeError
 from planner.ir.graph import Graph, port_address
-from planner.ir.types.qtypes import FloatType, Uniform, storage
+from planner.ir.types.qtypes import FloatType, Uniform
 from planner.ir.types.typetext import parse_type
 from planner.plans.plan import Plan
 from planner.plans.planschema import (
@@ -27,7 +27,7 @@ from planner.plans.planschema import (
 )
 from planner.plans.records import KernelPlan, Port, PortTyped, Refused, Step, TargetRef, ValuePlan
 from planner.plans.write_json import VERSION, TypeTexts, rescale_document, row_texts
-from planner.target.records import UNLIMITED, Costs, Row, Storages
+from planner.target.records import UNLIMITED, Costs, Row
 from planner.target.show import engines_from_json, files_from_json, row_from_json, work_from_json
 
 
@@ -132,16 +132,7 @@ def target_from_document(entry: TargetDoc) -> TargetRef:
         work_unit=entry.get("work_unit", ""),
         engines=engines_from_json(entry.get("engines", {})),
         files=files_from_json(entry.get("files", {})),
-        storages=_read_storages(entry.get("storages")),
     )
-
-
-def _read_storages(names: list[str] | None) -> Storages:
-    try:
-        stores = [storage(name) for name in names or ()]
-    except QTypeError as error:
-        raise PlanFormatError(f"target.storages: {error}") from None
-    return None if names is None else frozenset((s.bits, s.signed, s.float_name) for s in stores)
 
 
 def _read_row(entry: Mapping[str, Any], path: str) -> Row:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, overload
 
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import FloatType, Uniform
-from planner.target.records import Costs, Engines, Files, Row, Storages, WorkRates
+from planner.target.records import Costs, Engines, Files, Row, WorkRates
 
 Kind: TypeAlias = Literal["requantize", "widen", "narrow", "zero_point", "clamp", "quantize", "dequantize"]
 PortTyped: TypeAlias = Uniform | FloatType | None
@@ -151,7 +151,6 @@ class TargetRef:
     work_unit: str = ""
     engines: Engines = field(default_factory=Engines)
     files: Files = field(default_factory=Files)
-    storages: Storages = None
 
 
 @dataclass(frozen=True, slots=True)

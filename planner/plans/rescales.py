@@ -11,10 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Graph, once_per_graph
-from planner.ir.types.parts import cut_to
-from planner.ir.types.qtypes import Bipolar, Calibrated, FloatType, NoneType, Storage, Uniform
+from planner.ir.types.qtypes import Bipolar, Calibrated, FloatType, NoneType, Uniform
 from planner.plans.records import KernelPlan, Kind, PortTyped, Rescale, TargetRef, Use
-from planner.target.records import Costs, Storages
+from planner.target.records import Costs
 
 SAME_SCALE: Final = 1e-6
 
@@ -33,30 +32,6 @@ def kind_of(source: PortTyped, wanted: PortTyped, costs: Costs) -> Kind | None:
     if source == wanted:
         return None
     return max(_differences(source, wanted), key=lambda kind: price_of(kind, costs), default=None)
-
-
-def change_of(source: PortTyped, wanted: PortTyped, costs: Costs, storages: Storages) -> Kind | None:
-    """The rescale that a device does from one type to another, as `kind_of` calls it.
-
-    A type of so few bits that the device has no such storage is kept in the integers of the kernels around
-    it: cut to its numbers where it is written, and read as it is.
-
-    Args:
-      storages: that the device has (`Target.storages`).
-    """
-    kind = kind_of(source, wanted, costs)
-    if storages is None or kind is None or not (isinstance(source, Uniform) and isinstance(wanted, Uniform)):
-        return kind
-    if source.storage.bits > wanted.storage.bits:
-        kept = not is_held(wanted.storage, storages) and cut_to(source, wanted) is not None
-        return "clamp" if kept else kind
-    kept = not is_held(source.storage, storages) and cut_to(wanted, source) is not None
-    return None if kept else kind
-
-
-def is_held(store: Storage, storages: Storages) -> bool:
-    """Whether the device has a storage, whatever part of its range."""
-    return storages is None or (store.bits, store.signed, store.float_name) in storages
 
 
 def price_of(kind: Kind, costs: Costs) -> float:
@@ -167,7 +142,7 @@ def derive_rescales(graph: Graph, kernels: Sequence[KernelPlan], target: TargetR
         wanted += [(base, kind, users, False) for kind, users in _groups(readers[value], base, target)]
         count = 0
         for source, goal, users, to_pin in wanted:
-            kind = change_of(source, goal, costs, target.storages)
+            kind = kind_of(source, goal, costs)
             if kind is None:
                 continue
             elements = graph.values[value].elements
@@ -206,7 +181,7 @@ def _groups(
 ) -> list[tuple[PortTyped, list[Use]]]:
     groups: list[tuple[PortTyped, list[Use]]] = []
     for use in readers:
-        if change_of(base, use.type, target.costs, target.storages) is None:
+        if kind_of(base, use.type, target.costs) is None:
             continue
         shared = None if target.rescale_single_consumer else [g for g in groups if g[0] == use.type]
         if shared:

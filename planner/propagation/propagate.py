@@ -233,9 +233,7 @@ def decide(
     grow(network, remedies.grown)
     settle_plain(network)
     classes = build_classes(network, _depths(network, request.depths), request.costs.max_clip)
-    cost_model = CostModel(
-        request.costs, target.rescale_single_consumer, target.rescale_allowed, target.storages
-    )
+    cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
     labelled = label_all(network, classes, cost_model, request.strategy)
     outcome = Outcome(choices, network, labelled, {}, request, remedies)
     return replace(outcome, derived=_derived(outcome))

@@ -14,8 +14,6 @@ from planner.ir.types.qtypes import FloatType, Storage, Uniform
 PortId: TypeAlias = tuple[Literal["in", "out"], int]
 DYNAMIC_BITS: Final = 16
 Granularity: TypeAlias = Literal["tensor", "axis", "block"]
-Storages: TypeAlias = frozenset[tuple[int, bool, str]] | None
-"""Bits, sign and float of what a device stores; None is any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +374,7 @@ class Target:
     float_work: WorkRates = field(default_factory=WorkRates)
     work_unit: str = ""
     engines: Engines = field(default_factory=Engines)
-    storages: Storages = None
+    storages: frozenset[tuple[int, bool, str]] | None = None
     files: Files = field(default_factory=Files)
 
     def __repr__(self) -> str:

@@ -10,7 +10,6 @@ import pytest
 import planner
 from planner.constants.quantize import quantize_array
 from planner.ir.types.qtypes import storage, uniform
-from planner.plans.read_json import plan_from_json
 from tests.exporters.litert.running import told
 from tests.exporters.plans import model, op, run
 from tests.oracles import litert
@@ -56,14 +55,6 @@ def test_what_moves_a_pinned_value_moves_it_in_bytes(planned):
     _, _, plan = planned
     flatten = next(kernel for kernel in plan.kernels_in_order if kernel.kernel == "Flatten")
     assert [port.type.storage.bits for port in (*flatten.inputs, *flatten.outputs)] == [8, 8]
-
-
-def test_the_plan_pays_for_one_clamp(planned):
-    """Where the device has no storage of five bits: a narrowing and a widening before."""
-    _, _, plan = planned
-    inner = [rescale for rescale in plan.rescales if rescale.kind not in ("quantize", "dequantize")]
-    assert [(rescale.kind, rescale.to_pin) for rescale in inner] == [("clamp", True)]
-    assert plan_from_json(plan.to_json()).rescales == plan.rescales
 
 
 @pytest.mark.parametrize("form", ["onnx-qdq", "onnx-qoperator", "onnx-integer"])

@@ -7,13 +7,13 @@ plans/rescales.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy.typing as npt
 
 from planner.errors import UnsupportedExport
 from planner.ir.graph import Graph
-from planner.ir.types.parts import cut_to
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
@@ -62,6 +62,20 @@ def is_cut(source: Uniform, wanted: Uniform) -> bool:
     parameters = (source.scales, source.zero_points, source.expressed)
     same = source.is_per_tensor and parameters == (wanted.scales, wanted.zero_points, wanted.expressed)
     return same and inner != store and inner.lies_in(store)
+
+
+def _cut_to(kind: Uniform, pinned: Uniform) -> Uniform | None:
+    """A type with the integers alone that stand for a pin's numbers; None where it has not all of them."""
+    store, pin = kind.storage, pinned.storage
+    plain = kind.is_per_tensor and pinned.is_per_tensor and not (store.float_name or pin.float_name)
+    same = plain and (kind.scale, kind.expressed) == (pinned.scale, pinned.expressed)
+    if not same or pin.bits >= store.bits:
+        return None
+    shift = kind.zero_point - pinned.zero_point
+    low, high = pin.qmin + shift, pin.qmax + shift
+    if low < store.qmin or high > store.qmax:
+        return None
+    return replace(kind, storage=replace(store, qmin=low, qmax=high))
 
 
 def _own(kind: Uniform) -> Uniform:
@@ -144,7 +158,7 @@ class Values(Generic[Tensor]):
     def cut_to_pin(self, value: str, kind: Uniform) -> Uniform | None:
         """What a value of that type is cut to, for its pin; None where a cut is not all that it takes."""
         pinned = self.pins.get(value)
-        return None if pinned is None or value in self.graph.outputs else cut_to(kind, pinned)
+        return None if pinned is None or value in self.graph.outputs else _cut_to(kind, pinned)
 
     def define_seen(self, value: str, kind: Uniform, tensor: Tensor) -> None:
         """Say that a value is defined in float, on the grid of a type throughout: that is its base."""

@@ -53,9 +53,7 @@ class Alternatives:
         self._outcome = outcome
         # A part of a plan has the depths of the whole, so that a replan has the log of a plan from scratch.
         self._is_small = len(request.depths or outcome.network.kernels) <= SMALL
-        self._cost_model = CostModel(
-            request.costs, target.rescale_single_consumer, target.rescale_allowed, target.storages
-        )
+        self._cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
         units = outcome.labelled.units if self._is_small else ()
         self._units = {c: unit for unit in units for c in unit.classes}
         self._around: dict[int, _Around | None] = {}

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from planner.ir.types.qtypes import Uniform
-from planner.plans.rescales import change_of, price_of
+from planner.plans.rescales import kind_of, price_of
 from planner.propagation.solver.classes import UNIT, Label, typed
 from planner.propagation.solver.components import Edge, Price, Use
 from planner.propagation.solver.ways import Loss, Way, Ways, coarsest
-from planner.target.records import Costs, Storages
+from planner.target.records import Costs
 
 FORBIDDEN: Final = 1 << 30
 
@@ -32,13 +32,12 @@ class CostModel:
     """Prices of one target and the cache of pairwise costs.
 
     `allowed`: False where the device neither rescales nor casts between kernels; that then costs more
-    than anything else does. `storages`: that the device has.
+    than anything else does.
     """
 
     costs: Costs
     single_consumer: bool
     allowed: bool = True
-    storages: Storages = None
     pairs: dict[tuple[Uniform | None, Uniform | None], tuple[int, int]] = field(default_factory=dict)
 
     def is_free(self, edge: Edge, use: Use) -> bool:
@@ -54,7 +53,7 @@ class CostModel:
         # A net has few pairs of types and asks for them at every edge.
         found = self.pairs.get((source, wanted))
         if found is None:
-            kind = change_of(source, wanted, self.costs, self.storages)
+            kind = kind_of(source, wanted, self.costs)
             if kind is None:
                 found = (0, 0)
             else:
