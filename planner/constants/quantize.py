@@ -157,11 +157,12 @@ def dequantize_array(
     # Differences of up to 17 bits are floats; longer ones are taken in integers, then rounded once.
     shift = work if type.storage.bits <= 16 else np.dtype(np.int64)
     known = params_of(type, work if type.storage.bits <= 16 else np.float64)
-    for part, target, params in pieces(source, result, type, known):
-        shifted = part
-        if params.zero_points is not None:
-            shifted = part.astype(shift) - params.zero_points.astype(shift, copy=False)
-        np.multiply(shifted.astype(work, copy=False), params.scales.astype(work, copy=False), out=target)
+    with np.errstate(over="ignore"):  # the ends of a range next to float32's own are infinite, as in engines
+        for part, target, params in pieces(source, result, type, known):
+            shifted = part
+            if params.zero_points is not None:
+                shifted = part.astype(shift) - params.zero_points.astype(shift, copy=False)
+            np.multiply(shifted.astype(work, copy=False), params.scales.astype(work, copy=False), out=target)
     return result.astype(wanted, copy=False)
 
 

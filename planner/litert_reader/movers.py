@@ -190,6 +190,9 @@ def gather(builder: Builder, op: Operator) -> None:
 
 def gather_nd(builder: Builder, op: Operator) -> None:
     """GATHER_ND, its indices in 64 bits."""
+    element = builder.tensor(op, 1).element
+    if element not in ("i16", "i32", "i64"):
+        raise Unread(f"its indices are {element or 'of an element type without a name'}")
     at = builder.cast(builder.value(op, 1), "i64")
     builder.result(op, "GatherND", [builder.value(op, 0), at])
 

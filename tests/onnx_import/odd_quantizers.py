@@ -244,6 +244,6 @@ def feeds(found: Quantizer) -> dict[str, np.ndarray]:
     dtype = helper.tensor_dtype_to_np_dtype(found.dtype)
     x = chance.normal(size=found.x) * 3 if dtype.kind == "f" else chance.integers(0, 100, found.x)
     given = {"x": np.asarray(x, dtype)}
-    if found.computed >= 0 and not isinstance(found.operands[found.computed], str):
+    if 0 <= found.computed < len(found.operands) and not isinstance(found.operands[found.computed], str):
         given[f"k{found.computed}"] = found.operands[found.computed]
     return given

@@ -46,6 +46,9 @@ ROUNDINGS: Final[Mapping[str, Rounding]] = {
     "UP": from_zero,
 }
 
+BEYOND: Final = np.errstate(over="ignore")
+"""Quotients of scales next to 0, and numbers of scales next to the end of float32, are infinite."""
+
 
 def bounds(bits: Array, *, signed: bool, narrow: bool) -> tuple[Array, Array]:
     """Ends of the clip in stored units, unrounded; `bits` may be fractional, and one per channel."""
@@ -55,6 +58,7 @@ def bounds(bits: Array, *, signed: bool, narrow: bool) -> tuple[Array, Array]:
     return np.asarray(0 * bits), np.asarray(2**bits - 1 - int(narrow))
 
 
+@BEYOND
 def quant(
     x: Array,
     scale: Array,
@@ -76,12 +80,14 @@ def quant(
     return as_f32((q - zero_point) * scale)
 
 
+@BEYOND
 def bipolar(x: Array, scale: Array) -> Array:
     """QONNX BipolarQuant: the scale, with the sign of x; zero counts as positive."""
     one = x.dtype.type(1)
     return as_f32(np.where(x >= 0, one, -one) * scale)
 
 
+@BEYOND
 def trunc(
     x: Array, scale: Array, zero_point: Array, bits_in: Array, bits_out: Array, *, rounding: str = "FLOOR"
 ) -> Array:
@@ -90,6 +96,7 @@ def trunc(
     return as_f32((ROUNDINGS[rounding](q) - zero_point) * scale)
 
 
+@BEYOND
 def trunc_scaled(
     x: Array,
     scale: Array,
@@ -110,6 +117,7 @@ def trunc_scaled(
     return as_f32((ROUNDINGS[rounding](v) - zero_point / ratio) * scale_out)
 
 
+@BEYOND
 def float_quant(
     x: Array,
     scale: Array,
@@ -130,8 +138,7 @@ def float_quant(
       ValueError: neither saturation nor a value for reals beyond the format.
     """
     exponent_bias, max_value = rest
-    with np.errstate(over="ignore"):
-        v = x / scale
+    v = x / scale
     # Far beyond every such float, and so that steps stay finite: what scales near 0 make of numbers.
     most = np.finfo(v.dtype).max / 4
     v = np.clip(v, -most, most)

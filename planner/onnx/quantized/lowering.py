@@ -306,7 +306,10 @@ def _trunc(op: Op, draft: Draft) -> bool:
         _back(op, draft, emit_rounding(op, draft, v, mode, dtype), zero, scale, dtype=dtype)
         return True
     scale_out, bits_out = others
-    ratio = np.asarray(2 ** np.rint(np.log2(scale_out / scale)))
+    with np.errstate(over="ignore"):  # of scales next to 0
+        ratio = np.asarray(2 ** np.rint(np.log2(scale_out / scale)))
+    if not np.isfinite(ratio).all():
+        raise ModelError(f"Trunc at {op.name!r}: its scales are further apart than float32 numbers are")
     v = _step(op, draft, "Div", v, ratio, dtype=dtype)
     low, high = bounds(bits_out, signed=bool(op.attributes["signed"]), narrow=bool(op.attributes["narrow"]))
     q = emit_rounding(op, draft, _clip(op, draft, v, low.astype(dtype), high.astype(dtype)), mode, dtype)

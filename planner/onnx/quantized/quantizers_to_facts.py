@@ -175,7 +175,10 @@ def _constant(work: _Work, found: Found, kind: QType, op: Op) -> bool:
         zero = quantizer.zero_point.astype(np.float32)
         wide = np.float64 if found.data.dtype == np.int32 else np.float32
         shifted = np.asarray(found.data.astype(wide)) - zero
-        array = (shifted * quantizer.scale).astype(np.float32)
+        with np.errstate(over="ignore"):
+            array = (shifted * quantizer.scale).astype(np.float32)
+        if not np.isfinite(array).all():
+            raise ModelError(f"constant {found.result!r} has numbers beyond float32 on its grid, {kind}")
         if work.graph.values[found.result].dtype == "f16":
             array = array.astype(np.float16)
     else:
