@@ -158,7 +158,7 @@ class _File:
         if pair is None or stored is None:
             return False
         step, own = self._array(pair.inputs[1]), self._array(stored.inputs[1])
-        return step is not None and own is not None and bool(np.max(step) > _STEPS * np.min(own))
+        return step is not None and own is not None and bool(np.max(step) / _STEPS > np.min(own))
 
     def is_product(self, name: str) -> bool:
         """Whether a tensor is a MatMul that an Add makes a Gemm between Reshapes, in a file with i8."""
