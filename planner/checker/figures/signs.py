@@ -66,8 +66,7 @@ def check_signs(plan: Plan, judged: Sequence[Judged], target: Target, left: Told
     if any(served is None and _moves(plan.graph, region) for _, region, served in judged):
         return  # what it had for a row, which may have a sign, is not in the plan
     ends = list(_ends(plan, kernels, target, free))
-    held = {at for at, served in enumerate(kernels) if at in free and served is not None}
-    own, least = _cut(ends, free, kernels, held), _cut(ends, free, kernels, set())
+    own, least = (_cut(ends, free, kernels, held=held) for held in (True, False))
     if own != least:
         # Changes of sign weigh so much more than rows that a quotient and a remainder tell them apart.
         paid, moved = zip(*(divmod(cut, len(free) + 1) for cut in (own, least)), strict=True)
@@ -91,13 +90,11 @@ def _either(served: Served, target: Target, left: Told) -> _Kernel | None:
     """The first row and its first mirror of a kernel that has as good a row of either sign."""
     costs, gone = target.costs, left.get(served.kernel.name, {})
     rows = [row for row in rows_for(target, served.kernel.kernel) if row.key not in gone]
-    own = merit_of(served, served.row, costs)
     # Most kernels have no mirror at all, which is quicker to tell than what rows are worth.
     if not any(mirrors(served, served.row, row) for row in rows):
         return None
-    equal = [row for row in rows if merit_of(served, row, costs) == own]
-    sort = [served.row.hands_on_floats == row.hands_on_floats for row in equal]
-    equal = [row for row, same in zip(equal, sort, strict=True) if same]
+    own, sort = merit_of(served, served.row, costs), served.row.hands_on_floats
+    equal = [row for row in rows if row.hands_on_floats == sort and merit_of(served, row, costs) == own]
     other = next((row for row in equal if mirrors(served, equal[0], row)), None)
     signed = activations_signed(served, equal[0])
     return None if other is None or signed is None else _Kernel(equal[0], other, signed)
@@ -156,12 +153,13 @@ def _cut(
     ends: Sequence[tuple[Node, list[Node], int]],
     free: Mapping[int, _Kernel],
     kernels: Sequence[Served | None],
-    held: set[int],
+    *,
+    held: bool,
 ) -> int:
     """The capacity of a minimum cut: changes of sign, each more than all first rows, and rows not the first.
 
     Args:
-      held: kernels that have the sign that the plan has.
+      held: whether kernels have the signs that the plan has, or may have either.
     """
     nx = importlib.import_module("networkx")
     net = nx.DiGraph()
@@ -169,7 +167,7 @@ def _cut(
     moved = 0
     for at, found in free.items():
         served, node = kernels[at], ("kernel", at)
-        if at in held and served is not None:
+        if held and served is not None:
             moved += served.row != found.first
             signed = found.signed == (served.row == found.first)
             net.add_edge(*((SIGNED, node) if signed else (node, UNSIGNED)))  # no capacity: never cut
