@@ -233,16 +233,18 @@ def test_tokens_come_and_go_while_the_server_runs(make_service, tmp_path):
     service = make_service(tokens=(token,), tokens_file=str(file))
     assert service.get("/v1/targets", headers=bearer("ann")).status_code == 200
     file.write_text(f"one/ben:plan:{digest('ben')}\n")
-    # The file is looked at once a second, and a quick machine answers more than 300 times in that.
+    # The file is looked at once a second; asked without a pause, a quick machine comes to the end of the
+    # requests that one principal has in a minute.
     until = time.monotonic() + 10
     status = 200
     while status == 200 and time.monotonic() < until:
+        time.sleep(0.1)
         status = service.get("/v1/targets", headers=bearer("ann")).status_code
     assert status == 401
     assert service.get("/v1/targets", headers=bearer("ben")).status_code == 200
     file.write_text("")  # no tokens at all: nobody, not everybody
     time.sleep(1.1)
-    assert service.get("/v1/targets").status_code in (401, 429)
+    assert service.get("/v1/targets").status_code == 401
 
 
 @pytest.mark.parametrize("processes", [1, 2])
