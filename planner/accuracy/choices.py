@@ -15,7 +15,7 @@ from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, PortTyped
-from planner.plans.rescales import definitions, kind_of, pins
+from planner.plans.rescales import definitions, kind_of
 
 FINER: Final = 14
 """Bits added to a type where only what it cuts off is to be seen."""
@@ -43,7 +43,7 @@ class Choice:
 
 def choices_of(plan: Plan) -> tuple[Choice, ...]:
     """The own types of every model input and every kernel, in order; those that own none are left out."""
-    bases = {**definitions(plan.graph, plan.kernels_in_order), **pins(plan.graph)}
+    bases = {**definitions(plan.graph, plan.kernels_in_order), **plan.held_pins}
     regions = {region.name: region for region in plan.graph.regions}
     found = [_of_input(plan, name, bases[name]) for name in plan.graph.inputs]
     found += [_of_kernel(plan, kernel, regions[kernel.name], bases) for kernel in plan.kernels_in_order]
@@ -132,7 +132,8 @@ def _of_input(plan: Plan, name: str, base: PortTyped) -> Choice:
 
 
 def _of_kernel(plan: Plan, kernel: KernelPlan, region: Region, bases: Mapping[str, PortTyped]) -> Choice:
-    graph, costs, pinned = plan.graph, plan.target.costs, pins(plan.graph)
+    graph, costs = plan.graph, plan.target.costs
+    pinned = plan.held_pins
     types: dict[str, Uniform] = {}
     for port in kernel.inputs:
         if not isinstance(port.type, Uniform) or not port.value:

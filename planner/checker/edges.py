@@ -5,10 +5,10 @@ Source: design 01, section 3.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.checker.kernel_ports import NEAR, refuse
-from planner.ir.graph import BOUNDARY, Graph, port_address
+from planner.ir.graph import BOUNDARY, port_address
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Storage, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
@@ -118,7 +118,8 @@ class Ends:
 
 def ends_of(plan: Plan, *, every: bool = False) -> Ends:
     """Both ends of the values that change, or that leave the model; of `every` one."""
-    graph, costs, pins = plan.graph, plan.target.costs, _pins(plan.graph)
+    graph, costs = plan.graph, plan.target.costs
+    pins = pins_of(plan)
     defined: dict[str, PortTyped] = {name: pins.get(name) for name in graph.inputs}
     for kernel in plan.kernels_in_order:
         for port in kernel.outputs:
@@ -145,9 +146,11 @@ def ends_of(plan: Plan, *, every: bool = False) -> Ends:
     return Ends(defined, pins, readers, costs, not plan.target.rescale_single_consumer)
 
 
-def _pins(graph: Graph) -> dict[str, PortTyped]:
+def pins_of(plan: Plan) -> dict[str, PortTyped]:
     """The pinned type that users of a value start from, whatever its kernel yields; only pinned values."""
-    found: dict[str, PortTyped] = {}
+    graph, found = plan.graph, dict[str, PortTyped]()
+    outside = {*graph.inputs, *graph.outputs, *graph.constants}
+    given = {port.value: port.type for kernel in plan.kernels_in_order for port in kernel.outputs}
     for name, value in graph.values.items():
         facts = [fact for fact in value.facts if not isinstance(fact, (Calibrated, AnyType))]
         if not facts:
@@ -157,10 +160,33 @@ def _pins(graph: Graph) -> dict[str, PortTyped]:
         uniform = [fact for fact in facts if isinstance(fact, Uniform)]
         floats = [fact for fact in facts if isinstance(fact, FloatType)]
         if uniform:
-            found[name] = uniform[-1]
+            found[name] = uniform[-1] if name in outside else _on_device(uniform[-1], given.get(name), plan)
         else:
             found[name] = floats[0] if floats and floats[0].name != value.dtype else None
     return found
+
+
+def _on_device(pin: Uniform, given: PortTyped, plan: Plan) -> Uniform:
+    """A pin in a storage that the device has, number for number; as it is where none holds its numbers.
+
+    The storage of the port that gives the value comes first, else the narrowest.
+    """
+    own, storages = pin.storage, plan.target.storages
+    if storages is None or own.float_name or pin.ranges or (own.bits, own.signed, "") in storages:
+        return pin
+    narrow = sorted(
+        (bits, sign != own.signed) for bits, sign, name in storages if bits >= own.bits and not name
+    )
+    if isinstance(given, Uniform) and not given.storage.float_name:
+        store = given.storage
+        narrow = [one for one in narrow if one == (store.bits, store.signed != own.signed)] or narrow
+    if not narrow:
+        return pin
+    bits, turned = narrow[0]
+    # Numbers of the signed format are those of the unsigned one less half of its range.
+    move = 2 ** (bits - 1) * ((1 if own.signed else -1) if turned else 0)
+    store = Storage(bits, own.signed != turned, own.qmin + move, own.qmax + move)
+    return replace(pin, storage=store, zero_points=tuple([zero + move for zero in pin.zero_points]))
 
 
 def _edges_of(

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from planner.checker.edges import pins_of
 from planner.checker.kernel_ports import Served, own_facts, parameter_problem, refuse
 from planner.checker.rows.asked import Asked, asked_of, runs_as_asked
 from planner.checker.rules import in_storage, one_class
@@ -135,6 +136,7 @@ class _Book:
       made: the step of the port that defines a value.
       firsts: the first step of the class at the first end of a carried value, by kernel.
       begins: that kernel, by the one at the last end, and `ends` the other way.
+      pins: what the facts about values say, as the device holds them.
     """
 
     plan: Plan
@@ -143,6 +145,7 @@ class _Book:
     begins: Mapping[str, str]
     ends: Mapping[str, str]
     asked: Mapping[str, Asked]
+    pins: Mapping[str, PortTyped]
     made: dict[str, int] = field(default_factory=dict)
     firsts: dict[str, int] = field(default_factory=dict)
 
@@ -163,7 +166,8 @@ def check_reasons(plan: Plan, log: Sequence[StepRow], served: Mapping[str, Serve
     regions = plan.graph.regions if plan.graph.wanted else ()
     told = {region.name: asked_of(plan.graph, region) for region in regions}
     asked = {name: one for name, one in told.items() if one is not None}
-    book = _Book(plan, log, facts, {end: begin for begin, end in pairs}, dict(pairs), asked)
+    pins = pins_of(plan)
+    book = _Book(plan, log, facts, {end: begin for begin, end in pairs}, dict(pairs), asked, pins)
     for kernel in plan.kernels_in_order:
         ports = [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
         at = _kernel(book, kernel, ports, at, served.get(kernel.name)) if ports else at
@@ -320,7 +324,8 @@ class _Chapter:
         self.first[place] = number
         self.book.firsts.setdefault(self.kernel.name, number)
         members = served.groups[group] if group is not None else (i,)
-        self._says(number, _searched(served, i, port, members, carried=self.kernel.name in self.book.ends))
+        pin = self.book.pins.get(port.value)
+        self._says(number, _searched(served, i, pin, members, carried=self.kernel.name in self.book.ends))
         more = [n for k in members if (at := served.ports[k]).value for n in self.book.behind(at.value)]
         other = self.book.plan.kernels.get(self.book.ends.get(self.kernel.name, ""))
         for end in (*other.inputs, *other.outputs) if other is not None else ():
@@ -368,8 +373,8 @@ def _content(served: Served, i: int, port: Port) -> str:
     return "the range observed" if seen else "its own numbers"
 
 
-def _searched(served: Served, i: int, port: Port, members: Sequence[int], *, carried: bool) -> set[str]:
-    """The rules that may have given a class its label, by its first port."""
+def _searched(served: Served, i: int, pin: PortTyped, members: Sequence[int], *, carried: bool) -> set[str]:
+    """The rules that may have given a class its label, by its first port; `pin`: of that port's value."""
     fixed = served.reading.fixed
     if i in fixed:
         return {"fixed_scale"}
@@ -378,10 +383,10 @@ def _searched(served: Served, i: int, port: Port, members: Sequence[int], *, car
     own = (fact for k in told for fact in own_facts(region, k))
     if not fixed.isdisjoint(members) or any(isinstance(f, Uniform) for f in own):
         return {"pinned"}
-    facts = served.graph.values[port.value].facts
-    pins = [fact for fact in facts if isinstance(fact, Uniform) and fact.is_per_tensor]
-    kind = port.type
-    pinned = bool(pins) and isinstance(kind, Uniform) and one_class(pins[0], kind)
+    kind = served.ports[i].type
+    pinned = (
+        isinstance(pin, Uniform) and pin.is_per_tensor and isinstance(kind, Uniform) and one_class(pin, kind)
+    )
     return {"pinned"} if pinned else {*SEARCHED, *(("pinned",) if carried else ())}
 
 
@@ -397,11 +402,8 @@ def check_strategy(plan: Plan, served: Mapping[str, Served]) -> None:
     if strategy == "minimal" or carried_pairs(plan.graph):
         return
     grown = {row[1] for row in step_rows(plan.steps) if row[3] == "grown"}
-    decided: dict[str, Uniform] = {}
-    for name, value in plan.graph.values.items():
-        pins = [fact for fact in value.facts if isinstance(fact, Uniform)]
-        if pins and pins[0].is_per_tensor:
-            decided[name] = pins[0]
+    pins = pins_of(plan)
+    decided = {n: pin for n, pin in pins.items() if isinstance(pin, Uniform) and pin.is_per_tensor}
     for kernel in plan.kernels_in_order:
         one = served.get(kernel.name)
         for members in _classes(one) if one is not None else ():

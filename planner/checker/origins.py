@@ -55,7 +55,7 @@ def check_target(plan: Plan, target: Target) -> None:
         refuse("", f"the plan's {name} is {getattr(ours.costs, name)!r}, not the target's or an option's")
     if ours.rescale_single_consumer != target.rescale_single_consumer:
         refuse("", f"the plan shares rescales as {target.id} does not (rescale_single_consumer)")
-    for name in ("float_work", "work_unit", "engines"):
+    for name in ("float_work", "work_unit", "engines", "storages"):
         mine, theirs = getattr(ours, name), getattr(target, name)
         if mine != theirs:
             refuse("", f"the plan's {name} is {mine!r}; accepted: {theirs!r}, as {target.id} has it")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Facts, Graph, Op, Region, Value, port_address
+from planner.ir.types.held_pins import same_numbers
 from planner.ir.types.qtypes import Bipolar, FloatType, NoneType, QType, Uniform
 from planner.ir.types.typetext import brief
 
@@ -133,7 +134,7 @@ def _problem(shown: _Shown, address: str, name: str, wanted: QType | None) -> st
     first, last = way[0][0], way[-1][1]
     if value.name in shown.graph.constants:
         return f"{value.name!r} is a constant, which nothing rescales while the model runs"
-    if first not in (made, pin):
+    if first != made and not _is_pin(first, pin):
         return f"{value.name!r} may be of another type than {_text(first)}, which it starts from"
     if wanted is None:
         return f"{address} may take another type than {_text(last)}"
@@ -144,13 +145,20 @@ def _problem(shown: _Shown, address: str, name: str, wanted: QType | None) -> st
         return f"{name!r} has constraints of its own"
     # A plan needs one rescale without a pin in between, or two
     # that meet at the pin: no other chain can be derived again.
-    if len(way) == 1 and (pin is None or pin in (first, last)):
+    if len(way) == 1 and (pin is None or _is_pin(first, pin) or _is_pin(last, pin)):
         return ""
-    if len(way) == 2 and way[0][1] == pin == way[1][0]:
+    if len(way) == 2 and way[0][1] == way[1][0] and _is_pin(way[0][1], pin):
         return ""
     if pin is None:
         return f"{len(way)} of them stand behind each other in front of {address}"
     return f"{value.name!r} is pinned to {_text(pin)}, which {address} would start from"
+
+
+def _is_pin(kind: QType, pin: QType | None) -> bool:
+    """Whether a type is the pin's, in whatever storage the device holds it."""
+    if isinstance(kind, Uniform) and isinstance(pin, Uniform):
+        return kind == pin or same_numbers(kind, pin)
+    return kind == pin
 
 
 def _enters(last: QType, wanted: QType) -> bool:

@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Uniform
 from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan
-from planner.plans.rescales import derive_rescales
+from planner.plans.rescales import derive_rescales, held_pins
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,11 @@ class PlanFields:
     def kernels(self) -> Mapping[str, KernelPlan]:
         """Planned kernels by name."""
         return {kernel.name: kernel for kernel in self.kernels_in_order}
+
+    @cached_property
+    def held_pins(self) -> Mapping[str, Uniform | None]:
+        """What readers of pinned values start from: the pin as the device holds it, or None for float."""
+        return held_pins(self.graph, self.kernels_in_order, self.target.storages)
 
     @cached_property
     def rescales(self) -> tuple[Rescale, ...]:

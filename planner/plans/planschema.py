@@ -24,6 +24,7 @@ class TargetDoc(TypedDict):
     work_unit: NotRequired[str]
     engines: NotRequired[dict[str, Any]]
     files: NotRequired[dict[str, Any]]
+    storages: NotRequired[list[str]]
 
 
 # `in` and `from` are words of Python, so these two take the functional form.

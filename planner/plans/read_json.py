@@ -13,7 +13,9 @@ from planner.annotated.document import graph_from_document
 from planner.annotated.jsontext import read_checked
 from planner.errors import PlanFormatError, PlannerError, QTypeError
 from planner.ir.graph import Graph, port_address
+from planner.ir.types.held_pins import Storages
 from planner.ir.types.qtypes import FloatType, Uniform
+from planner.ir.types.storages import storage
 from planner.ir.types.typetext import parse_type
 from planner.plans.plan import Plan
 from planner.plans.planschema import (
@@ -132,7 +134,16 @@ def target_from_document(entry: TargetDoc) -> TargetRef:
         work_unit=entry.get("work_unit", ""),
         engines=engines_from_json(entry.get("engines", {})),
         files=files_from_json(entry.get("files", {})),
+        storages=_read_storages(entry.get("storages")),
     )
+
+
+def _read_storages(names: list[str] | None) -> Storages:
+    try:
+        stores = [storage(name) for name in names or ()]
+    except QTypeError as error:
+        raise PlanFormatError(f"target.storages: {error}") from None
+    return None if names is None else frozenset((s.bits, s.signed, s.float_name) for s in stores)
 
 
 def _read_row(entry: Mapping[str, Any], path: str) -> Row:

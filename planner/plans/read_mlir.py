@@ -22,7 +22,6 @@ from planner.plans.plan import Plan
 from planner.plans.planschema import PLAN_REST
 from planner.plans.read_json import PortTypes, assemble, row_keys, target_from_document
 from planner.plans.records import KernelPlan, Port
-from planner.plans.rescales import pins
 from planner.plans.write_json import VERSION
 from planner.plans.write_mlir import RESOURCE, port_facts, renamed
 
@@ -79,7 +78,7 @@ def cast_module(
         text,
         Types(
             plan.graph,
-            {**{name: value.type for name, value in plan.values.items()}, **pins(plan.graph)},
+            {**{name: value.type for name, value in plan.values.items()}, **plan.held_pins},
             {kernel.name: _typed(kernel.inputs) for kernel in kernels},
             {kernel.name: _typed(kernel.outputs) for kernel in kernels},
             numbers or {},

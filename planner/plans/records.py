@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias, overload
 
 from planner.ir.graph import port_address
+from planner.ir.types.held_pins import Storages
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.target.records import Costs, Engines, Files, Row, WorkRates
 
@@ -151,6 +152,7 @@ class TargetRef:
     work_unit: str = ""
     engines: Engines = field(default_factory=Engines)
     files: Files = field(default_factory=Files)
+    storages: Storages = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Rescales: where two ends of a use edge differ, derived from port types.
 
-A value has a type where it is defined. A pinned value has its pin: a kernel that yields another type
-is followed by one rescale to it, and users start from the pin. Uses that want the same type share one
-rescale unless the target says otherwise. Constants are quantized once per type and never rescaled.
+A value has a type where it is defined. A pinned value has its pin, in a storage that the device has: a
+kernel that yields another type is followed by one rescale to it, and users start from there. The model's own
+inputs and outputs keep the pin's storage. Uses that want the same type share one rescale unless the target
+says otherwise. Constants are quantized once per type and never rescaled.
 Source: design 01, section 3.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Graph, once_per_graph
+from planner.ir.types.held_pins import Storages, held
 from planner.ir.types.qtypes import Bipolar, Calibrated, FloatType, NoneType, Uniform
 from planner.plans.records import KernelPlan, Kind, PortTyped, Rescale, TargetRef, Use
 from planner.target.records import Costs
@@ -63,16 +65,39 @@ def _differences(source: Uniform, wanted: Uniform) -> list[Kind]:
 
 
 def pins(graph: Graph) -> Mapping[str, Uniform | None]:
-    """What users of a value start from, whatever its kernel yields: its Uniform fact, or None for float.
+    """What facts pin values to, whatever their kernels yield: a Uniform fact, or None for float.
 
     Values that no fact pins to a type or keeps in a float are left out.
     """
     return {name: kind if isinstance(kind, Uniform) else None for name, kind in _bases(graph).items()}
 
 
+def held_pins(
+    graph: Graph, kernels: Sequence[KernelPlan], storages: Storages
+) -> Mapping[str, Uniform | None]:
+    """The same as a device of these storages holds them, which is what users of a value start from."""
+    found = _held(_bases(graph), graph, definitions(graph, kernels), storages)
+    return {name: kind if isinstance(kind, Uniform) else None for name, kind in found.items()}
+
+
+def _held(
+    pinned: Mapping[str, PortTyped], graph: Graph, made: Mapping[str, PortTyped], storages: Storages
+) -> Mapping[str, PortTyped]:
+    if storages is None:
+        return pinned
+    # What the model is handed and hands out is stored as it says; constants are stored as their readers want.
+    as_said = {*graph.inputs, *graph.outputs, *graph.constants}
+    found = dict(pinned)
+    for name, kind in pinned.items():
+        if isinstance(kind, Uniform) and name not in as_said:
+            given = made.get(name)
+            found[name] = held(kind, storages, given.storage if isinstance(given, Uniform) else None)
+    return found
+
+
 @once_per_graph
 def _bases(graph: Graph) -> Mapping[str, PortTyped]:
-    """The same with the float that a fact asks for, where it is not the tensor's own."""
+    """Types that facts say, uniform or float; None for the tensor's own float."""
     found: dict[str, PortTyped] = {}
     for name, value in graph.values.items():
         for fact in value.facts:
@@ -126,8 +151,9 @@ def definitions(
 
 def derive_rescales(graph: Graph, kernels: Sequence[KernelPlan], target: TargetRef) -> tuple[Rescale, ...]:
     """List every rescale of a plan: by value in order of definition, then by first consumer."""
-    pinned, costs = _bases(graph), target.costs
-    made = definitions(graph, kernels, pinned)
+    costs = target.costs
+    made = definitions(graph, kernels)
+    pinned = _held(_bases(graph), graph, made, target.storages)
     bases = {**made, **pinned}
     readers = uses(graph, kernels, _rescaled(kernels, made, bases), pinned)
     trips = {kernel.name: kernel.trip_count for kernel in kernels}

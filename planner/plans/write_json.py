@@ -142,6 +142,10 @@ def _target_doc(target: TargetRef) -> Nested:
         work["engines"] = engines_to_json(target.engines)
     if target.files != Files():
         work["files"] = files_to_json(target.files)
+    if target.storages is not None:
+        work["storages"] = [
+            form or f"{'i' if signed else 'u'}{bits}" for bits, signed, form in sorted(target.storages)
+        ]
     return Nested(
         id=target.id,
         version=target.version,

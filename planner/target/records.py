@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from planner.errors import TargetError
+from planner.ir.types.held_pins import Storages
 from planner.ir.types.qtypes import FloatType, Storage, Uniform
 
 PortId: TypeAlias = tuple[Literal["in", "out"], int]
@@ -343,7 +344,7 @@ class Target:
       work_unit: the word for the unit of work in reports; "" is an element requantized.
       legalize: kernels that a region of a coarser kernel becomes, by that kernel.
       engines: that its rows run on.
-      storages: bits, sign and float of those that its ports name; None: any (`rules.named_storages`).
+      storages: bits, sign and float of those that results have; None: any (`rules.named_storages`).
       files: that its compiler reads.
     """
 
@@ -374,7 +375,7 @@ class Target:
     float_work: WorkRates = field(default_factory=WorkRates)
     work_unit: str = ""
     engines: Engines = field(default_factory=Engines)
-    storages: frozenset[tuple[int, bool, str]] | None = None
+    storages: Storages = None
     files: Files = field(default_factory=Files)
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.errors import QTypeError, RuleError
+from planner.ir.types.held_pins import Storages
 from planner.ir.types.qtypes import Storage, Uniform, round_scales, uniform
 from planner.target.expressions import GREATEST, Ref, evaluate, parse_expression, parse_number, references
 from planner.target.records import PortId, PortPattern, PortType, PortView, QuantFn, Row, Rule, Target
@@ -400,12 +401,11 @@ def storage_groups(row: Row, n_in: int, n_out: int) -> tuple[tuple[PortId, ...],
     return _groups(row, n_in, n_out, ("same_scale", "same_storage"))
 
 
-def named_storages(
-    rows: Mapping[str, tuple[Row, ...]], default: PortType
-) -> frozenset[tuple[int, bool, str]] | None:
-    """Bits, sign and float of the storages that a device has, as its ports name them; None where it has any.
+def named_storages(rows: Mapping[str, tuple[Row, ...]], default: PortType) -> Storages:
+    """Bits, sign and float of the storages that activations have, as results name them; None: any.
 
-    A device has any where a kernel that computes may give any: what only moves data gives what it reads.
+    A device has any where a kernel that computes may give any: what only moves data gives what it reads. What
+    operands have besides (weights of 4 bits, sums) is nothing that data lie in between kernels.
     """
     named = {default.storage}
     for row in itertools.chain.from_iterable(rows.values()):
@@ -415,7 +415,7 @@ def named_storages(
             len(ports)
         ]:
             return None
-        named |= {port.type.storage for port in ports}
+        named |= {port.type.storage for port in row.outputs}
     return frozenset(
         (store.bits, store.signed, store.float_name) for store in named if isinstance(store, Storage)
     )

@@ -10,6 +10,7 @@ import pytest
 import planner
 from planner.constants.quantize import quantize_array
 from planner.ir.types.qtypes import storage, uniform
+from planner.plans.read_json import plan_from_json
 from tests.exporters.litert.running import told
 from tests.exporters.plans import model, op, run
 from tests.oracles import litert
@@ -57,6 +58,14 @@ def test_what_moves_a_pinned_value_moves_it_in_bytes(planned):
     assert [port.type.storage.bits for port in (*flatten.inputs, *flatten.outputs)] == [8, 8]
 
 
+def test_the_plan_pays_for_one_clamp(planned):
+    """Where the device has no storage of five bits: a narrowing and a widening before."""
+    _, _, plan = planned
+    inner = [rescale for rescale in plan.rescales if rescale.kind not in ("quantize", "dequantize")]
+    assert [(rescale.kind, rescale.to_pin) for rescale in inner] == [("clamp", True)]
+    assert plan_from_json(plan.to_json()).rescales == plan.rescales
+
+
 @pytest.mark.parametrize("form", ["onnx-qdq", "onnx-qoperator", "onnx-integer"])
 def test_onnx(planned, form):
     target, graph, plan = planned
@@ -81,7 +90,7 @@ def test_tosa(planned):
     text = planner.export(graph, plan, "tosa").decode()
     # One rescale for each layer, one clamp for the pin, which lies within what Relu keeps.
     assert (text.count("tosa.rescale"), text.count("tosa.clamp")) == (2, 1)
-    assert "min_val = -16 : i8, max_val = 15 : i8" in text
+    assert "min_val = -128 : i8, max_val = -97 : i8" in text
 
 
 def test_litert(planned, tmp_path):
@@ -91,7 +100,7 @@ def test_litert(planned, tmp_path):
     data = planner.export(graph, plan, "litert")
     assert {name: told(data).counts[name] for name in ("QUANTIZE", "MAXIMUM", "MINIMUM")} == {
         "QUANTIZE": 0,
-        "MAXIMUM": 1,
+        "MAXIMUM": 0,
         "MINIMUM": 1,
     }
     fed = [{"x": quantize_array(sample["x"], X)} for sample in SAMPLES]

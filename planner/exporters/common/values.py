@@ -101,7 +101,8 @@ class Values(Generic[Tensor]):
     ) -> None:
         """Start without a tensor; `held` gives types that one tensor holds the same name."""
         self.graph, self.plan, self.arithmetic = graph, plan, ""
-        self.pins = pins(plan.graph)
+        self.pins = plan.held_pins
+        self._facts = pins(plan.graph)
         self.bases: dict[str, PortTyped] = {}
         self.stored: dict[tuple[str, Uniform], Tensor] = {}
         self.reals: dict[tuple[str, PortTyped], Tensor] = {}
@@ -158,7 +159,9 @@ class Values(Generic[Tensor]):
     def cut_to_pin(self, value: str, kind: Uniform) -> Uniform | None:
         """What a value of that type is cut to, for its pin; None where a cut is not all that it takes."""
         pinned = self.pins.get(value)
-        return None if pinned is None or value in self.graph.outputs else _cut_to(kind, pinned)
+        if pinned is None or value in self.graph.outputs:
+            return None
+        return pinned if is_cut(kind, pinned) else _cut_to(kind, self._facts[value] or pinned)
 
     def define_seen(self, value: str, kind: Uniform, tensor: Tensor) -> None:
         """Say that a value is defined in float, on the grid of a type throughout: that is its base."""

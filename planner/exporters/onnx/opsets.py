@@ -21,7 +21,7 @@ from planner.ir.types.qtypes import Uniform
 from planner.onnx.write import OPSET
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
-from planner.plans.rescales import definitions, pins
+from planner.plans.rescales import definitions
 
 OLDER_OPSET: Final = 20
 NARROW_FLOATS: Final = 23
@@ -46,7 +46,7 @@ def choose_opset(plan: Plan, held: Iterable[str] = ()) -> int:
         own = max(own, EXPONENTS)
     if own > OPSET:
         return own
-    bases = {**definitions(plan.graph, plan.kernels_in_order), **pins(plan.graph)}
+    bases = {**definitions(plan.graph, plan.kernels_in_order), **plan.held_pins}
     is_fragile = any(_is_signed_byte(kind) for kind in _activations(plan, bases))
     limits = plan.target.files.opset
     may_be_older = limits is None or limits[0] <= OLDER_OPSET

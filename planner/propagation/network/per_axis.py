@@ -18,6 +18,7 @@ from planner.propagation.network.ports import (
     Kernel,
     Network,
     Port,
+    base_of,
     ports_of,
     present,
 )
@@ -41,7 +42,7 @@ def give_slices(network: Network) -> None:
         if kernel.moves:
             _carry(network, kernel)
         for port in present(network, kernel.outputs):
-            pin = network.values[port.value].pin
+            pin = base_of(network, network.values[port.value])
             if pin is not None and not pin.is_per_tensor and _takes(network, port, pin):
                 _give(port, pin, "pinned")
             _by_range(network, port.value)
@@ -64,7 +65,7 @@ def _start(network: Network, index: int) -> Uniform | None:
     """The type that a value's readers start from, where that is known without a search."""
     value = network.values[index]
     if value.pin is not None or value.stays_float:
-        return value.pin
+        return base_of(network, value)
     if value.definition < 0:
         return None
     made = network.ports[value.definition]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from planner.ir.graph import Facts, Graph
+from planner.ir.types.held_pins import held
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
 from planner.propagation.selection.choice import FLOATING, Choice
@@ -151,6 +152,19 @@ def number_of(network: Network, name: str) -> int:
             # No integer stands for a sign of either kind: it is computed in float, and is one of two reals.
             entry.calibrated, entry.stated, entry.signs = (-fact.scale, fact.scale), {}, True
     return number
+
+
+def base_of(network: Network, value: Value) -> Uniform | None:
+    """A value's pin as the device holds it, which its users start from; None where it has none."""
+    pin, graph, storages = value.pin, network.graph, network.target.storages
+    if pin is None or storages is None or value.constant:
+        return pin
+    # What the model is handed and hands out is stored as it says.
+    if value.name in graph.inputs or value.name in graph.outputs:
+        return pin
+    made = network.ports[value.definition] if value.definition >= 0 else None
+    store = made.spec.storage if made is not None and made.kind != FLOAT else None
+    return held(pin, storages, store if isinstance(store, Storage) else None)
 
 
 def range_in(value: Value, spec: PortType) -> Interval | None:

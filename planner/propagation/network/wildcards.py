@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from planner.ir.graph import Graph
+from planner.ir.types.held_pins import Storages, is_held
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
 from planner.propagation.network.ports import Interval, Network, Value, number_of, own_pin, present
 from planner.propagation.selection.choice import Choice
@@ -23,8 +24,6 @@ from planner.target.records import PortId, PortType
 
 Member = tuple[PortId, str, PortType]
 """A port's side, its value, and what its row says of it."""
-Storages = frozenset[tuple[int, bool, str]] | None
-"""Bits, sign and float of what the target stores; None is any (`Target.storages`)."""
 Required = Callable[[PortId, str], Interval | None]
 """What a port has to hold, by its side and value, as far as it is known."""
 
@@ -83,7 +82,7 @@ def _store_of(
 ) -> Storage | None:
     for _, name in members:
         for fact in graph.values[name].facts:
-            if isinstance(fact, Uniform) and _is_held(fact.storage, storages):
+            if isinstance(fact, Uniform) and is_held(fact.storage, storages):
                 return fact.storage
     results = [(i, name) for (end, i), name in members if end == "out"]
     for i, _ in results:
@@ -212,7 +211,7 @@ def _shared_storage(
     values = []
     for _, name, _ in members:
         value = network.values[number_of(network, name)]
-        if value.pin is not None and _is_held(value.pin.storage, network.target.storages):
+        if value.pin is not None and is_held(value.pin.storage, network.target.storages):
             return value.pin.storage
         values.append(value)
     for value in values:
@@ -225,11 +224,6 @@ def _shared_storage(
                 return reader_storage[name]
     default = network.target.default_port.storage
     return default if isinstance(default, Storage) else Storage(8, True, -128, 127)
-
-
-def _is_held(store: Storage, storages: Storages) -> bool:
-    """Whether the device has a storage, whatever part of its range."""
-    return storages is None or (store.bits, store.signed, store.float_name) in storages
 
 
 def _storage_near(

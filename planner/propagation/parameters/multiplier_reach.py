@@ -12,7 +12,7 @@ from typing import Final
 
 from planner.ir.arithmetic.multipliers import beyond_of, least_of
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import Network, Port
+from planner.propagation.network.ports import Network, Port, base_of
 from planner.propagation.result.outcome import Outcome
 from planner.propagation.selection.choice import Choice
 
@@ -48,7 +48,7 @@ def read_as(network: Network, port: Port) -> Kind:
     """The type that a port's value comes in, before a rescale on its edge."""
     value = network.values[port.value]
     made = network.ports[value.definition].type if value.definition >= 0 else None
-    return value.pin if value.pin is not None else made
+    return made if value.pin is None else base_of(network, value)
 
 
 def _steps_too_far(

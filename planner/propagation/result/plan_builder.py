@@ -110,6 +110,7 @@ def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
         target.work_unit,
         target.engines,
         target.files,
+        target.storages,
     )
 
 

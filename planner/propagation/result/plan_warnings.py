@@ -25,6 +25,7 @@ from planner.propagation.network.ports import (
     Network,
     Port,
     Value,
+    base_of,
     ports_of,
     present,
     range_in,
@@ -202,7 +203,7 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
                 yield f"{address}: {value.name!r} is pinned to {brief(pin)}; derived anew: {brief(port.type)}"
     if port.fixed is None:
         return
-    if value.pin is not None and value.pin != port.fixed:
+    if value.pin is not None and port.fixed not in (value.pin, base_of(network, value)):
         yield f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {brief(value.pin)}"
     if port.pin is not None and port.pin != port.fixed:
         yield f"{address} is fixed to {port.fixed}, the port is pinned to {brief(port.pin)}"
@@ -221,7 +222,7 @@ def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]
     if port.type is None:
         return
     made = network.ports[value.definition].type if value.definition >= 0 else None
-    start = value.pin if value.pin is not None or made is None else made
+    start = made if value.pin is None else base_of(network, value)
     near = start is not None and start.scales != port.type.scales
     if start is not None and near and kind_of(start, port.type, network.target.costs) is None:
         yield f"{address} reads {value.name!r} of {brief(start)} as {brief(port.type)}: 1e-6 apart, one label"

@@ -24,6 +24,7 @@ from planner.propagation.network.ports import (
     Network,
     Port,
     Value,
+    base_of,
     cut_to,
     hull,
     ports_of,
@@ -297,7 +298,7 @@ def _first_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head
     solution = outcome.labelled.solutions.get(entry.id)
     refused = log.alternatives.of(entry, port) if solution else ()
     label = solution.labels[entry.id] if solution else entry.own
-    pin = log.network.values[port.value].pin
+    pin = base_of(log.network, log.network.values[port.value])
     if label is None:
         text, rule, source = "float", "float", "moves data between float ops"
     elif pin is not None and pin.is_per_tensor and label == label_of(pin):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.ir.types.qtypes import Storage
-from planner.propagation.network.ports import Interval, Network
+from planner.propagation.network.ports import Interval, Network, base_of
 from planner.propagation.solver.classes import (
     Label,
     LabelClass,
@@ -177,7 +177,7 @@ class _Candidates:
         """Own labels of classes, pins at edges, hulls of every two joined classes, the hull of all."""
         entries = [self._classes[c] for c in members]
         labels = {entry.own for entry in entries if entry.own is not None}
-        pins = [self._network.values[edge.value].pin for edge in edges]
+        pins = [base_of(self._network, self._network.values[edge.value]) for edge in edges]
         if len(labels) == 1 and not any(pins):
             held = [self._held(c) for c in members]
             # Ports all alike that hold one range: no hull can be another label.

@@ -27,6 +27,7 @@ from planner.propagation.network.ports import (
     Kernel,
     Network,
     Port,
+    base_of,
     ports_of,
 )
 from planner.propagation.selection.conflicts import Concession
@@ -333,7 +334,7 @@ def own_label(network: Network, entry: LabelClass, max_clip: float) -> Label | N
     entering = {port.value for port in entry.entering}
     # One pinned value and nothing else: its users start from the pin, and the class is free to keep it.
     if len(entering) == 1:
-        pin = network.values[next(iter(entering))].pin
+        pin = base_of(network, network.values[next(iter(entering))])
         if pin is not None and pin.is_per_tensor and legal(label_of(pin), entry, max_clip):
             return label_of(pin)
     hull = hull_of([entry])

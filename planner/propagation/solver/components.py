@@ -17,6 +17,7 @@ from planner.propagation.network.ports import (
     Network,
     Port,
     Value,
+    base_of,
 )
 from planner.propagation.solver.classes import LabelClass
 from planner.propagation.solver.ways import Loss, Way, behind, losses_of
@@ -194,7 +195,8 @@ def _edges(network: Network) -> list[list[Edge]]:
         uses = _uses(network, index)
         if not uses:
             continue
-        definition, start = None, value.pin
+        base = base_of(network, value)
+        definition, start = None, base
         if value.definition >= 0:
             definition, start = _defined(network.ports[value.definition])
         if value.pin is None and not value.stays_float:
@@ -204,11 +206,11 @@ def _edges(network: Network) -> list[list[Edge]]:
         trips = max(use.trips for use in uses)
         # A pin is a type of the value itself: its kernel may yield another (one rescale right behind it), and
         # its readers start from the pin.
-        behind = Use(GIVEN_USE, None, value.pin, trips)
+        behind = Use(GIVEN_USE, None, base, trips)
         found.append(
             [
                 Edge(index, value.elements, definition, start, [behind]),
-                Edge(index, value.elements, None, value.pin, uses),
+                Edge(index, value.elements, None, base, uses),
             ]
         )
     return found

@@ -13,7 +13,7 @@ Source: MLIR quantization RFC, "Propagation pass"; design 01, section 5.
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from planner.propagation.network.ports import Network, range_in
+from planner.propagation.network.ports import Network, base_of, range_in
 from planner.propagation.solver.classes import Label, LabelClass, Labels, label_for, label_of, storable
 
 
@@ -45,7 +45,7 @@ def rfc(network: Network, classes: Sequence[LabelClass]) -> Labels:
 
 def _pinned(network: Network) -> dict[int, Label]:
     """Uniform facts of one scale, by value: decided before any kernel is."""
-    pins = ((number, value.pin) for number, value in enumerate(network.values))
+    pins = ((number, base_of(network, value)) for number, value in enumerate(network.values))
     return {number: label_of(pin) for number, pin in pins if pin is not None and pin.is_per_tensor}
 
 
