@@ -13,6 +13,8 @@ from planner.exporters.table import EXPORTERS
 from planner.ir.types.qtypes import NoneType
 from planner.ir.types.typetext import parse_type
 from planner.onnx.sessions import session_options
+from planner.propagation.network.float_islands import ISLAND
+from planner.propagation.selection.choice import NO_RANGE
 from tests.exporters.plans import model, op
 from tests.propagation.test_needed import random_chain
 
@@ -281,7 +283,11 @@ def files_of_random_chains(seeds):
                 for kernel, rows in target.rows.items()
             }
             plan = planner.plan(ready, target)
-            assert plan.cost <= planner.plan(ready, replace(target, rows=rounding)).cost
+            other = planner.plan(ready, replace(target, rows=rounding))
+            # A kernel whose result has no range is in float without such a row, and its casts are saved.
+            unranged = {kernel.name for kernel in other.kernels_in_order if kernel.reason == NO_RANGE}
+            gained = any(kernel.row and kernel.name in unranged for kernel in plan.kernels_in_order)
+            assert gained or plan.cost <= other.cost
             rows = [plan.row_of(kernel.name) for kernel in plan.kernels_in_order if kernel.row]
             if not any(row.hands_on_floats for row in rows):
                 continue
@@ -292,6 +298,17 @@ def files_of_random_chains(seeds):
                 for name, array in zip(graph.outputs, session.run(None, samples[0]), strict=True):
                     np.testing.assert_array_equal(array, wanted[name], err_msg=f"{seed} {form} {name}")
     return found
+
+
+def test_a_float_result_makes_no_neighbour_of_an_island():
+    """A sum between the Relu of a product without a range and the model's output: two casts for one sum."""
+    graph, samples = random_chain(386)
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+    plan = planner.plan(ready, "onnxruntime-cpu")
+    planner.check(plan, ready, "onnxruntime-cpu")
+    assert plan.row_of("op_v2").hands_on_floats
+    assert plan.kernels["op_v5"].reason == ISLAND
+    assert [rescale.value for rescale in plan.rescales] == ["x"]
 
 
 def test_files_of_random_chains_give_what_the_interpreter_gives():

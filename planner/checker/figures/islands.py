@@ -34,8 +34,11 @@ def check_islands(ranges: Ranges, target: Target) -> None:
         if target.islands != "float" or any(op.type in MULTIPLYING for op in step.region.ops):
             accepted = "kernels without products, of targets that say so"
             refuse(name, f"runs in float as an {REASON}; accepted: {accepted}")
-        near = [*_far(step, writers, {}), *_far(step, {}, readers)]
-        stored = next((other for other in near if other.served is not None), None)
+        before, behind = [*_far(step, writers, {})], [*_far(step, {}, readers)]
+        near = [*before, *behind]
+        # What a row with float results hands on is as float as what a kernel in float does.
+        integers = (other for other in before if other.served and not other.served.row.hands_on_floats)
+        stored = next(integers, None) or next((other for other in behind if other.served is not None), None)
         if stored is not None or not near:
             beside = f"{stored.kernel.name!r} is stored" if stored else "no kernel is"
             refuse(name, f"runs in float as an {REASON}, and {beside} there; accepted: its row")

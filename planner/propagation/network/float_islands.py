@@ -73,6 +73,8 @@ def _before(network: Network, islands: set[int]) -> list[int]:
     found = [_STORED if value.pin is not None else _OPEN for value in network.values]
     for i, kernel in enumerate(network.kernels):
         made = _joined(found, network, i, read=True) if kernel.moves else _of_kernel(kernel, i, islands)
+        if kernel.choice.row is not None and kernel.choice.row.hands_on_floats:
+            made = _FLOAT
         for port in present(network, kernel.outputs):
             found[port.value] = max(found[port.value], made)
     return found
