@@ -11,6 +11,9 @@ from planner.interpreter.models import run_model
 LEAST_DB = 6.0
 """ultraface's worst on three samples is 7.5 dB; a plan that computes something else has none."""
 
+CONDITIONED = {("ultraface_slim320_op13", "dpuczdx8g"): "equalize,absorb,correct"}
+"""What is done to the weights before: 42 convolutions with one power of two a tensor leave 3.4 dB without."""
+
 pytestmark = pytest.mark.soak
 
 
@@ -19,11 +22,16 @@ def test_every_target_computes_it(name, models):
     (path,) = models.glob(f"*/{name}.onnx")
     model = planner.load_model(path)
     calibration, held_out = (SAMPLERS[name](Draw(path, 8, held_out=held)) for held in (False, True))
-    ready = planner.annotate(model, stats=planner.calibrate(model, calibration))
+    stats = planner.calibrate(model, calibration)
+    ready = planner.annotate(model, stats=stats)
     wanted = [run_model(path, sample) for sample in held_out[:3]]
     for target in target_ids():
-        plan = planner.plan(ready, target)
-        found = [planner.evaluate(ready, plan, sample).outputs for sample in held_out[:3]]
+        its = ready
+        if methods := CONDITIONED.get((name, target)):
+            fine = planner.condition(model, methods, target=target, stats=stats, samples=calibration).model
+            its = planner.annotate(fine, stats=planner.calibrate(fine, calibration))
+        plan = planner.plan(its, target)
+        found = [planner.evaluate(its, plan, sample).outputs for sample in held_out[:3]]
         assert decibel(wanted, found) > LEAST_DB, (name, target)
 
 
