@@ -15,7 +15,7 @@ from planner.plans.plan import Plan, require_plan
 from planner.propagation.propagate import propagate
 from planner.target.load import TargetSource
 from planner.what_if.replan import as_planned
-from planner.what_if.vicinity import component_of, cut_out
+from planner.what_if.vicinity import component_of, cut_out, stands_alone
 
 KEPT: Final = ("free_bits", "max_clip", "wanted_db", "wanted_float")
 """Costs of the plan that the front is made under too."""
@@ -78,6 +78,8 @@ def pareto(
     known = as_planned(plan, model, target)
     values, kernels = component_of(known, known.fused, value)
     part = cut_out(known, known.fused, kernels)
+    if not stands_alone(known, part):
+        part = known.fused
     costs = {key: item for key, item in plan.options.items() if key in KEPT}
 
     def at(limit: int | None) -> Tradeoff:

@@ -20,7 +20,7 @@ from planner.propagation.propagate import propagate
 from planner.propagation.result.plan_warnings import warnings_of_all
 from planner.target.load import TargetSource, as_target
 from planner.what_if.edits import Edits, changed_facts, edited
-from planner.what_if.vicinity import Vicinity, cut_out, needing, vicinity
+from planner.what_if.vicinity import Vicinity, cut_out, needing, stands_alone, vicinity
 
 ROUNDS: Final = 4
 WHOLE: Final = 0.5
@@ -59,6 +59,8 @@ def replan(
             break
         # What is needed of a value is a matter of all its readers, and of theirs.
         if not needs.isdisjoint(near.around):
+            break
+        if not stands_alone(known, cut_out(known, fused, near.around)):
             break
         before = _part(known, known.fused, near)
         after = _part(known, fused, near)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region, Value
 from planner.ir.roles import is_mover, is_of_other_dialect
+from planner.ir.types.held_pins import held
 from planner.ir.types.qtypes import Calibrated, Uniform
 from planner.plans.plan import Plan, Planned
 from planner.propagation.network.needed_ranges import HANDING, STARTING
@@ -87,6 +88,17 @@ def cut_out(plan: Plan, graph: Graph, positions: tuple[int, ...]) -> Graph:
         outputs=outputs,
         constants={name: graph.constants[name] for name in values if name in graph.constants},
     )
+
+
+def stands_alone(plan: Plan, part: Graph) -> bool:
+    """Whether a part that was cut out has the types of the whole at its border.
+
+    A pin there is held in the storage that a kernel outside gives, which the part cannot know: it would take
+    the value for one of the model's own, stored as the pin says.
+    """
+    border = {*part.inputs, *part.outputs} - {*plan.graph.inputs, *plan.graph.outputs}
+    pins = (fact for name in border for fact in part.values[name].facts if isinstance(fact, Uniform))
+    return all(held(pin, plan.target.storages) == pin for pin in pins)
 
 
 def region_of(plan: Plan, graph: Graph, at: int) -> Region:

@@ -10,6 +10,7 @@ import planner
 from planner.errors import PlanInvalid
 from planner.ir.graph import model_digest
 from planner.propagation.propagate import propagate
+from planner.what_if.edits import edited
 from tests.exporters.litert.running import told
 from tests.oracles import litert
 from tests.propagation.small import graph_of, target_of
@@ -92,3 +93,20 @@ def test_a_plan_of_other_storages_is_refused():
     other = replace(plan, target=replace(plan.target, storages=None))
     with pytest.raises(PlanInvalid, match="storages"):
         planner.check(other, graph, SIGNED)
+
+
+@pytest.mark.parametrize(
+    "edit", ["!quant.calibrated<f32<-1.0:0.9921875>>", "!quant.uniform<i8:f32, 0.0078125>"]
+)
+def test_planned_again_in_part(edit):
+    """At the border of a part is no change of type either, which this device could not do between kernels."""
+    values = {f"v{n}": PIN for n in range(41)} | dict.fromkeys(("v0", "v40"), "[-1, 0.9921875]")
+    kernels = [(f"k{n}", "op", f"v{n - 1}", f"v{n}") for n in range(1, 41)]
+    graph = graph_of(values, kernels, outputs="v40", shapes=dict.fromkeys(values, (4,)))
+    target, edits = replace(SIGNED, rescale_allowed=False), {"values": {"v20": edit}}
+    plan = propagate(graph, target, model=model_digest(graph))
+    assert [rescale.kind for rescale in plan.rescales] == ["quantize", "dequantize"]
+    changed = edited(graph, edits)
+    scratch = propagate(changed, target, model=model_digest(changed))
+    assert planner.replan(plan, edits).to_json() == scratch.to_json()
+    assert planner.pareto(plan, "v20")
