@@ -23,7 +23,6 @@ SIZES = {
 }
 VALUES = {"sr": 16000}
 REFUSED = {
-    ("bert_l4_h256", "tosa"): "/m/encoder/layer.0/attention/self/Add.out[0] (row add@140): a requantize by ",
     ("stories260k", "stablehlo"): "GatherND at 'node_GatherND_41' has no form in StableHLO here",
     ("stories260k", "stablehlo-int"): "GatherND at 'node_GatherND_41' has no form in StableHLO here",
     ("stories260k", "tosa"): "kernel 'node_GatherND_41' runs GatherND in float",
@@ -31,7 +30,7 @@ REFUSED = {
     ("stories260k_decode", "stablehlo-int"): "GatherND at 'node_GatherND_37' has no form in StableHLO here",
     ("stories260k_decode", "tosa"): "kernel 'node_GatherND_37' runs GatherND in float",
 }
-"""A mask of -3.4e38 in integers, unless it is kept float; ops without a form in the program."""
+"""Ops without a form in the program."""
 LARGE = {"bert_l4_h256", "mobilenetv2_100", "squeezenet_real_fp32", "unet_b32_128"}
 
 

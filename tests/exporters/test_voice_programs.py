@@ -42,7 +42,18 @@ def test_jaxlib_computes_what_the_interpreter_does(annotated, feeds, form):
     for feed, found in zip(feeds, hlo.evaluated(jobs), strict=True):
         wanted = planner.evaluate(annotated, plan, feed, arithmetic=ARITHMETIC[form]).outputs
         for name, got in zip(annotated.outputs, found, strict=True):
-            np.testing.assert_array_equal(got, wanted[name])
+            agree(name, got, wanted[name])
+
+
+def agree(name, got, wanted):
+    """Integers to the bit; the states of the LSTM, which runs in float, as near as float32 comes.
+
+    The interpreter has onnxruntime compute them, whose tanh is another on processors with AVX-512.
+    """
+    if name == "stateN":
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=2**-20)
+    else:
+        np.testing.assert_array_equal(got, wanted, err_msg=name)
 
 
 def test_the_lstm_of_litert_is_refused(annotated):
@@ -57,4 +68,4 @@ def test_the_reference_model_computes_what_the_interpreter_does(annotated, feeds
     assert not isinstance(found, str), found
     for feed, got in zip(feeds, found, strict=True):
         for name, wanted, array in agreed(Interpreter(annotated, plan).run(feed), plan, got):
-            np.testing.assert_array_equal(array, wanted, err_msg=name)
+            agree(name, array, wanted)
