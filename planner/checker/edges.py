@@ -183,8 +183,15 @@ def _on_device(pin: Uniform, given: PortTyped, plan: Plan) -> Uniform:
     if not narrow:
         return pin
     bits, turned = narrow[0]
-    # Numbers of the signed format are those of the unsigned one less half of its range.
-    move = 2 ** (bits - 1) * ((1 if own.signed else -1) if turned else 0)
+    if not turned:
+        move = 0
+    elif own.signed or bits == own.bits:
+        # Numbers of the signed format are those of the unsigned one less half of its range.
+        move = 2 ** (bits - 1) if own.signed else -(2 ** (bits - 1))
+    elif all(zero == pin.zero_points[0] for zero in pin.zero_points):
+        move = -pin.zero_points[0]  # a wider signed one counts from the zero point
+    else:
+        move = -(2 ** (own.bits - 1))
     store = Storage(bits, own.signed != turned, own.qmin + move, own.qmax + move)
     return replace(pin, storage=store, zero_points=tuple([zero + move for zero in pin.zero_points]))
 

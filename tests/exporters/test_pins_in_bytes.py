@@ -10,6 +10,7 @@ import pytest
 import planner
 from planner.constants.quantize import quantize_array
 from planner.ir.types.qtypes import storage, uniform
+from planner.ir.types.typetext import parse_type
 from planner.plans.read_json import plan_from_json
 from tests.exporters.litert.running import told
 from tests.exporters.plans import model, op, run
@@ -90,7 +91,7 @@ def test_tosa(planned):
     text = planner.export(graph, plan, "tosa").decode()
     # One rescale for each layer, one clamp for the pin, which lies within what Relu keeps.
     assert (text.count("tosa.rescale"), text.count("tosa.clamp")) == (2, 1)
-    assert "min_val = -128 : i8, max_val = -97 : i8" in text
+    assert "min_val = 0 : i8, max_val = 31 : i8" in text
 
 
 def test_litert(planned, tmp_path):
@@ -100,11 +101,34 @@ def test_litert(planned, tmp_path):
     data = planner.export(graph, plan, "litert")
     assert {name: told(data).counts[name] for name in ("QUANTIZE", "MAXIMUM", "MINIMUM")} == {
         "QUANTIZE": 0,
-        "MAXIMUM": 0,
+        "MAXIMUM": 1,
         "MINIMUM": 1,
     }
     fed = [{"x": quantize_array(sample["x"], X)} for sample in SAMPLES]
     found = litert.run(tmp_path, [(data, fed)])[0]
     assert not isinstance(found, str), found
     for sample, got in zip(SAMPLES, found, strict=True):
+        np.testing.assert_array_equal(got["y"], planner.evaluate(graph, plan, sample).outputs["y"])
+
+
+@pytest.mark.parametrize("pin", ["u5:f32, 0.015625", "i8<-5:100>:f32, 0.015625:-5", "i4:f32, 0.015625"])
+def test_litert_cuts_what_it_requantizes(pin, tmp_path):
+    """QUANTIZE saturates at the ends of the byte, whatever part of it a type has."""
+    graph = model(
+        [op("Flatten", "x", "f"), op("Gemm", "f v", "y", transB=1)],
+        inputs={"x": (1, 4)},
+        outputs={"y": (1, 2)},
+        constants={"v": np.array([[1, 0, 0, 0], [0, 1, 0.5, 0]], np.float32)},
+        facts={"x": (X,), "f": (parse_type(f"!quant.uniform<{pin}>"),), "y": (X,)},
+        shapes={"f": (1, 4)},
+    )
+    plan = planner.plan(graph, "litert-int8")
+    assert [rescale.kind for rescale in plan.rescales] == ["requantize"]
+    samples = [
+        {"x": np.array([row], np.float32)} for row in ([3, 2, -1, 1], [-3, -2, 0.1, 0], [0.2, 0.3, 0, 0])
+    ]
+    fed = [{"x": quantize_array(sample["x"], X)} for sample in samples]
+    found = litert.run(tmp_path, [(planner.export(graph, plan, "litert"), fed)])[0]
+    assert not isinstance(found, str), found
+    for sample, got in zip(samples, found, strict=True):
         np.testing.assert_array_equal(got["y"], planner.evaluate(graph, plan, sample).outputs["y"])

@@ -23,14 +23,16 @@ UNSIGNED = frozenset({(8, False, ""), (16, False, "")})
         ("u8:f32, 0.5:3", SIGNED, "i8", "i8:f32, 0.5:-125"),
         ("i8:f32, 0.5:-3", UNSIGNED, None, "u8:f32, 0.5:125"),
         ("u5:f32, 0.5", BYTES, None, "u8<0:31>:f32, 0.5"),  # the pin's sign where there are both
-        ("u5:f32, 0.5", BYTES, "i8", "i8<-128:-97>:f32, 0.5:-128"),  # that of the kernel that writes it
-        ("u5:f32, 0.5", SIGNED, "i16", "i16<-32768:-32737>:f32, 0.5:-32768"),
+        ("u5:f32, 0.5", BYTES, "i8", "i8<0:31>:f32, 0.5"),  # that of the kernel that writes it
+        ("u8:f32, 0.5:128", SIGNED, "i16", "i16<-128:127>:f32, 0.5"),
         ("i4:f32, 0.5:-2", UNSIGNED, "i8", "u8<120:135>:f32, 0.5:126"),  # which is none of the device's
         ("i4<-7:7>:f32, 0.5", UNSIGNED, "f8E4M3FN", "u8<121:135>:f32, 0.5:128"),
         ("i1:f32, 0.5", SIGNED, None, "i8<-1:0>:f32, 0.5"),
         ("u16:f32, 0.5:9", SIGNED, "i8", "i16:f32, 0.5:-32759"),  # too many numbers for a byte
         ("u17:f32, 0.5:9", SIGNED, "i16", "u17:f32, 0.5:9"),  # and for all there is
         ("u8:f32:1, {0.5:3, 0.25:255}", SIGNED, None, "i8:f32:1, {0.5:-125,0.25:127}"),
+        ("u4:f32:1, {0.5:3, 0.25:3}", SIGNED, None, "i8<-3:12>:f32:1, {0.5,0.25}"),
+        ("u4:f32:1, {0.5:3, 0.25:5}", SIGNED, None, "i8<-8:7>:f32:1, {0.5:-5,0.25:-3}"),
         ("f8E4M3FN:f32, 0.5", SIGNED, "i8", "f8E4M3FN:f32, 0.5"),
         ("u5:f32, 0.5", frozenset({(8, True, "f8E4M3FN")}), None, "u5:f32, 0.5"),
         ("u5:f32, 0.5", frozenset(), None, "u5:f32, 0.5"),

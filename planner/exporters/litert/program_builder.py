@@ -5,6 +5,7 @@ Interfaces are float unless the plan pins them. Source: design 01, section 3; de
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from planner.exporters.litert.operations import Operator, Options, Program, Tens
 from planner.exporters.onnx.port_support import short_text
 from planner.ir.graph import BOUNDARY, Graph, port_address
 from planner.ir.types.qtypes import Uniform
+from planner.ir.types.storages import full_range
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 
@@ -127,7 +129,7 @@ class ProgramBuilder:
         """QUANTIZE of a float tensor."""
         if tensor.element != "f32":
             raise self.refuse(f"{value!r} is {tensor.element}; litert quantizes f32")
-        return self._cast("QUANTIZE", tensor, element_of(kind), kind, f"{value}_q")
+        return self._quantized(value, tensor, kind)
 
     def dequantize(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
         """DEQUANTIZE of stored integers."""
@@ -145,7 +147,14 @@ class ProgramBuilder:
             return self.cut(value, source, tensor, Clamp(wanted.storage.qmin, wanted.storage.qmax))
         if self.values.arithmetic not in ARITHMETICS:
             raise self.refuse(f"a rescale of {value!r}: {self._arithmetic_problem()}")
-        return self._cast("QUANTIZE", tensor, element_of(wanted), wanted, f"{value}_q")
+        return self._quantized(value, tensor, wanted)
+
+    def _quantized(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
+        """QUANTIZE, which saturates at the ends of the format, and the bounds of a type with a part of it."""
+        low, high = full_range(kind.storage.bits, signed=kind.storage.signed)
+        whole = replace(kind, storage=replace(kind.storage, qmin=low, qmax=high))
+        made = self._cast("QUANTIZE", tensor, element_of(kind), whole, f"{value}_q")
+        return self.cut(value, whole, made, Clamp(kind.storage.qmin, kind.storage.qmax))
 
     def _cast(self, operator: str, tensor: Tensor, element: str, kind: Uniform | None, stem: str) -> Tensor:
         table = f"{operator.capitalize()}Options"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from planner.ir.graph import Graph
-from planner.ir.types.held_pins import Storages, is_held
+from planner.ir.types.held_pins import Storages, has_storage
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
 from planner.propagation.network.ports import Interval, Network, Value, number_of, own_pin, present
 from planner.propagation.selection.choice import Choice
@@ -82,7 +82,7 @@ def _store_of(
 ) -> Storage | None:
     for _, name in members:
         for fact in graph.values[name].facts:
-            if isinstance(fact, Uniform) and is_held(fact.storage, storages):
+            if isinstance(fact, Uniform) and has_storage(storages, fact.storage):
                 return fact.storage
     results = [(i, name) for (end, i), name in members if end == "out"]
     for i, _ in results:
@@ -211,7 +211,7 @@ def _shared_storage(
     values = []
     for _, name, _ in members:
         value = network.values[number_of(network, name)]
-        if value.pin is not None and is_held(value.pin.storage, network.target.storages):
+        if value.pin is not None and has_storage(network.target.storages, value.pin.storage):
             return value.pin.storage
         values.append(value)
     for value in values:
@@ -229,11 +229,14 @@ def _shared_storage(
 def _storage_near(
     network: Network, name: str, reader_storage: dict[str, Storage], spec: PortType
 ) -> Storage | None:
-    """Storage of a value's pin, as a port stores it, else of its producer, else of its readers."""
+    """Storage of a value's pin, as a port stores it, else of its producer, else of its readers.
+
+    A pin whose storage the device has not lies in that of the value's producer.
+    """
     value = network.values[number_of(network, name)]
     if value.pin is not None and value.constant:
         return restored(value.pin, spec, network.graph.constants[name]).storage
-    if value.pin is not None:
+    if value.pin is not None and has_storage(network.target.storages, value.pin.storage):
         return value.pin.storage
     return _made_in(network, value) or reader_storage.get(name)
 

@@ -206,7 +206,8 @@ def _edges(network: Network) -> list[list[Edge]]:
         trips = max(use.trips for use in uses)
         # A pin is a type of the value itself: its kernel may yield another (one rescale right behind it), and
         # its readers start from the pin.
-        behind = Use(GIVEN_USE, None, base, trips)
+        leaves = all(use.outer for use in uses)  # changed around the device, not between its kernels
+        behind = Use(GIVEN_USE, None, base, trips, leaves)
         found.append(
             [
                 Edge(index, value.elements, definition, start, [behind]),

@@ -59,8 +59,9 @@ def _resolved(network: Network, group: LabelClass, decided: dict[int, Label]) ->
             return label
     for port in group.ports:  # Calibrated: a range, as the row's storage holds it
         extent = range_in(network.values[port.value], port.spec)
-        if extent is not None:
-            return label_for(extent, port.spec)
+        label = label_for(extent, port.spec) if extent is not None else None
+        if label is not None and all(storable(label, other.spec) for other in group.ports):
+            return label
     return group.own
 
 
