@@ -202,7 +202,8 @@ def test_a_doctor_finds_nothing_on_a_healthy_machine(tmp_path, store):
         ({"QPLAN_FUNCTIONS": "f=nowhere:f"}, "plugins", "bad", "cannot be imported"),
     ],
 )
-def test_a_doctor_finds(tmp_path, variables, check, state, words):
+def test_a_doctor_finds(tmp_path, monkeypatch, variables, check, state, words):
+    monkeypatch.chdir(tmp_path)  # a database of a relative name
     checks = found({"QPLAN_DATA": str(tmp_path), **variables})
     assert checks[check][0] == state, checks
     assert words in checks[check][1]
