@@ -87,10 +87,12 @@ def serving(
             told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
             # The port is taken before the application is up: the first answer waits for it.
             # Ready is asked of a child too, whose server may still import on a busy machine.
-            for _ in range(6):
+            until = time.monotonic() + 60
+            while True:
                 answer = httpx.get(f"{told['url']}/v1/health/ready", trust_env=False, timeout=60)
-                if answer.status_code == 200:
+                if answer.status_code == 200 or time.monotonic() > until:
                     break
+                time.sleep(0.1)
             answer.raise_for_status()
             yield Server(process, told["url"])
         finally:
