@@ -95,6 +95,33 @@ def nets():
         [(["y"], "x w b", "y")],
         {"x": IN, "w": weight(W * np.float32(1e-9)), "y": OUT},
     )
+    # QLinearConv and QGemm take any bias for one on the grid of the sums.
+    finer = {"x": IN, "w": weight(W), "b": uniform(storage("i32"), 2.0**-28), "y": OUT}
+    yield (
+        "conv, bias on a grid of its own",
+        [op("Conv", "x w b", "y")],
+        X,
+        conv,
+        [(["y"], "x w b", "y")],
+        finer,
+    )
+    rows = {**finer, "w": i8(0.71), "y": u8(0.2, 128)}
+    yield (
+        "gemm, bias on a grid of its own",
+        [op("Gemm", "x w b", "y")],
+        ROWS,
+        {"w": MATRIX, "b": ROW},
+        [(["y"], "x w b", "y")],
+        rows,
+    )
+    yield (
+        "matmul and add on a grid of its own",
+        [op("MatMul", "x w", "m"), op("Add", "m b", "y")],
+        ROWS,
+        {"w": MATRIX, "b": ROW},
+        [(["m", "y"], "x w b", "y")],
+        rows,
+    )
     yield (
         "rescale",
         [op("Sigmoid", "x", "s"), op("Tanh", "s", "y")],

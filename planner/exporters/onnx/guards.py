@@ -3,6 +3,7 @@
 `WeightBiasQuantization` takes a Conv, ConvTranspose or Gemm that reads a DequantizeLinear of one scale and
 leads to a QuantizeLinear: its float weight becomes 8 bits per tensor, its float bias int32 on the grid of the
 sums. `DoubleQDQPairsRemover` makes one pair, with a scale of its own, of two in a row, that is of a rescale.
+QLinearConv and QGemm take any bias for one on the grid of the sums, whatever scale its DequantizeLinear has.
 An AveragePool with dilations is fused into a kernel that knows none. QLinearAdd adds in float32, zero points
 included, so a mask of steps many times the result's leaves nothing of what it masks; QLinearSoftmax says 0
 of one number alone, where it is 1. `MatMulAddFusion` makes a float Gemm of a product of integers whose result
@@ -33,6 +34,7 @@ GUARD: Final = "Max"
 _BROKEN: Final = 21
 _STEPS: Final = 4096
 """An operand's step in steps of the sum: from here on 255 of them are not exact to 1/16 in float32."""
+_SAME: Final = 1e-5
 _BIASED: Final = frozenset({"Conv", "ConvTranspose", "Gemm"})
 _VIEWS: Final = frozenset({"Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 _MOVERS: Final = _VIEWS | {"MaxPool", "Slice"}
@@ -126,7 +128,13 @@ class _File:
         """Operands of a node that optimisations may not look across."""
         dilated = node.op_type == "AveragePool" and set(node.attributes.get("dilations", ())) - {1}
         is_pool = dilated and node.inputs[0] in self.pairs and node.outputs[0] in self.leading
-        wrong = (self.is_quantized_anew, self.is_second_pair, self.is_carried, self.is_of_one)
+        wrong = (
+            self.is_quantized_anew,
+            self.has_bias_off_grid,
+            self.is_second_pair,
+            self.is_carried,
+            self.is_of_one,
+        )
         if is_pool or any(is_wrong(node) for is_wrong in wrong):
             yield node.inputs[0]
         elif node.op_type in _CARRIERS:
@@ -136,6 +144,7 @@ class _File:
             if self.opset >= _BROKEN:
                 yield from (name for name in node.inputs if self.is_product(name))
             yield from (name for name in node.inputs if self.is_float_result(name, node))
+            yield from (name for name in node.inputs if self.is_biased_off_grid(name))
         elif self.is_float_clamp(node):
             yield node.inputs[0]
 
@@ -218,6 +227,28 @@ class _File:
         if is_biased and bias and (array is None or array.ndim != 1):
             return False
         return node.inputs[1] in self.folded or (node.inputs[1] in self.pairs and bias in self.folded)
+
+    def has_bias_off_grid(self, node: Node) -> bool:
+        """Whether a product of integers has a bias of another scale than its sums."""
+        if node.domain or node.op_type not in ("Conv", "Gemm") or len(node.inputs) < 3:
+            return False
+        return self._is_off_grid(node.inputs[0], node.inputs[1], node.inputs[2])
+
+    def is_biased_off_grid(self, name: str) -> bool:
+        """Whether a tensor is a MatMul that an Add makes such a Gemm."""
+        product = self.makers.get(name)
+        if product is None or product.domain or product.op_type != "MatMul":
+            return False
+        return self._is_off_grid(product.inputs[0], product.inputs[1], self.added[name])
+
+    def _is_off_grid(self, *operands: str) -> bool:
+        pairs = [self.pairs.get(name) for name in operands]
+        steps = [None if pair is None else self._array(pair.inputs[1]) for pair in pairs]
+        known = [step for step in steps if step is not None and step.ndim < 2]
+        if len(known) < len(operands):
+            return False
+        x, w, bias = known
+        return not np.allclose(bias, x * w, rtol=_SAME, atol=0)
 
     def is_second_pair(self, node: Node) -> bool:
         """Whether a QuantizeLinear stands behind a pair of other numbers that nothing else reads."""
