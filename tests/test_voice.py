@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import planner
@@ -78,3 +79,37 @@ def test_onnxruntime_computes_what_the_interpreter_does(annotated):
         got = session.run(["output", "stateN"], feed)
         wanted = planner.evaluate(annotated, plan, feed, arithmetic="float32_qdq").outputs
         assert all(np.array_equal(a, wanted[name]) for a, name in zip(got, ("output", "stateN"), strict=True))
+
+
+@pytest.mark.parametrize("target", ["teaching-npu", "litert-int8"])
+def test_no_pair_crosses_the_border_of_a_body(annotated, target):
+    """Carried over it by onnxruntime, they ended the process for one and opened no session for the other."""
+    data = planner.export(annotated, planner.plan(annotated, target), "onnx-qdq")
+    graph = onnx.load_from_string(data).graph
+    assert not [*crossing(graph, {})]
+    open_session(data)
+
+
+def crossing(graph, outer):
+    """Names that a body reads from outside, or an If gives, behind a DequantizeLinear."""
+    inner = {name: node for node in graph.node for name in node.output}
+    makers = {**outer, **inner}
+    for node in graph.node:
+        for name in node.input:
+            if name not in inner and is_pair(makers, name):
+                yield name
+        for body in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
+            yield from crossing(body, makers)
+            yield from (
+                out.name
+                for out in body.output
+                if is_pair({n: m for m in body.node for n in m.output}, out.name)
+            )
+
+
+def is_pair(makers, name):
+    node = makers.get(name)
+    while node is not None and node.op_type in ("Squeeze", "Unsqueeze", "Reshape", "Transpose", "Identity"):
+        node = makers.get(node.input[0])
+    # Of a constant it stays where it is.
+    return node is not None and node.op_type == "DequantizeLinear" and node.input[0] in makers

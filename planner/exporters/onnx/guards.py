@@ -10,7 +10,9 @@ of one number alone, where it is 1. `MatMulAddFusion` makes a float Gemm of a pr
 is float and an Add of floats behind it; a Relu or Clip behind such a product that is read in float keeps it
 from being one kernel, so that it is summed up in float; `QDQPropagation` rounds such a result where ops that
 move data stand between it and a QuantizeLinear. In opset 21 a pair of i8 that is carried over an op that
-moves data does not load (`opsets`). A Max of one tensor is that tensor, and no optimisation looks across it.
+moves data does not load (`opsets`). A pair is carried, too, to what an If reads in its bodies, which ends the
+process, and out of a branch that is put in the place of its If. A Max of one tensor is that tensor, and no
+optimisation looks across it.
 Ops that only move data hide nothing: others carry pairs over them.
 Source: onnxruntime's `weight_bias_quantization.cc`, `matmul_add_fusion.cc`, `double_qdq_pairs_remover.cc`.
 """
@@ -25,6 +27,7 @@ import numpy as np
 
 from planner.exporters.onnx.storage_types import Array
 from planner.ir.graph import Graph, Op
+from planner.ir.structure import END, JOIN
 from planner.onnx.nodes import Node
 from planner.onnx.write import Data
 
@@ -35,6 +38,10 @@ _BROKEN: Final = 21
 _STEPS: Final = 4096
 """An operand's step in steps of the sum: from here on 255 of them are not exact to 1/16 in float32."""
 _SAME: Final = 1e-5
+_BORDERS, _JOIN = JOIN.split("::")
+_END: Final = END.split("::")[1]
+_BORDER: Final = "@border"
+"""In place of a scope, of the guard behind the tensor itself."""
 _BIASED: Final = frozenset({"Conv", "ConvTranspose", "Gemm"})
 _VIEWS: Final = frozenset({"Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 _MOVERS: Final = _VIEWS | {"MaxPool", "Slice"}
@@ -66,7 +73,11 @@ def guarded(
         dict[tuple[str, str], str](),
         list[Node](),
     )
+    crossing = {name for node in nodes for name in file.crossing(node)}
     for node in nodes:
+        crossed = {name: guards[name, _BORDER] for name in file.crossing(node)}
+        inputs = tuple([crossed.get(name, name) for name in node.inputs])
+        node = node._replace(inputs=inputs)  # noqa: PLW2901 - the same node
         for source in file.guarded(node):
             key = source, node.scope
             if key not in guards:
@@ -76,6 +87,11 @@ def guarded(
             inputs = tuple(guards[key] if name == source else name for name in node.inputs)
             node = node._replace(inputs=inputs)  # noqa: PLW2901 - the same node
         result.append(node)
+        for source in node.outputs:
+            if source in crossing:
+                guards[source, _BORDER] = fresh(f"{source}_guard")
+                name = fresh(f"{GUARD}_{len(result)}")
+                result.append(Node(GUARD, (source,), (guards[source, _BORDER],), name, scope=node.scope))
     return result
 
 
@@ -147,6 +163,13 @@ class _File:
             yield from (name for name in node.inputs if self.is_biased_off_grid(name))
         elif self.is_float_clamp(node):
             yield node.inputs[0]
+
+    def crossing(self, node: Node) -> Iterator[str]:
+        """Operands behind a pair that are handed into a body, or out of a branch."""
+        if node.domain == _BORDERS and node.op_type != _END:
+            for name in node.inputs[1 if node.op_type == _JOIN else 0 :]:
+                if name in self.pairs and name not in self.folded:
+                    yield name
 
     def is_carried(self, node: Node) -> bool:
         """Whether a pair of i8 would be carried over an op that moves data, from in front or from behind."""
