@@ -226,7 +226,7 @@ def real(*ops, outputs):
 
 
 def test_the_checker_refuses_the_other_sort_of_row():
-    """Plans of the same target with rows of one sort only; a Sigmoid behind floats stores them all the same."""
+    """Plans of the same target with rows of one sort only; a Sigmoid behind floats stores them, too."""
     on = replace(planner.load_target("onnxruntime-cpu"), islands="integer")
     floats, stores = (real(op(kind, "y", "z"), outputs="z") for kind in ("Erf", "Sigmoid"))
 
