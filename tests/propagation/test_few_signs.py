@@ -116,6 +116,21 @@ def test_what_moves_data_has_no_sign_of_its_own():
     assert [rescale.kind for rescale in plan.rescales] == ["quantize", "dequantize"]
 
 
+def test_a_pin_that_is_written_in_float_has_a_sign():
+    """The first quantizer of a trained model: its op has no row, its reader moves data, no row is signed."""
+    kernels = [("q", "rowless", "x", "v0"), ("move", "Flatten", "v0", "v1"), ("k", "either", "v1", "v2")]
+    values = {"x": "[-1, 1]", "v0": SIGNED, "v1": "[-1, 1]", "v2": "[0, 2]"}
+    graph = graph_of(
+        values, kernels, outputs="v2", moves={"move": "Flatten"}, shapes=dict.fromkeys(values, (2, 4))
+    )
+    rows = [f"- {{kernel: either, in: {{a: {kind}}}, out: {{y: {kind}}}}}" for kind in ("u8", "a8")]
+    rows += ['- {kernel: Flatten, in: {a: "*"}, out: {y: "*"}, rules: [{same_scale: [a, y]}]}']
+    target = target_of("\n".join(rows))
+    plan = propagate(graph, target, model=model_digest(graph))
+    check(plan, graph, target)
+    assert [rescale.kind for rescale in plan.rescales] == ["quantize", "dequantize"]
+
+
 def test_signs_that_cost_more_are_refused(monkeypatch):
     """A mirror taken for nothing, one not taken, and a reason that is none."""
     graph, target = chain(), table()

@@ -52,7 +52,8 @@ def with_few_signs(
     """
     ends = _ends(graph, choices)
     stores = {store for side in ends for some in side.values() for _, store in some if store is not None}
-    stores |= {pin for name in (*graph.inputs, *ends[0]) if (pin := _pin(graph, name)) is not None}
+    # A value that is pinned may be written in float, as those that a model quantizes first are.
+    stores |= {pin for side in ends for name in side if (pin := _pin(graph, name)) is not None}
     if len({store.signed for store in stores}) < 2:  # most plans end here
         return choices, False
     mirrored = ((at, _mirrored(graph, choice, target, left)) for at, choice in enumerate(choices))
