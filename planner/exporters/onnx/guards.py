@@ -267,8 +267,9 @@ class _File:
     def _is_off_grid(self, *operands: str) -> bool:
         pairs = [self.pairs.get(name) for name in operands]
         steps = [None if pair is None else self._array(pair.inputs[1]) for pair in pairs]
-        known = [step for step in steps if step is not None and step.ndim < 2]
-        if len(known) < len(operands):
+        # Of more than one scale of x, of blocks, or of slices that are not each other's nothing is fused.
+        known = [step.astype(np.float64) for step in steps if step is not None and step.ndim < 2]
+        if len(known) < len(operands) or known[0].size > 1 or len({s.size for s in known[1:]} - {1}) > 1:
             return False
         x, w, bias = known
         return not np.allclose(bias, x * w, rtol=_SAME, atol=0)
