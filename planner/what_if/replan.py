@@ -60,10 +60,11 @@ def replan(
         # What is needed of a value is a matter of all its readers, and of theirs.
         if not needs.isdisjoint(near.around):
             break
-        if not stands_alone(known, cut_out(known, fused, near.around)):
+        part = cut_out(known, fused, near.around)
+        if not stands_alone(known, part):
             break
-        before = _part(known, known.fused, near)
-        after = _part(known, fused, near)
+        before = _planned(known, cut_out(known, known.fused, near.around))
+        after = _planned(known, part)
         if after.apart or after.turns or not _repeats(known, before, near):
             break
         # What turns to float may make an island of a kernel outside of the part.
@@ -167,9 +168,9 @@ def _whole(plan: Planned, annotated: Graph, fused: Graph) -> Graph:
     return replace(whole, regions=tuple(regions))
 
 
-def _part(plan: Planned, fused: Graph, near: Vicinity) -> Planned:
-    graph, fuses = cut_out(plan, fused, near.around), not plan.annotated.regions
-    return propagate(graph, plan.whole_target, depths=plan.wiring.depths, fuses=fuses, **plan.options)
+def _planned(plan: Planned, part: Graph) -> Planned:
+    fuses = not plan.annotated.regions
+    return propagate(part, plan.whole_target, depths=plan.wiring.depths, fuses=fuses, **plan.options)
 
 
 def _repeats(plan: Plan, part: Plan, near: Vicinity) -> bool:

@@ -74,25 +74,27 @@ def guarded(
         list[Node](),
     )
     crossing = {name for node in nodes for name in file.crossing(node)}
-    for node in nodes:
-        crossed = {name: guards[name, _BORDER] for name in file.crossing(node)}
-        inputs = tuple([crossed.get(name, name) for name in node.inputs])
-        node = node._replace(inputs=inputs)  # noqa: PLW2901 - the same node
+
+    def guard(source: str, scope: str, place: str) -> None:
+        guards[source, place] = fresh(f"{source}_guard")
+        name = fresh(f"{GUARD}_{len(result)}")
+        result.append(Node(GUARD, (source,), (guards[source, place],), name, scope=scope))
+
+    for each in nodes:
+        node = _reading(each, {name: guards[name, _BORDER] for name in file.crossing(each)})
         for source in file.guarded(node):
-            key = source, node.scope
-            if key not in guards:
-                guards[key] = fresh(f"{source}_guard")
-                name = fresh(f"{GUARD}_{len(result)}")
-                result.append(Node(GUARD, (source,), (guards[key],), name, scope=node.scope))
-            inputs = tuple(guards[key] if name == source else name for name in node.inputs)
-            node = node._replace(inputs=inputs)  # noqa: PLW2901 - the same node
+            if (source, node.scope) not in guards:
+                guard(source, node.scope, node.scope)
+            node = _reading(node, {source: guards[source, node.scope]})
         result.append(node)
         for source in node.outputs:
             if source in crossing:
-                guards[source, _BORDER] = fresh(f"{source}_guard")
-                name = fresh(f"{GUARD}_{len(result)}")
-                result.append(Node(GUARD, (source,), (guards[source, _BORDER],), name, scope=node.scope))
+                guard(source, node.scope, _BORDER)
     return result
+
+
+def _reading(node: Node, names: Mapping[str, str]) -> Node:
+    return node._replace(inputs=tuple([names.get(name, name) for name in node.inputs])) if names else node
 
 
 def lone_softmaxes(graph: Graph) -> frozenset[str]:
