@@ -280,7 +280,10 @@ class Builder(Draft[State]):
                 own = scales
         if not (np.isfinite(own).all() and (own > 0).all()):
             raise Unread(f"its bias {tensor.name!r} has scales that are not positive and finite")
-        reals = (tensor.data.astype(np.float64) * own).astype(np.float32)
+        with np.errstate(over="ignore"):
+            reals = (tensor.data.astype(np.float64) * own).astype(np.float32)
+        if not np.isfinite(reals).all():
+            raise Unread(f"its bias {tensor.name!r} has numbers beyond float32")
         # Beyond 24 bits a real of f32 may be rounded up to a number that 32 bits do not hold.
         return np.where(
             np.abs(reals.astype(np.float64) / own) > _most(tensor), np.nextafter(reals, np.float32(0)), reals

@@ -152,6 +152,17 @@ def test_weights_beyond_float32():
         read_litert(hand.file([0], [3]))
 
 
+def test_a_bias_beyond_float32():
+    hand = Hand()
+    hand.tensor((1, 2), "INT8", scales=[0.5], zeros=[0])
+    hand.tensor((1, 2), "INT8", np.array([[1, 3]], np.int8).tobytes(), scales=[0.5], zeros=[0])
+    hand.tensor((1,), "INT32", np.array([2302], np.int32).tobytes(), scales=[1.7e38], zeros=[0])
+    hand.tensor((1, 1), "INT8", scales=[0.5], zeros=[0])
+    hand.operator("FULLY_CONNECTED", 1, (0, 1, 2), (3,), "FullyConnectedOptions")
+    graph = read_litert(hand.file([0], [3]))
+    assert any("bias 't2' has numbers beyond float32" in note for note in graph.notes), graph.notes
+
+
 def test_a_rank_that_a_transpose_in_front_does_not_give():
     hand = Hand()
     hand.tensor((1, 4, 9, 11), "FLOAT32")

@@ -2,7 +2,8 @@
 
 Candidates are pins, fixed types, own labels, and hulls of neighbours and of all. Where that makes too many
 labels, a component is cut into neighbourhoods of a few classes each, which get the candidates from around
-them: a label is worth sharing with neighbours only, and the hull of all is offered everywhere.
+them: a label is worth sharing with neighbours. Some labels from over the whole range of scales, and the hull
+of all, are offered everywhere: neighbourhoods that agree on one need no rescales between them.
 Source: design 01, section 5, the price, items 2 and 3.
 """
 
@@ -41,6 +42,9 @@ NEAR: Final = 12
 FINEST: Final = 24
 """Labels of a class there: the finest that are legal."""
 
+SPREAD: Final = 16
+"""Labels that every class of a component is offered there, as far as they are legal."""
+
 Masks = dict[PortType, NDArray[np.bool_]]
 Asked = set[tuple[Interval, int]]
 
@@ -68,11 +72,24 @@ def offer_labels(
     # dominance and programs take in work, so it is bounded whatever the shape.
     if len(every) <= SHARED and len(every) * len(free) <= MOST:
         return offered | _legal_labels(free, sorted(every), classes, max_clip), True
+    spread = _legal_labels(free, _towards_coarsest(sorted(every)), classes, max_clip)
     for served, around, edges, joined in _neighbourhoods(component):
         order = sorted(found.of(around, edges, joined))
         free = [c for c in served if classes[c].fixed is None]
-        offered |= _legal_labels(free, order, classes, max_clip, FINEST)
+        near = _legal_labels(free, order, classes, max_clip, FINEST)
+        offered |= {c: _in_order({*labels, *spread[c]}) for c, labels in near.items()}
     return offered, False
+
+
+def _towards_coarsest(in_order: Sequence[Label]) -> list[Label]:
+    """Some labels, ever closer together towards the coarsest: the coarser, the more classes may take it."""
+    count = len(in_order)
+    return [in_order[at] for at in sorted({count - max(1, count >> k) for k in range(SPREAD)})]
+
+
+def _in_order(labels: set[Label | None]) -> list[Label | None]:
+    """Finest first, float last."""
+    return sorted(labels, key=lambda label: (label is None, label or ()))
 
 
 def _legal_labels(

@@ -23,8 +23,9 @@ from planner.propagation.solver.highs import Branching, Floats, Rows, least, row
 from planner.propagation.solver.price import CostModel, loss_price
 from planner.propagation.solver.ways import Loss, Ways, level_of
 
-RELAXED_ROWS: Final = 600_000
-"""Rows of a relaxation at most: its time grows faster than they do."""
+RELAXED_ROWS, RELAXED_ROWS_OF_A_CLASS = 30_000, 100
+"""Rows of a relaxation, whichever allows more: its time grows faster than they do, and where each class may
+take the label of any other, they grow with the square of the classes."""
 MILP_VARIABLES: Final = 8_000
 MILP_NODES: Final = 100
 DUAL_BITS: Final = 12
@@ -98,7 +99,8 @@ class _Step(NamedTuple):
 def relax(unit: Unit, offered: Offered, cost_model: CostModel) -> Relaxed | None:
     """Solve the relaxation; None where the model is too large or its numbers are."""
     # Picks may be shares here: the least price over shares is at most that over labels.
-    model = _model(unit, offered, cost_model, RELAXED_ROWS)
+    limit = max(RELAXED_ROWS, RELAXED_ROWS_OF_A_CLASS * len(unit.classes))
+    model = _model(unit, offered, cost_model, limit)
     if model is None:
         return None
     cost = np.array(model.cost, np.float64)

@@ -6,6 +6,7 @@ eliminating classes, else by a linear program (a proven bound), local search and
 not proven optimal carries its bound. Limits are counts, never wall time. Source: design 01, section 5.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,6 +26,9 @@ FINEST: Final = 8
 """Labels for a whole component that are priced."""
 PROGRAM: Final = 4_000
 """Classes of a linear program at most: its time grows faster than they do (`benchmarks.solver_steps`)."""
+
+FEW: Final = 8
+"""Labels of a program that is only to find a labelling: so many that most classes may take, and as many more."""
 
 Options = Sequence[tuple[tuple[int, int], Labels]]
 
@@ -109,7 +113,25 @@ def _least(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) ->
     relaxed = relax(unit, offered, cost_model) if whole and len(unit.classes) <= PROGRAM else None
     if relaxed is not None:
         return _near_relaxed(unit, offered, cost_model, start, relaxed)
-    return _descended(unit, offered, cost_model, [start, {c: mine[0] for c, mine in offered.items()}])
+    starts = [start, {c: mine[0] for c, mine in offered.items()}]
+    # Where all labels are too many for a program, few lead a search nearly as well, and prove nothing.
+    few = relax(unit, _few_labels(offered, start), cost_model) if len(unit.classes) <= PROGRAM else None
+    return _descended(unit, offered, cost_model, [*starts, *([] if few is None else [few.nearest])])
+
+
+def _few_labels(offered: Offered, known: Labels) -> Offered:
+    """Of each class's labels the finest, its own of a known labelling, and those of a few for all classes.
+
+    Those are the ones that most classes may take, some from over the whole range of scales, and float.
+    """
+    count = Counter(label for labels in offered.values() for label in labels if label is not None)
+    in_order = sorted(count)
+    most = sorted(count, key=lambda label: (-count[label], label))[:FEW]
+    few = {None, *most, *in_order[:: -(-len(in_order) // FEW) or 1]}
+    return {
+        c: [label for i, label in enumerate(labels) if i == 0 or label in few or label == known[c]]
+        for c, labels in offered.items()
+    }
 
 
 def _descended(
