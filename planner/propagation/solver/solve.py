@@ -28,7 +28,7 @@ PROGRAM: Final = 4_000
 """Classes of a linear program at most: its time grows faster than they do (`benchmarks.solver_steps`)."""
 
 FEW: Final = 8
-"""Labels of a program that is only to find a labelling: so many that most classes may take, and as many more."""
+"""Labels of a program that only finds a labelling: so many that most classes may take, and as many more."""
 
 Options = Sequence[tuple[tuple[int, int], Labels]]
 
