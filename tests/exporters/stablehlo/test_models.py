@@ -11,7 +11,7 @@ import planner
 from planner.errors import UnsupportedExport
 from planner.mlir.passes.tool import transform
 from tests.exporters.stablehlo.running import job, steps_off, with_all_results
-from tests.exporters.test_every_model import REFUSED
+from tests.exporters.test_every_model import REFUSED, planned
 from tests.oracles import hlo
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -112,19 +112,9 @@ def test_the_verifier_takes_every_model(form):
     paths = [path for path in sorted(MODELS.glob("*/*.onnx")) if "silero" not in path.name]
     if not paths:
         pytest.skip(f"no test models at {MODELS}: set QPLAN_MODELS")
-    rng = np.random.default_rng(0)
     for path in paths:
-        model = planner.load_model(path)
-        values = [(name, model.values[name]) for name in model.inputs]
-        shapes = {name: [n if isinstance(n, int) else 1 for n in value.shape] for name, value in values}
-        sample = {
-            name: rng.standard_normal(shapes[name]).astype(np.float32)
-            if value.is_float
-            else np.ones(shapes[name], np.int64)
-            for name, value in values
-        }
-        ready = planner.annotate(model, stats=planner.calibrate(model, [sample]))
-        plan, refused = planner.plan(ready, "stablehlo"), REFUSED.get((path.stem, form))
+        ready, plan = planned(path, "stablehlo")
+        refused = REFUSED.get((path.stem, form))
         if refused is not None:
             with pytest.raises(UnsupportedExport, match=re.escape(refused)):
                 planner.export(ready, plan, form)
