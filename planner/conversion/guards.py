@@ -7,7 +7,7 @@ would have in 4 bits too.
 
 from dataclasses import replace
 
-from planner.exporters.onnx.guards import GUARD, guarded, lone_softmaxes
+from planner.exporters.onnx.guards import GUARD, guarded, softmax_sizes
 from planner.ir.graph import Graph, Op
 from planner.onnx.naming import unused
 from planner.onnx.write import OPSET, op_node
@@ -53,7 +53,7 @@ def _as_exported(graph: Graph) -> Graph:
         graph.outputs,
         lambda stem: unused(stem, taken),
         opset=graph.opsets.get("", OPSET),
-        lone=lone_softmaxes(graph),
+        softmaxes=softmax_sizes(graph),
     )
     if len(nodes) == len(graph.ops):
         return graph

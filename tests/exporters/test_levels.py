@@ -13,6 +13,7 @@ import pytest
 import planner
 from planner.errors import ModelError, PlannerError, UnsupportedExport
 from planner.exporters.onnx.qdq import write_qdq
+from planner.exporters.onnx.qoperator import write_qoperator
 from planner.ir.types.qtypes import storage, uniform
 from planner.onnx.shapes import infer
 from planner.target.load import target_ids
@@ -139,7 +140,7 @@ def nets():
         [(["y"], "x m", "y")],
         {"x": IN, "m": u8(1.3e36, 255), "y": IN},
     )
-    # onnxruntime's QLinearSoftmax gives 0 for one number alone.
+    # onnxruntime's QLinearSoftmax overflows.
     yield (
         "softmax of one",
         [op("Softmax", "x", "y", axis=1)],
@@ -147,6 +148,14 @@ def nets():
         {},
         [(["y"], "x", "y")],
         {"x": IN, "y": u8(1 / 256)},
+    )
+    yield (
+        "softmax of four in fine steps",
+        [op("Softmax", "x", "y", axis=1)],
+        X * np.float32(0.01),
+        {},
+        [(["y"], "x", "y")],
+        {"x": u8(0.0003, 128), "y": u8(1 / 700)},
     )
     yield (
         "dilated pool",
@@ -194,6 +203,18 @@ def test_every_level_gives_the_same_numbers(net):
     graph = float_net(ops, x, constants)
     data = write_qdq(graph, plan_of(graph, kernels, types))
     assert "Max" in op_types(data)
+    hold(graph, data, [{"x": x}], 90)
+
+
+@pytest.mark.parametrize(("size", "steps", "kernel"), [(1, 256, False), (4, 512, True), (4, 700, False)])
+def test_a_softmax_in_steps_that_overflow_is_between_pairs(size, steps, kernel):
+    """e^5 steps of 1/size are all that QLinearSoftmax has room for."""
+    x = X[:, :size] * np.float32(0.01)
+    graph = float_net([op("Softmax", "x", "y", axis=1)], x, {})
+    data = write_qoperator(
+        graph, plan_of(graph, [(["y"], "x", "y")], {"x": u8(0.0003, 128), "y": u8(1 / steps)})
+    )
+    assert ("QLinearSoftmax" in op_types(data)) == kernel
     hold(graph, data, [{"x": x}], 90)
 
 

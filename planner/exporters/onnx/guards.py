@@ -5,27 +5,30 @@ leads to a QuantizeLinear: its float weight becomes 8 bits per tensor, its float
 sums. `DoubleQDQPairsRemover` makes one pair, with a scale of its own, of two in a row, that is of a rescale.
 QLinearConv and QGemm take any bias for one on the grid of the sums, whatever scale its DequantizeLinear has.
 An AveragePool with dilations is fused into a kernel that knows none. QLinearAdd adds in float32, zero points
-included, so a mask of steps many times the result's leaves nothing of what it masks; QLinearSoftmax says 0
-of one number alone, where it is 1. `MatMulAddFusion` makes a float Gemm of a product of integers whose result
-is float and an Add of floats behind it; a Relu or Clip behind such a product that is read in float keeps it
-from being one kernel, so that it is summed up in float; `QDQPropagation` rounds such a result where ops that
-move data stand between it and a QuantizeLinear. In opset 21 a pair of i8 that is carried over an op that
-moves data does not load (`opsets`). A pair is carried, too, to what an If reads in its bodies, which ends the
-process, and out of a branch that is put in the place of its If. A Max of one tensor is that tensor, and no
-optimisation looks across it.
+included, so a mask of steps many times the result's leaves nothing of what it masks. QLinearSoftmax runs over
+where the steps of its result are fine (`overflows`): of one number alone it says 0 at steps of 1/256, where
+it is 1. `MatMulAddFusion` makes a float Gemm of a product of integers whose result is float and an Add of
+floats behind it; a Relu or Clip behind such a product that is read in float keeps it from being one kernel,
+so that it is summed up in float; `QDQPropagation` rounds such a result where ops that move data stand between
+it and a QuantizeLinear. In opset 21 a pair of i8 that is carried over an op that moves data does not load
+(`opsets`). A pair is carried, too, to what an If reads in its bodies, which ends the process, and out of a
+branch that is put in the place of its If. A Max of one tensor is that tensor, and no optimisation looks
+across it.
 Ops that only move data hide nothing: others carry pairs over them.
 Source: onnxruntime's `weight_bias_quantization.cc`, `matmul_add_fusion.cc`, `double_qdq_pairs_remover.cc`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from planner.exporters.onnx.storage_types import Array
+from planner.interpreter.kernels.softmax import overflows
 from planner.ir.graph import Graph, Op
 from planner.ir.structure import END, JOIN
 from planner.onnx.nodes import Node
@@ -58,7 +61,7 @@ def guarded(
     fresh: Callable[[str], str],
     *,
     opset: int,
-    lone: Collection[str] = (),
+    softmaxes: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Node]:
     """The nodes of a file, with a guard in front of each that would be computed from other numbers.
 
@@ -66,10 +69,10 @@ def guarded(
       outputs: tensors that the model gives.
       fresh: gives a name that is free.
       opset: that the file is written in.
-      lone: nodes whose Softmax may be of one number alone.
+      softmaxes: by node: of how many numbers its Softmax is, at least.
     """
     file, guards, result = (
-        _read(nodes, constants, outputs, opset, lone),
+        _read(nodes, constants, outputs, opset, softmaxes),
         dict[tuple[str, str], str](),
         list[Node](),
     )
@@ -97,15 +100,16 @@ def _reading(node: Node, names: Mapping[str, str]) -> Node:
     return node._replace(inputs=tuple([names.get(name, name) for name in node.inputs])) if names else node
 
 
-def lone_softmaxes(graph: Graph) -> frozenset[str]:
-    """Names of the ops whose Softmax is, or for open dimensions may be, of one number alone."""
-    return frozenset(op.name for op in graph.all_ops() if op.type == "Softmax" and _may_be_lone(op, graph))
+def softmax_sizes(graph: Graph) -> Mapping[str, int]:
+    """Of how many numbers each Softmax is, by name of its op; of open sizes 1."""
+    return {op.name: softmax_size(op, graph) or 1 for op in graph.all_ops() if op.type == "Softmax"}
 
 
-def _may_be_lone(op: Op, graph: Graph) -> bool:
+def softmax_size(op: Op, graph: Graph) -> int | None:
+    """Of how many numbers a Softmax is; None where that is open."""
     shape = graph.values[op.outputs[0]].shape
     size = shape[int(op.attributes.get("axis", -1))] if shape else None
-    return not isinstance(size, int) or size == 1
+    return size if isinstance(size, int) else None
 
 
 @dataclass(frozen=True)
@@ -124,13 +128,13 @@ class _File:
       quantizers: by tensor in front of a QuantizeLinear: that node.
       readers: how often a tensor is read, results of the model once more.
       read: tensors that some node reads.
-      lone: nodes whose Softmax may be of one number alone.
+      softmaxes: by node: of how many numbers its Softmax is, at least.
     """
 
     constants: Mapping[str, Data]
     readers: Counter[str]
     opset: int
-    lone: Collection[str] = ()
+    softmaxes: Mapping[str, int] = field(default_factory=dict)
     makers: dict[str, Node] = field(default_factory=dict)
     pairs: dict[str, Node] = field(default_factory=dict)
     views: dict[str, Node] = field(default_factory=dict)
@@ -151,7 +155,7 @@ class _File:
             self.has_bias_off_grid,
             self.is_second_pair,
             self.is_carried,
-            self.is_of_one,
+            self.is_run_over,
         )
         if is_pool or any(is_wrong(node) for is_wrong in wrong):
             yield node.inputs[0]
@@ -182,9 +186,13 @@ class _File:
         is_pair = first is not None and first.op_type in (Q, DQ) and self._is_i8(first)
         return is_pair and second is not None and second.op_type in _CARRIERS
 
-    def is_of_one(self, node: Node) -> bool:
-        """Whether a Softmax between pairs may be of one number."""
-        return node.name in self.lone and node.inputs[0] in self.pairs and node.outputs[0] in self.quantizers
+    def is_run_over(self, node: Node) -> bool:
+        """Whether a Softmax between pairs has a result of steps that are too fine for QLinearSoftmax."""
+        stored = self.quantizers.get(node.outputs[0]) if node.name in self.softmaxes else None
+        if stored is None or node.inputs[0] not in self.pairs:
+            return False
+        step = self._array(stored.inputs[1])
+        return step is None or overflows(self.softmaxes[node.name], float(np.min(step)))
 
     def is_coarse(self, name: str, result: str) -> bool:
         """Whether an operand's steps are so large that a fused Add loses the other one."""
@@ -303,10 +311,10 @@ def _read(
     constants: Mapping[str, Data],
     outputs: Iterable[str],
     opset: int,
-    lone: Collection[str],
+    softmaxes: Mapping[str, int],
 ) -> _File:
     readers = Counter([*(name for node in nodes for name in node.inputs), *outputs])
-    file = _File(constants, readers, opset, lone, folded=set(constants))
+    file = _File(constants, readers, opset, softmaxes, folded=set(constants))
     file.read.update(name for node in nodes for name in node.inputs)
     for node in nodes:
         file.makers.update(dict.fromkeys(node.outputs, node))

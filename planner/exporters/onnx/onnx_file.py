@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import UnsupportedExport
-from planner.exporters.onnx.guards import guarded, lone_softmaxes
+from planner.exporters.onnx.guards import guarded, softmax_sizes
 from planner.exporters.onnx.opsets import within
 from planner.ir.graph import Graph, Op, Opaque
 from planner.onnx.write import Node, Port, write_model
@@ -166,7 +166,7 @@ class OnnxFile:
                 self.graph.outputs,
                 self.fresh,
                 opset=opset,
-                lone=lone_softmaxes(self.graph),
+                softmaxes=softmax_sizes(self.graph),
             ),
             inputs=[port(name) for name in self.graph.inputs],
             outputs=[port(name) for name in self.graph.outputs],

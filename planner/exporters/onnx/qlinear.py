@@ -13,7 +13,9 @@ import numpy as np
 
 from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.linear_operands import is_accumulator, is_row
+from planner.exporters.onnx.guards import softmax_size
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
+from planner.interpreter.kernels.softmax import overflows
 from planner.ir.graph import Shape
 from planner.ir.types.qtypes import Uniform
 
@@ -209,6 +211,14 @@ def average_pool(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None
     return _average_pool(builder, block, y)
 
 
+def softmax(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
+    """QLinearSoftmax, where it does not overflow."""
+    size = softmax_size(block.core[0], builder.graph)
+    if size is not None and overflows(size, y.scale):
+        return None
+    return _softmax(builder, block, y)
+
+
 def concat(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     """QLinearConcat: every input with its own parameters."""
     op = block.core[0]
@@ -238,6 +248,7 @@ _average_pool: Final = unary(
     defaults={"channels_last": 0},
     keep=("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"),
 )
+_softmax: Final = unary("QLinearSoftmax", defaults={"axis": -1, "opset": 13}, keep=("axis",))
 
 FLOAT_CALLS: Final[Mapping[tuple[str, ...], FloatCallMaker]] = {
     ("Gemm",): gemm,
@@ -258,6 +269,6 @@ CALLS: Final[Mapping[tuple[str, ...], CallMaker]] = {
     ("MatMul", "Add"): matmul_add,
     ("Mul",): elementwise("QLinearMul"),
     ("Sigmoid",): unary("QLinearSigmoid", defaults={}),
-    ("Softmax",): unary("QLinearSoftmax", defaults={"axis": -1, "opset": 13}, keep=("axis",)),
+    ("Softmax",): softmax,
     ("Where",): where,
 }

@@ -15,6 +15,18 @@ from planner.interpreter.requantize import Array, Float32Array, Grid
 _HEADROOM: Final = 5.0
 
 
+_ROOM: Final = 128
+"""Steps in 1/n, what n numbers all alike are, that surely do not overflow; e^5 = 148 do not."""
+
+
+def overflows(size: int, step: float) -> bool:
+    """Whether a softmax of so many numbers may overflow at such a step of its result: files avoid the kernel.
+
+    What it lifts to the largest float32 over `size` e^5, it multiplies by the steps in 1.
+    """
+    return step * _ROOM * size < 1
+
+
 def qlinear_softmax(x: Array, x_grid: Grid, y_grid: Grid, *, axis: int = -1, opset: int = 13) -> Array:
     """Softmax of stored 8-bit integers.
 
