@@ -8,7 +8,7 @@ Source: design 01, section 5, the price, items 2 and 3.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -72,12 +72,11 @@ def offer_labels(
     # dominance and programs take in work, so it is bounded whatever the shape.
     if len(every) <= SHARED and len(every) * len(free) <= MOST:
         return offered | _legal_labels(free, sorted(every), classes, max_clip), True
-    spread = _legal_labels(free, _towards_coarsest(sorted(every)), classes, max_clip)
+    spread = frozenset(_towards_coarsest(sorted(every)))
     for served, around, edges, joined in _neighbourhoods(component):
-        order = sorted(found.of(around, edges, joined))
+        order = sorted({*found.of(around, edges, joined), *spread})
         free = [c for c in served if classes[c].fixed is None]
-        near = _legal_labels(free, order, classes, max_clip, FINEST)
-        offered |= {c: _in_order({*labels, *spread[c]}) for c, labels in near.items()}
+        offered |= _legal_labels(free, order, classes, max_clip, FINEST, kept=spread)
     return offered, False
 
 
@@ -87,19 +86,16 @@ def _towards_coarsest(in_order: Sequence[Label]) -> list[Label]:
     return [in_order[at] for at in sorted({count - max(1, count >> k) for k in range(SPREAD)})]
 
 
-def _in_order(labels: set[Label | None]) -> list[Label | None]:
-    """Finest first, float last."""
-    return sorted(labels, key=lambda label: (label is None, label or ()))
-
-
 def _legal_labels(
     served: Sequence[int],
     order: Sequence[Label],
     classes: Sequence[LabelClass],
     max_clip: float,
     most: int | None = None,
+    *,
+    kept: Collection[Label] = (),
 ) -> Offers:
-    """Of the candidates, in order, those that are legal for each class; `most`: the finest of them."""
+    """Of the candidates, in order, those legal for each class; `most`: the finest, and those `kept`."""
     offered: Offers = {}
     board = _Board(order, max_clip) if len(order) > FEW else None
     # Legality depends on nothing but what ports store and have to hold, and classes alike are many.
@@ -118,7 +114,9 @@ def _legal_labels(
             alike[told] = found
         # The coarsest legal label is kept as well: it is the hull of all, the one label a whole chain can
         # share.
-        labels = found if most is None or len(found) <= most else [*found[: most - 1], found[-1]]
+        labels = found
+        if most is not None and len(found) > most:
+            labels = [*found[: most - 1], *(one for one in found[most - 1 : -1] if one in kept), found[-1]]
         # A class can always have its own label: whatever its neighbours do, a rescale on each side serves it.
         own = entry.own
         cut_short = most is not None and own not in labels
