@@ -12,7 +12,7 @@ from benchmarks.topologies import SHAPES
 from planner.ir.graph import model_digest, validate
 from planner.propagation.propagate import propagate
 
-CLIMBS, TRIES = 20, 60
+CLIMBS, TRIES = 6, 60
 MOVES = "moves data between float ops"
 
 
