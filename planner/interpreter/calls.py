@@ -60,6 +60,7 @@ class Call:
       arithmetic: `float32_even`, a key of `fixed_point.ARITHMETICS` or the text of a `Multiplier`.
       other: arrays of operands that are no ports, by name.
       row: of the target, whose accumulator sums of products are kept in; None: sums are exact.
+      shape: that the model declares for the main op's result; sizes may be open, None: the rank is.
     """
 
     ops: tuple[Op, ...]
@@ -68,6 +69,7 @@ class Call:
     arithmetic: str
     other: Callable[[str], Array]
     row: Row | None = None
+    shape: Shape | None = None
 
     @property
     def op(self) -> Op:

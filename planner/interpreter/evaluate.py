@@ -362,7 +362,8 @@ def _on_integers(memory: Memory, block: Block, core: tuple[Op, ...]) -> Array | 
     if kernel is None or in_float or block.others:
         return None
     operands = _operands(memory, block, core)
-    return kernel(Call(core, operands, result, block.arithmetic, memory.real, block.row))
+    shape = memory.graph.values[core[0].outputs[0]].shape
+    return kernel(Call(core, operands, result, block.arithmetic, memory.real, block.row, shape))
 
 
 def _operands(memory: Memory, block: Block, core: tuple[Op, ...]) -> dict[tuple[str, int], Operand]:

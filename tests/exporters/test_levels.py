@@ -17,7 +17,7 @@ from planner.exporters.onnx.qoperator import write_qoperator
 from planner.ir.types.qtypes import storage, uniform
 from planner.onnx.shapes import infer
 from planner.target.load import target_ids
-from tests.exporters.plans import bias, i8, model, op, op_types, plan_of, u8, weight
+from tests.exporters.plans import bias, i8, model, op, op_types, plan_of, run, u8, weight
 from tests.exporters.test_every_model import MODELS, sized
 from tests.plans.randommodels import images, random_model
 from tests.plans.recorded import MODELS as NAMES
@@ -216,6 +216,22 @@ def test_a_softmax_in_steps_that_overflow_is_between_pairs(size, steps, kernel):
     )
     assert ("QLinearSoftmax" in op_types(data)) == kernel
     hold(graph, data, [{"x": x}], 90)
+
+
+@pytest.mark.parametrize("steps", [90, 200.9, 256, 700])
+@pytest.mark.parametrize("write", [write_qdq, write_qoperator])
+def test_a_softmax_of_an_open_size_is_the_interpreters(write, steps):
+    """The first token of a decoder is a softmax of one number: what surely holds for one is written."""
+    ops, shape = [op("Softmax", "x", "y", axis=-1)], ("n", "n")
+    graph = model(ops, inputs={"x": shape}, outputs={"y": shape}, constants={})
+    plan = plan_of(graph, [(["y"], "x", "y")], {"x": IN, "y": u8(1 / steps)})
+    data = write(graph, plan)
+    assert ("QLinearSoftmax" in op_types(data)) == (steps == 90 and write is write_qoperator)
+    for size in (1, 2, 16):
+        x = RNG.normal(size=(size, size)).astype(np.float32)
+        want = planner.evaluate(plan.graph, plan, {"x": x}).outputs["y"]
+        np.testing.assert_array_equal(run(data, {"x": x})[0], want)
+        hold(graph, data, [{"x": x}], 90)
 
 
 def test_what_is_fused_into_integer_kernels_has_no_guard():

@@ -28,8 +28,8 @@ from typing import Final
 import numpy as np
 
 from planner.exporters.onnx.storage_types import Array
-from planner.interpreter.kernels.softmax import overflows
-from planner.ir.graph import Graph, Op
+from planner.interpreter.kernels.softmax import least_size, overflows
+from planner.ir.graph import Graph
 from planner.ir.structure import END, JOIN
 from planner.onnx.nodes import Node
 from planner.onnx.write import Data
@@ -101,15 +101,9 @@ def _reading(node: Node, names: Mapping[str, str]) -> Node:
 
 
 def softmax_sizes(graph: Graph) -> Mapping[str, int]:
-    """Of how many numbers each Softmax is, by name of its op; of open sizes 1."""
-    return {op.name: softmax_size(op, graph) or 1 for op in graph.all_ops() if op.type == "Softmax"}
-
-
-def softmax_size(op: Op, graph: Graph) -> int | None:
-    """Of how many numbers a Softmax is; None where that is open."""
-    shape = graph.values[op.outputs[0]].shape
-    size = shape[int(op.attributes.get("axis", -1))] if shape else None
-    return size if isinstance(size, int) else None
+    """Of how many numbers each Softmax is, at least, by name of its op."""
+    ops = [op for op in graph.all_ops() if op.type == "Softmax"]
+    return {op.name: least_size(op, graph.values[op.outputs[0]].shape) for op in ops}
 
 
 @dataclass(frozen=True)

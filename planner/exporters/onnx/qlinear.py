@@ -13,9 +13,8 @@ import numpy as np
 
 from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.linear_operands import is_accumulator, is_row
-from planner.exporters.onnx.guards import softmax_size
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
-from planner.interpreter.kernels.softmax import overflows
+from planner.interpreter.kernels.softmax import least_size, overflows
 from planner.ir.graph import Shape
 from planner.ir.types.qtypes import Uniform
 
@@ -213,10 +212,9 @@ def average_pool(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None
 
 def softmax(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     """QLinearSoftmax, where it does not overflow."""
-    size = softmax_size(block.core[0], builder.graph)
-    if size is not None and overflows(size, y.scale):
-        return None
-    return _softmax(builder, block, y)
+    op = block.core[0]
+    size = least_size(op, builder.graph.values[op.outputs[0]].shape)
+    return None if overflows(size, y.scale) else _softmax(builder, block, y)
 
 
 def concat(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:

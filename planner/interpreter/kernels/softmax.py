@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from planner.interpreter.requantize import Array, Float32Array, Grid
+from planner.ir.graph import Op, Shape
 
 _HEADROOM: Final = 5.0
-
 
 _ROOM: Final = 128
 """Steps in 1/n, what n numbers all alike are, that surely do not overflow; e^5 = 148 do not."""
@@ -25,6 +25,16 @@ def overflows(size: int, step: float) -> bool:
     What it lifts to the largest float32 over `size` e^5, it multiplies by the steps in 1.
     """
     return step * _ROOM * size < 1
+
+
+def least_size(op: Op, shape: Shape | None) -> int:
+    """Of how many numbers a Softmax is, at least: the size of its axis, 1 where that is open.
+
+    Args:
+      shape: that the model declares for the result, whatever a run gives it.
+    """
+    size = shape[int(op.attributes.get("axis", -1))] if shape else None
+    return size if isinstance(size, int) else 1
 
 
 def qlinear_softmax(x: Array, x_grid: Grid, y_grid: Grid, *, axis: int = -1, opset: int = 13) -> Array:

@@ -30,7 +30,7 @@ from planner.interpreter.kernels.pooling import (
     qlinear_average_pool,
     qlinear_global_average_pool,
 )
-from planner.interpreter.kernels.softmax import overflows, qlinear_softmax
+from planner.interpreter.kernels.softmax import least_size, overflows, qlinear_softmax
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import apply_scale_32, reciprocal_scale
 from planner.ir.types.qtypes import Uniform
@@ -121,7 +121,7 @@ def softmax(call: Call) -> Array | None:
     x = _onnxruntime_operand(call)
     axis = call.op.attributes.get("axis", -1)
     # Where the kernel overflows, files have a Softmax between pairs.
-    if x is None or overflows(x.stored.shape[axis], grid_of(call.y).scale):
+    if x is None or overflows(least_size(call.op, call.shape), grid_of(call.y).scale):
         return None
     return qlinear_softmax(x.stored, x.grid, grid_of(call.y), axis=axis)
 
