@@ -84,7 +84,23 @@ class _Work:
         op = self.makers.get(name)
         if op is None or op.type != "Transpose" or not self.is_same(op.inputs[0], name):
             return None
-        return op.inputs[0], tuple(op.attributes["perm"])
+        order = tuple(op.attributes["perm"])
+        shapes = self.draft.shape(op.inputs[0]), self.draft.shape(name)
+        # A file may declare other ranks than its transpose has: shape inference refuses it, not we.
+        whole = all(shape is None or sorted(order) == list(range(len(shape))) for shape in shapes)
+        return (op.inputs[0], order) if whole else None
+
+    def moved(self, op: Op, axes: Sequence[int], order: Order) -> list[int]:
+        """Axes of an op's operand as they were before a transpose of it.
+
+        Raises:
+          ModelError: the operand has no such axis.
+        """
+        rank = len(order)
+        for axis in axes:
+            if not -rank <= axis < rank:
+                raise ModelError(f"{op.type} at {op.name!r}: no axis {axis} in {rank} dimensions")
+        return [order[axis] for axis in axes]
 
     def facts(self, name: str) -> Facts:
         """Constraints of a value."""
@@ -176,6 +192,8 @@ def _turned_back(work: _Work, name: str, order: Order) -> str | None:
     if array is None or array.size == 1:
         return None if array is None else name
     ahead = len(order) - array.ndim
+    if ahead < 0:
+        return None
     back = array.reshape((1,) * ahead + array.shape).transpose(np.argsort(order))
     facts = work.draft.moved(name, {axis: order[axis + ahead] for axis in range(array.ndim)})
     return None if facts is None else work.draft.constant(np.ascontiguousarray(back), name, facts)
@@ -187,7 +205,7 @@ def _bias(work: _Work, op: Op) -> bool:
     for value, added in (op.inputs, op.inputs[::-1]):
         made = work.made(value, "Conv") or work.made(value, "ConvTranspose")
         shape, array = work.draft.shape(value), work.draft.array(added)
-        if made is None or len(made.inputs) != 2 or shape is None or array is None:
+        if made is None or len(made.inputs) != 2 or shape is None or len(shape) < 2 or array is None:
             continue
         wide = (1,) * (len(shape) - array.ndim) + array.shape
         if wide != (1, shape[1], *(1,) * (len(shape) - 2)):
@@ -210,7 +228,7 @@ def _reduction(work: _Work, op: Op) -> bool:
     if op.attributes.get("keepdims", 1):
         return _kept_reduction(work, op, axes.tolist())
     name, order = source or (op.inputs[0], tuple(range(len(shape))))
-    reduced = sorted(order[axis] for axis in axes.tolist())
+    reduced = sorted(work.moved(op, axes.tolist(), order))
     stay = [axis for place, axis in enumerate(order) if place not in axes.tolist()]
     # Only if the axes that stay keep their order, the transpose can go without another behind.
     if stay != sorted(stay):
@@ -233,7 +251,7 @@ def _kept_reduction(work: _Work, op: Op, axes: Sequence[int]) -> bool:
     source = work.turned(op.inputs[0])
     if source is None or not work.is_plain(op.outputs[0]):
         return False
-    moved = work.draft.integers(sorted(source[1][axis] for axis in axes))
+    moved = work.draft.integers(sorted(work.moved(op, axes, source[1])))
     work.before(op, [source[0], moved], source[1], op.attributes)
     return True
 
@@ -262,7 +280,8 @@ def _concat(work: _Work, op: Op) -> bool:
         if back is None or shape is None or len(shape) != len(order):
             return False
         inputs.append(back)
-    work.before(op, inputs, order, {**op.attributes, "axis": order[op.attributes["axis"]]})
+    (axis,) = work.moved(op, [op.attributes["axis"]], order)
+    work.before(op, inputs, order, {**op.attributes, "axis": axis})
     return True
 
 
@@ -286,7 +305,7 @@ def _slice(work: _Work, op: Op) -> bool:
     axes = work.draft.array(op.inputs[3]) if len(op.inputs) > 3 else None
     if source is None or axes is None or not work.is_plain(op.outputs[0]):
         return False
-    moved = work.draft.integers([source[1][axis] for axis in axes.tolist()])
+    moved = work.draft.integers(work.moved(op, axes.tolist(), source[1]))
     work.before(op, [source[0], *op.inputs[1:3], moved, *op.inputs[4:]], source[1], op.attributes)
     return True
 
