@@ -219,9 +219,9 @@ def test_a_program_that_grows_with_the_square_of_its_classes_is_left(monkeypatch
     )
     asked = []
 
-    def counted(cost, at_least, *rest):
+    def counted(cost, at_least, *rest, **limits):
         asked.append(len(at_least.right))
-        return least(cost, at_least, *rest)
+        return least(cost, at_least, *rest, **limits)
 
     least = milp.least
     monkeypatch.setattr(milp, "least", counted)

@@ -26,7 +26,13 @@ from planner.propagation.solver.ways import Loss, Ways, level_of
 RELAXED_ROWS, RELAXED_ROWS_OF_A_CLASS = 30_000, 100
 """Rows of a relaxation, whichever allows more: its time grows faster than they do, and where each class may
 take the label of any other, they grow with the square of the classes."""
-MILP_VARIABLES: Final = 8_000
+ITERATIONS: Final = 5_000
+"""Of the simplex method, that any relaxation may take."""
+EASY, HARD = 0.25, 0.5
+"""Iterations for each column: of one that is easy, of one that is still worth it. The more of them one takes,
+the longer each is, up to twenty times; how long nothing but trying tells."""
+MILP_VARIABLES: Final = 2_000
+"""Columns of branch and bound: cuts at its root alone take half a minute for 7,000."""
 MILP_NODES: Final = 100
 DUAL_BITS: Final = 12
 WHOLE_BITS: Final = 61
@@ -40,11 +46,13 @@ class Relaxed(NamedTuple):
       bound: no labelling costs less.
       nearest: each class's label with the largest share.
       support: each class's labels with any share.
+      is_easy: whether it was solved in few iterations.
     """
 
     bound: int
     nearest: Labels
     support: Offered
+    is_easy: bool
 
 
 @dataclass(slots=True)
@@ -97,7 +105,7 @@ class _Step(NamedTuple):
 
 
 def relax(unit: Unit, offered: Offered, cost_model: CostModel) -> Relaxed | None:
-    """Solve the relaxation; None where the model is too large or its numbers are."""
+    """Solve the relaxation; None where the model is too large or too hard, or its numbers are too large."""
     # Picks may be shares here: the least price over shares is at most that over labels.
     limit = max(RELAXED_ROWS, RELAXED_ROWS_OF_A_CLASS * len(unit.classes))
     model = _model(unit, offered, cost_model, limit)
@@ -107,7 +115,8 @@ def relax(unit: Unit, offered: Offered, cost_model: CostModel) -> Relaxed | None
     # Costs reach 1e9 and HiGHS works to about 1e-7: scaled to 1 its tolerances mean something.
     scale = float(cost.max(initial=1.0)) or 1.0
     rows, links = rows_of(model.rows), rows_of(model.equal + _simplex(model))
-    answer = least(cost / scale, rows, links)
+    most = max(ITERATIONS, round(HARD * len(cost)))
+    answer = least(cost / scale, rows, links, iterations=most)
     if answer.values is None:
         return None
     bound = _proven(model, rows, rows_of(model.equal), answer.duals * scale)
@@ -119,7 +128,7 @@ def relax(unit: Unit, offered: Offered, cost_model: CostModel) -> Relaxed | None
         c: [label for label, share in zip(offered[c], own, strict=True) if share > SUPPORT]
         for c, own in shares.items()
     }
-    return Relaxed(bound, nearest, support)
+    return Relaxed(bound, nearest, support, answer.iterations <= max(ITERATIONS, EASY * len(cost)))
 
 
 def solve_exactly(

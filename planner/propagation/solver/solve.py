@@ -18,6 +18,7 @@ from planner.propagation.solver.classes import UNIT, Label, LabelClass, Labels, 
 from planner.propagation.solver.components import Component, Edge, Part, Unit, Use
 from planner.propagation.solver.dominance import drop_dominated
 from planner.propagation.solver.elimination import eliminate
+from planner.propagation.solver.large_neighbourhoods import relabel
 from planner.propagation.solver.linear_program import Relaxed, relax, solve_exactly
 from planner.propagation.solver.local_search import descend
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
@@ -109,14 +110,36 @@ def _least(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) ->
     if exact is not None:
         least = price_of_labels(unit, exact, cost_model)[0]
         return exact, least, least
-    whole = all(component.whole for component in unit.components)
-    relaxed = relax(unit, offered, cost_model) if whole and len(unit.classes) <= PROGRAM else None
-    if relaxed is not None:
-        return _near_relaxed(unit, offered, cost_model, start, relaxed)
-    starts = [start, {c: mine[0] for c, mine in offered.items()}]
-    # Where all labels are too many for a program, few lead a search nearly as well, and prove nothing.
-    few = relax(unit, _few_labels(offered, start), cost_model) if len(unit.classes) <= PROGRAM else None
-    return _descended(unit, offered, cost_model, [*starts, *([] if few is None else [few.nearest])])
+    if len(unit.classes) > PROGRAM:
+        return _descended(unit, offered, cost_model, start)
+    few = _few_labels(offered, start)
+    relaxed = relax(unit, few, cost_model)
+    if relaxed is None:
+        return _relabelled(unit, offered, cost_model, start)
+    if few != offered:
+        # Few labels lead a search nearly as well as all do, and prove nothing. That they were easy says that
+        # all will not be hard.
+        whole = all(component.whole for component in unit.components)
+        every = relax(unit, offered, cost_model) if whole and relaxed.is_easy else None
+        relaxed = relaxed._replace(bound=0) if every is None else every
+    return _near_relaxed(unit, offered, cost_model, start, relaxed)
+
+
+def _descended(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
+    """The best of two local searches; nothing is proven."""
+    finest = {c: mine[0] for c, mine in offered.items()}
+    tried = [descend(unit, offered, cost_model, one) for one in (start, finest)]
+    price, labels = min(tried, key=lambda item: item[0])
+    return labels, price[0], 0
+
+
+def _relabelled(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
+    """A local search, then some dozens of classes at once, twice; nothing is proven."""
+    labels, price, bound = _descended(unit, offered, cost_model, start)
+    for _ in range(2):
+        labels = relabel(unit, _few_labels(offered, labels), cost_model, labels)
+        (price, *_), labels = descend(unit, offered, cost_model, labels)
+    return labels, price, bound
 
 
 def _few_labels(offered: Offered, known: Labels) -> Offered:
@@ -134,18 +157,10 @@ def _few_labels(offered: Offered, known: Labels) -> Offered:
     }
 
 
-def _descended(
-    unit: Unit, offered: Offers, cost_model: CostModel, starts: Sequence[Labels]
-) -> tuple[Labels, int, int]:
-    """The best of some local searches; nothing is proven."""
-    price, labels = min((descend(unit, offered, cost_model, start) for start in starts), key=lambda it: it[0])
-    return labels, price[0], 0
-
-
 def _near_relaxed(
     unit: Unit, offered: Offers, cost_model: CostModel, start: Labels, relaxed: Relaxed
 ) -> tuple[Labels, int, int]:
-    """A labelling near what a linear program says, by local search, then by branch and bound."""
+    """A labelling near what a linear program says: by local search, then exactly, whole or part by part."""
     bound = relaxed.bound
     tried = [descend(unit, offered, cost_model, relaxed.nearest)]
     if tried[0][0][0] > bound:
@@ -154,13 +169,11 @@ def _near_relaxed(
     if price[0] <= bound:
         return labels, price[0], bound
     exact, proven = solve_exactly(unit, offered, cost_model, labels)
-    # Too many columns: only labels with a share in the relaxation's answer are looked at. That proves
-    # nothing, so only the labelling is kept.
     if exact is None:
+        # Too many columns: part by part, and only labels with a share in the relaxation's answer.
         near = {c: [x for x in offered[c] if x in relaxed.support[c] or x == labels[c]] for c in offered}
-        exact, _ = solve_exactly(unit, near, cost_model, labels)
-    if exact is not None:
-        tried.append(descend(unit, offered, cost_model, exact))
+        exact = relabel(unit, near, cost_model, labels)
+    tried.append(descend(unit, offered, cost_model, exact))
     price, labels = min(tried, key=lambda item: item[0])
     return labels, price[0], max(bound, proven)
 
