@@ -30,7 +30,7 @@ SEARCHED, SMALL, LARGE = 200, 400, 1_600
 STEEP: Final = 8_000
 BUDGET, MOST = 300.0, 10_000.0
 # Linear programs take about the power 1.5 of their size, up to a size; what is quadratic grows fourfold here.
-GROWTH: Final = 2.5
+GROWTH: Final = 3.0
 LIMIT: Final = 40
 TURNS: Final = 2
 

@@ -31,7 +31,7 @@ ITERATIONS: Final = 5_000
 EASY, HARD = 0.25, 0.5
 """Iterations for each column: of one that is easy, of one that is still worth it. The more of them one takes,
 the longer each is, up to twenty times; how long nothing but trying tells."""
-MILP_VARIABLES: Final = 2_000
+MILP_VARIABLES: Final = 3_000
 """Columns of branch and bound: cuts at its root alone take half a minute for 7,000."""
 MILP_NODES: Final = 100
 DUAL_BITS: Final = 12
