@@ -1,11 +1,13 @@
 # Two stages: docker/build.sh makes the environment in the first, the second holds only what runs.
-# PYTHON_IMAGE is an image by its digest: docker/pin.sh finds it, compose.yaml passes it.
+# PYTHON_IMAGE is an image by its digest: docker/pin.sh finds it, compose.yaml passes it. Without it, it is what the tag
+# has today. REQUIRE_HASHES=1 refuses packages without hashes (make hashes), as compose.yaml does.
 # A test runs docker/build.sh and the command below without an engine.
-#   docker build -t qplan .
+#   docker build --build-arg PYTHON_IMAGE=python@sha256:... --build-arg REQUIRE_HASHES=1 -t qplan .
 #   docker run --read-only --tmpfs /tmp -p 8000:8000 -v qplan:/data -e QPLAN_TOKENS=... qplan
 # compose.yaml has the setup of a company.
 ARG PYTHON_IMAGE=python:3.11-slim
 FROM $PYTHON_IMAGE AS build
+ARG REQUIRE_HASHES=
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY docker docker

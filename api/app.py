@@ -7,11 +7,11 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -43,8 +43,9 @@ from api.server.metrics import Metrics
 from api.server.middleware import PROBLEM, ServiceMiddleware, render, request_id
 from api.server.readiness import Readiness
 from api.server.tokens import DEFAULT
-from api.settings import Settings, settings_from, share_of
+from api.settings import Settings, settings_from, share_of, tenant_share_of
 from api.storage.database import default_url, failure_of, open_database
+from api.storage.gone import gone
 from api.storage.kept_bytes import kept_bytes
 from api.storage.objects import open_objects
 from api.storage.retention import keep_sweeping
@@ -106,7 +107,9 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         sandbox.start()
         targets = KnownTargets(store, await run_sync(shipped_targets), load_functions(settings.functions))
         share = share_of(settings)
-        body_limits = BodyLimits(settings.waiting, Arrivals(store.drafts, settings.bodies, share), share)
+        tenant_share = tenant_share_of(settings)
+        arrivals = Arrivals(store.drafts, settings.bodies, share)
+        body_limits = BodyLimits(settings.waiting, arrivals, share, tenant_share)
         await run_sync(quotas.count)
         uploads = Uploads(settings, store)
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
@@ -115,6 +118,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
             open_executor(settings, store),
             seconds=settings.lease_seconds,
             share=share,
+            tenant_share=tenant_share,
             asking=sandbox.turns.principals,
         )
         watch = Watch(engine)
@@ -123,7 +127,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
             settings,
             store,
             sandbox,
-            Turns("planning here", THREADS, MOST_PLANNING, share),
+            Turns("planning here", THREADS, MOST_PLANNING, share, tenant_share),
             targets,
             body_limits,
             uploads,
@@ -153,7 +157,10 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
 
 async def handle(request: Request, error: Exception) -> Response:
     """Answer any failure of a route."""
-    problem = _problem(error)
+    if isinstance(error, OSError):
+        problem = await run_sync(_file_problem, error, request.app.state.readiness)
+    else:
+        problem = _problem(error)
     request.scope[PROBLEM] = problem.name
     answer = render(problem, request_id(request))
     answer.headers.update(getattr(error, "headers", None) or {})
@@ -176,16 +183,44 @@ def _problem(error: Exception) -> Problem:
     return found
 
 
+def _file_problem(error: OSError, readiness: Readiness) -> Problem:
+    """Word a failure of the file system: a full disk, a data folder that is away, a file that just went."""
+    found = failure_of(error) or readiness.disk_problem()
+    if found is not None:
+        log.error("%s: %s", found.name, str(error)[:300])
+        return found
+    refused = gone(error)
+    if refused is None:
+        raise error
+    return refused.problem
+
+
 def _invalid(error: RequestValidationError) -> Problem:
-    found = [
-        {"pointer": "".join(f"/{part}" for part in entry["loc"][1:]), "message": entry["msg"]}
-        for entry in error.errors()[:MOST_ERRORS]
-    ]
+    told: dict[str, list[str]] = {}
+    for entry in error.errors()[:MOST_ERRORS]:
+        place = entry["loc"][1:]
+        if entry["loc"][0] == "body":
+            place = place[: _depth(place, error.body) + (entry["type"] == "missing")]
+        messages = told.setdefault("".join(f"/{part}" for part in place), [])
+        if entry["msg"] not in messages:
+            messages.append(entry["msg"])
+    # What may be one of several things is wrong as each of them.
+    found = [{"pointer": place, "message": "; or: ".join(messages)} for place, messages in told.items()]
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return Problem("json-invalid", f"not JSON: {first.get('ctx', {}).get('error', '')}")
     where = found[0]["pointer"] or "the body"
     return Problem("request-invalid", f"{where}: {found[0]['message']}", {"errors": found})
+
+
+def _depth(place: Sequence[str | int], body: Any) -> int:
+    """How many parts of a place lie in the body; behind them come names of types that it might have had."""
+    for depth, part in enumerate(place):
+        try:
+            body = body[part]
+        except (KeyError, IndexError, TypeError):
+            return depth
+    return len(place)
 
 
 def __getattr__(name: str) -> FastAPI:

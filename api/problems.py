@@ -59,6 +59,7 @@ TYPES: Final[Mapping[str, tuple[int, str]]] = {
     "method-not-allowed": (405, "this address does not take that method"),
     "model-invalid": (422, "the model cannot be read"),
     "no-kernel": (422, "no row of the target serves a kernel"),
+    "not-ended": (409, "the job has not ended"),
     "not-found": (404, "there is nothing at this address"),
     "not-local": (403, "a server without tokens answers on loopback only"),
     "not-ready": (503, "the service cannot work yet"),
@@ -91,6 +92,17 @@ TYPES: Final[Mapping[str, tuple[int, str]]] = {
     "worker-lost": (503, "the workers of this job were lost, again and again"),
     "wrong-host": (421, "the server does not answer to this host name"),
 }
+
+AGAIN: Final[Mapping[str, int]] = {
+    "busy": 1,
+    "not-ready": 5,
+    "overloaded": 5,
+    "queue-full": 5,
+    "rate-limited": 1,
+    "share-taken": 1,
+    "worker-lost": 5,
+}
+"""Seconds after which the same request may be answered, where the problem itself does not say it."""
 
 CLASSES: Final[Mapping[type[PlannerError], str]] = {
     AnnotationError: "annotation-invalid",
@@ -126,6 +138,12 @@ class Problem:
     def status(self) -> int:
         """HTTP status of the type."""
         return TYPES[self.name][0]
+
+    @property
+    def retry_after(self) -> int | None:
+        """Seconds after which to send the same again; None: it would end the same."""
+        found: int | None = self.more.get("retry_after", AGAIN.get(self.name))
+        return found
 
 
 class Refused(Exception):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from api.server.tokens import Token, parse_token, read_tokens
+from api.server.tokens import Token, parse_token, read_tokens, require_one_owner
 from planner.errors import InputError
 
 TOKENS_FILE: Final = "QPLAN_TOKENS_FILE"
@@ -111,11 +111,17 @@ def share_of(settings: Settings) -> int:
     return settings.share if len(settings.tokens) > 1 or settings.tokens_file else ALL
 
 
+def tenant_share_of(settings: Settings) -> int:
+    """The percentage that the tokens of one tenant may have together: everything, where there is no other."""
+    tenants = {token.tenant for token in settings.tokens}
+    return settings.share if len(tenants) > 1 else ALL
+
+
 def settings_from(environment: Mapping[str, str]) -> Settings:
     """Read every variable of `VARIABLES` that is set and not empty.
 
     Raises:
-      InputError: one that cannot be read, with its name.
+      InputError: one that cannot be read, with its name; two tokens of one sha256 that differ.
       CannotStart: a database that is named twice, or by a file that names none.
     """
     if all(environment.get(name, "").strip() for name in DATABASE_URLS):
@@ -129,6 +135,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         given[name] = (*given.get(name, ()), *found) if name == "tokens" else found
         if variable == TOKENS_FILE:
             given["tokens_file"] = text
+    require_one_owner((token.file or "QPLAN_TOKENS", token) for token in given.get("tokens", ()))
     return Settings(**given)
 
 

@@ -40,10 +40,10 @@ class BodyLimits:
     JSON takes up to thirty times its length once parsed: 64 bodies of 64 KiB, or 2 of 4 MiB.
     """
 
-    def __init__(self, waiting: int, arrivals: Arrivals, share: int = ALL) -> None:
+    def __init__(self, waiting: int, arrivals: Arrivals, share: int = ALL, tenant_share: int = ALL) -> None:
         self.arrivals = arrivals
-        self.small = Turns("a place for a short body", SHORT_PLACES, waiting, share)
-        self.big = Turns("a place for a long body", LONG_PLACES, waiting, share)
+        self.small = Turns("a place for a short body", SHORT_PLACES, waiting, share, tenant_share)
+        self.big = Turns("a place for a long body", LONG_PLACES, waiting, share, tenant_share)
 
     @asynccontextmanager
     async def whole(self, request: Request) -> AsyncIterator[bytes]:
@@ -103,6 +103,14 @@ def require_media(request: Request, accepted: tuple[str, ...]) -> None:
     if given not in accepted:
         what = repr(given[:100]) if given else "no Content-Type"
         raise Refused("unsupported-media", f"{what}, not {accepted[0]}", accepted=list(accepted))
+
+
+async def digest_of_body(request: Request) -> str:
+    """The digest of a body whose bytes are kept already: they are read and not written again."""
+    digest = hashlib.sha256()
+    async for part in request.stream():
+        digest.update(part)
+    return f"sha256:{digest.hexdigest()}"
 
 
 async def write_body(request: Request, path: Path, quota: Quota | None = None) -> str:

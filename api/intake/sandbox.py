@@ -26,7 +26,7 @@ from api.jobs.child_process import (
 from api.jobs.forks import FORKS, Unavailable, WorkerLost
 from api.problems import Refused
 from api.server.metrics import Metrics
-from api.settings import Settings, share_of
+from api.settings import Settings, share_of, tenant_share_of
 from api.storage.store import Store
 
 
@@ -42,7 +42,8 @@ class Sandbox:
         self.metrics = metrics or Metrics()
         self.bounds = Bounds(settings.child_memory, settings.child_seconds, settings.functions)
         self.threads = ThreadPoolExecutor(settings.children, thread_name_prefix="qplan-child")
-        self.turns = Turns("a worker", settings.children, settings.waiting, share_of(settings))
+        shares = share_of(settings), tenant_share_of(settings)
+        self.turns = Turns("a worker", settings.children, settings.waiting, *shares)
         self.principal = ""
 
     def of(self, store: Store, principal: str) -> "Sandbox":

@@ -60,6 +60,8 @@ FOREIGN: Final = frozenset(
     }
 )
 """Arguments that clients wrote: they name no files."""
+SPENT: Final = frozenset({"out-of-memory", "overloaded", "quota", "storage-full", "timeout"})
+"""Problems of what a work used up, whether or not its files are still there."""
 
 T = TypeVar("T")
 
@@ -150,7 +152,7 @@ def run_child(
       Unavailable, WorkerLost: no end of the work's own.
     """
     try:
-        with store.draft() as folder:
+        with naming_gone(store, work), store.draft() as folder:
             tell = _carrying(store, work, folder, tell)
             line = line_of(store, work, bounds, folder)
             with ended(start(store.root)) as child:
@@ -165,6 +167,23 @@ def run_child(
         if error.errno not in DISK_FULL:
             raise
         raise Refused(**as_arguments(disk_full())) from error
+
+
+@contextmanager
+def naming_gone(store: Store, work: Mapping[str, Any]) -> Iterator[None]:
+    """Name a file of the work that was taken away while a child read it: what else failed follows from that.
+
+    Raises:
+      Refused: the file is not there, as if it had gone before.
+    """
+    try:
+        yield
+    except (Refused, OSError) as error:
+        if not (isinstance(error, Refused) and error.problem.name in SPENT):
+            for file in work["files"]:
+                if file["how"] == "stored":
+                    store.find(*file["what"])
+        raise
 
 
 def line_of(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) -> bytes:

@@ -47,6 +47,7 @@ class Dispatcher:
     Args:
       seconds: of a lease.
       share: the percentage of the slots that one principal may have.
+      tenant_share: the percentage of the slots that the principals of one tenant may have together.
       asking: gives the principals of requests, to whom jobs of others give way.
     """
 
@@ -57,9 +58,10 @@ class Dispatcher:
         *,
         seconds: float,
         share: int = ALL,
+        tenant_share: int = ALL,
         asking: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        self.share = share
+        self.shares = {"share": share, "tenant_share": tenant_share}
         self.asking = asking
         self.engine = engine
         self.executor = executor
@@ -117,7 +119,7 @@ class Dispatcher:
         await asyncio.shield(self.leasing)  # to its end: a lease that nobody holds lasts its whole time
 
     async def _lease(self, free: int) -> None:
-        taken = await self._do(queue.lease, self.owner, free, seconds=self.seconds, share=self.share)
+        taken = await self._do(queue.lease, self.owner, free, seconds=self.seconds, **self.shares)
         waiting: dict[str, bool] = {}
         with suppress(DatabaseError):  # what is leased must be held, whatever else fails
             waiting = await self._do(queue.who_waits) if taken else {}

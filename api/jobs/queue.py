@@ -8,6 +8,7 @@ Source: design 06, "Jobs".
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -15,11 +16,11 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from api.intake.turns import ALL, portion, refuse_share
+from api.intake.turns import ALL, portion, refuse_share, tenant_of
 from api.jobs.records import ENDED, Event, Job, State
 from api.problems import Refused, unknown
 from api.server.tokens import DEFAULT
-from api.storage.database import events, jobs, now, reading, writing
+from api.storage.database import events, jobs, now, reading, require_rows_kept, writing
 
 LOSSES: Final = 3
 """Workers a job may lose."""
@@ -56,30 +57,36 @@ def submit(
     tenant: str = DEFAULT,
     most: int = 10_000,
     share: int = ALL,
+    tenant_share: int = ALL,
 ) -> Job:
-    """Put a job into the queue.
+    """Put a job into the queue; of a principal of whom none waits one always may.
 
     Args:
       request: of `records.work`.
       key: a job of this key that exists already is the answer.
       most: jobs that may wait.
       share: the percentage of these that one principal may have.
+      tenant_share: the percentage of these that the principals of one tenant may have together.
 
     Raises:
-      Refused: `queue-full`; `share-taken`.
+      Refused: `queue-full`; `share-taken`; `not-ready` where the row would be lost.
     """
     try:
         with writing(engine) as connection:
+            require_rows_kept(connection)
             found = _by_key(connection, key)
             if found is not None:
                 return found
             queued = select(func.count()).select_from(jobs).where(jobs.c.state == "queued")
-            waiting = connection.execute(queued).scalar_one()
-            if waiting >= most:
-                raise Refused("queue-full", f"{waiting} jobs wait already")
             own = connection.execute(queued.where(jobs.c.principal == principal)).scalar_one()
+            waiting = connection.execute(queued).scalar_one()
+            if own and waiting >= most:
+                raise Refused("queue-full", f"{waiting} jobs wait already")
             if own >= portion(most, share):
                 refuse_share(f"{own} jobs of yours wait already")
+            of_tenant = connection.execute(queued.where(jobs.c.tenant == tenant)).scalar_one()
+            if own and of_tenant >= portion(most, tenant_share):
+                refuse_share(f"{of_tenant} jobs of your tenant wait already")
             about = {"kind": kind, "request": dict(request), "key": key}
             return _insert(connection, {**about, "principal": principal, "tenant": tenant})
     except IntegrityError:
@@ -104,7 +111,7 @@ def list_page(
     engine: Engine,
     *,
     limit: int = 50,
-    before: Job | None = None,
+    before: tuple[float, str] | None = None,
     state: State | None = None,
     kind: str | None = None,
     principal: str | None = None,
@@ -113,7 +120,7 @@ def list_page(
     """List jobs of a tenant, latest first.
 
     Args:
-      before: the last one of the page before.
+      before: when the last one of the page before was created, and its id.
       principal: only of whoever asked; None: of all.
     """
     wanted = select(*_COLUMNS).where(jobs.c.tenant == tenant)
@@ -122,7 +129,7 @@ def list_page(
         if value is not None:
             wanted = wanted.where(column == value)
     if before is not None:
-        wanted = wanted.where(tuple_(jobs.c.created, jobs.c.id) < (before.created, before.id))
+        wanted = wanted.where(tuple_(jobs.c.created, jobs.c.id) < before)
     with reading(engine) as connection:
         return [_job(row) for row in connection.execute(wanted.limit(min(limit, MOST_LISTED)))]
 
@@ -150,6 +157,32 @@ def cancel(engine: Engine, job: str, tenant: str = DEFAULT) -> Job:
         return _get(connection, job)
 
 
+def remove(engine: Engine, job: str, tenant: str = DEFAULT) -> str | None:
+    """Delete a job of a tenant that has ended, with its events.
+
+    Returns:
+      The key that it came with.
+
+    Raises:
+      Refused: there is none of this id; `not-ended`.
+    """
+    with writing(engine) as connection:
+        _own(connection, job, tenant)
+        found = _get(connection, job, lock=True)
+        if not found.has_ended:
+            raise Refused("not-ended", f"the job is {found.state}: cancel it first")
+        key = connection.execute(select(jobs.c.key).where(jobs.c.id == job)).scalar_one()
+        connection.execute(events.delete().where(events.c.job == job))
+        connection.execute(jobs.delete().where(jobs.c.id == job))
+    return None if key is None else str(key)
+
+
+def has_key(engine: Engine, key: str) -> bool:
+    """Whether a job of this key is there."""
+    with reading(engine) as connection:
+        return _by_key(connection, key) is not None
+
+
 def events_after(engine: Engine, job: str, number: int = 0) -> list[Event]:
     """Events of a job after the one of a number, in order."""
     wanted = select(events).where(events.c.job == job, events.c.number > number)
@@ -164,7 +197,9 @@ def stands(engine: Engine, names: Iterable[str]) -> dict[str, tuple[int, bool]]:
         return {row.id: (row.events, row.state in ENDED) for row in connection.execute(wanted)}
 
 
-def lease(engine: Engine, owner: str, limit: int, *, seconds: float, share: int = ALL) -> list[Job]:
+def lease(
+    engine: Engine, owner: str, limit: int, *, seconds: float, share: int = ALL, tenant_share: int = ALL
+) -> list[Job]:
     """Take jobs to run: waiting ones, and those whose owner was silent for `seconds`.
 
     From principals in turn, those first of whom fewest run; of each, and where as many run, the oldest first.
@@ -172,6 +207,7 @@ def lease(engine: Engine, owner: str, limit: int, *, seconds: float, share: int 
     Args:
       limit: jobs to take.
       share: the percentage of these, and of what the owner has, that one principal may have.
+      tenant_share: the same of the principals of one tenant together.
     """
     with reading(engine) as connection:
         if not connection.execute(select(jobs.c.id).where(_free(now(connection), seconds)).limit(1)).first():
@@ -179,7 +215,7 @@ def lease(engine: Engine, owner: str, limit: int, *, seconds: float, share: int 
     taken = []
     with writing(engine) as connection:
         at = now(connection)
-        for job in _in_turn(connection, _free(at, seconds), owner, limit, share):
+        for job in _in_turn(connection, _free(at, seconds), owner, limit, (share, tenant_share)):
             if job.cancelling:
                 _change(connection, job, "cancelled", {"state": "cancelled", "finished": at})
             elif job.attempt >= TAKEOVERS:
@@ -269,13 +305,16 @@ def forget(engine: Engine, older_than: float) -> int:
         return connection.execute(jobs.delete().where(old)).rowcount
 
 
-def _in_turn(connection: Connection, free: Any, owner: str, limit: int, share: int) -> list[Job]:
-    """Jobs that are free, from principals in turn, locked."""
+def _in_turn(connection: Connection, free: Any, owner: str, limit: int, shares: tuple[int, int]) -> list[Job]:
+    """Jobs that are free, from principals in turn, locked; shares are of a principal and of a tenant."""
     running = select(jobs.c.principal, func.count()).where(jobs.c.state == "running", ~free)
     running = running.group_by(jobs.c.principal)
     at_work = {row.principal: row[1] for row in connection.execute(running)}
     here = {row.principal: row[1] for row in connection.execute(running.where(jobs.c.owner == owner))}
-    most = portion(limit + sum(here.values()), share)
+    most, most_of_tenant = (portion(limit + sum(here.values()), share) for share in shares)
+    of_tenants = Counter[str]()
+    for principal, count in here.items():
+        of_tenants[tenant_of(principal)] += count
     found: list[tuple[int, float, str, Job]] = []
     for principal in connection.execute(select(jobs.c.principal).where(free).distinct()).scalars().all():
         room = min(limit, most - here.get(principal, 0))
@@ -286,7 +325,12 @@ def _in_turn(connection: Connection, free: Any, owner: str, limit: int, share: i
         own = [_job(row) for row in connection.execute(wanted.with_for_update(skip_locked=True))]
         before = at_work.get(principal, 0)
         found += [(before + place, job.created, job.id, job) for place, job in enumerate(own)]
-    return [job for *_, job in sorted(found, key=lambda entry: entry[:3])[:limit]]
+    taken: list[Job] = []
+    for *_, job in sorted(found, key=lambda entry: entry[:3]):
+        if len(taken) < limit and of_tenants[tenant_of(job.principal)] < most_of_tenant:
+            of_tenants[tenant_of(job.principal)] += 1
+            taken.append(job)
+    return taken
 
 
 def _free(at: float, seconds: float) -> Any:

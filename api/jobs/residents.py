@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from api.intake.sandbox import Sandbox
-from api.jobs.child_process import Stopped, ended, line_of, lines_of, start_child
+from api.jobs.child_process import Stopped, ended, line_of, lines_of, naming_gone, start_child
 from api.jobs.forks import Child
 from api.jobs.task_names import HOLD
 from api.problems import Refused
@@ -144,12 +144,13 @@ class Residents:
                 return self._answer(resident, json.dumps(edits).encode() + b"\n", stopped)
             except Gone:
                 resident.close()
-        try:
-            self._start(resident, work, stopped)
-            return self._answer(resident, json.dumps(edits).encode() + b"\n", stopped)
-        except Gone as error:
-            resident.close()
-            raise Refused("worker-crashed", "the reader of this input ended without an answer") from error
+        with naming_gone(resident.sandbox.store, work):
+            try:
+                self._start(resident, work, stopped)
+                return self._answer(resident, json.dumps(edits).encode() + b"\n", stopped)
+            except Gone as error:
+                resident.close()
+                raise Refused("worker-crashed", "the reader of this input ended without an answer") from error
 
     def _start(self, resident: Resident, work: Mapping[str, Any], stopped: Stopped) -> None:
         store, bounds = resident.sandbox.store, resident.sandbox.bounds

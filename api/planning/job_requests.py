@@ -15,7 +15,7 @@ from typing import Any, Final
 from anyio.to_thread import run_sync
 from pydantic import BaseModel
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from api.jobs import queue
 from api.jobs.records import File, Job, State, made, stored, work, written
@@ -37,14 +37,15 @@ from api.schemas.requests import (
     LossesRequest,
     PlanRequest,
 )
-from api.server.responses import JSON, make_cursor, no_cursor, read_cursor
-from api.settings import share_of
+from api.server.responses import JSON, StoredFile, make_cursor, no_cursor, read_cursor
+from api.settings import share_of, tenant_share_of
 from api.storage.idempotency import hold
 
 LONGEST_WAIT: Final = 60
 FIRST_LOOK: Final = 0.02
 LAST_LOOK: Final = 0.5
-_ID: Final = re.compile("[0-9a-f]{32}")
+_PLACE: Final = re.compile(r"(0x1\.[0-9a-f]{1,13}p\+\d{1,2}) ([0-9a-f]{32})")
+"""Of a job in their list: when it was made, and its id."""
 _WAIT: Final = re.compile(r"(?:^|[,;\s])wait\s*=\s*(\d{1,6})(?:$|[,;\s])")
 _ASYNC: Final = re.compile(r"(?:^|[,;\s])respond-async(?:$|[,;\s])")
 
@@ -216,7 +217,7 @@ async def _answer_in_time(
         return Response(json.dumps(record_of(job)), 202, headers, JSON)
     result = RESULTS[kind](job.request, job.result or {})
     if kind == "plan":
-        return FileResponse(await run_sync(service.store.find, "plans", result["plan"]), 200, headers, JSON)
+        return StoredFile(await run_sync(service.store.find, "plans", result["plan"]), 200, headers, JSON)
     return Response(json.dumps(result), 201, headers, JSON)
 
 
@@ -226,7 +227,8 @@ async def _submit(service: Service, kind: str, asked: Mapping[str, Any], key: st
     Raises:
       Refused: `queue-full`, `share-taken`, `quota`.
     """
-    if service.store.quota is not None:
+    is_known = key is not None and await run_sync(queue.has_key, service.engine, key)
+    if service.store.quota is not None and not is_known:
         service.store.quota.check(len(json.dumps(asked)))  # a job's result would not be kept either
     settings = service.settings
     submit = partial(
@@ -236,6 +238,7 @@ async def _submit(service: Service, kind: str, asked: Mapping[str, Any], key: st
         tenant=service.tenant,
         most=settings.max_jobs,
         share=share_of(settings),
+        tenant_share=tenant_share_of(settings),
     )
     job = await run_sync(submit, service.engine, kind, asked)
     service.dispatcher.nudge()
@@ -312,16 +315,28 @@ def list_jobs(
       Refused: a cursor that no page gave.
     """
     last = read_cursor(cursor)
-    try:
-        name = last if _ID.fullmatch(last) else "none"
-        before = queue.get(service.engine, name, service.tenant) if last else None
-    except Refused:
-        raise no_cursor() from None
+    found_in = _PLACE.fullmatch(last)
+    if last and not found_in:
+        raise no_cursor()
+    # Not looked up: the last job of a page may have been taken away since.
+    before = (float.fromhex(found_in[1]), found_in[2]) if found_in else None
     found = queue.list_page(
         service.engine, limit=limit + 1, before=before, state=state, kind=kind, tenant=service.tenant
     )
-    after = make_cursor(found[limit - 1].id) if len(found) > limit else None
+    edge = found[limit - 1] if len(found) > limit else None
+    after = None if edge is None else make_cursor(f"{edge.created.hex()} {edge.id}")
     return {"items": [record_of(job) for job in found[:limit]], "next": after}
+
+
+def delete_job(service: Service, job: str) -> None:
+    """Take a job that has ended away, with its events and the idempotency key that it came with.
+
+    Raises:
+      Refused: there is none of this id; `not-ended`.
+    """
+    key = queue.remove(service.engine, job, service.tenant)
+    if key is not None and service.store.has("keys", key):
+        service.store.drop("keys", key)
 
 
 async def job_events(

@@ -5,6 +5,7 @@ A list reads no documents but the origins and qualities of its plans. Source: de
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from api.planning.service import Service
 from api.problems import Refused
 from api.server.responses import page_of
 from api.storage.digests import digest_of
+from api.storage.followers import drop_followers, followers
 from api.storage.store import Kind, Store
 from planner.errors import PlannerError
 
@@ -51,7 +53,7 @@ def _record(store: Store, key: str, path: Path) -> dict[str, Any]:
 
 
 async def delete_plan(service: Service, key: str) -> None:
-    """Take a plan away, with its origin, its quality, and the links by which its requests find it.
+    """Take a plan away, with its origin, its quality, what follows from it, and the links of its requests.
 
     Raises:
       Refused: there is none, with the nearest.
@@ -74,6 +76,28 @@ async def delete_plan(service: Service, key: str) -> None:
     for link in list(_links(store, path)):
         _drop(store, "requests", link)
     store.drop("plans", key)
+    drop_followers(store, key)
+
+
+def delete_model(store: Store, digest: str) -> None:
+    """Take the record of a model away; the names of its values stay where another model has the same.
+
+    Raises:
+      Refused: there is none, with the nearest.
+    """
+    store.drop("models", digest)
+    others = frozenset(name for other in store.digests("models") for name in followers(store, other))
+    drop_followers(store, digest, others)
+
+
+def delete_file(store: Store, kind: Kind, digest: str) -> None:
+    """Take a file away, with what follows from it.
+
+    Raises:
+      Refused: there is none, with the nearest.
+    """
+    store.drop(kind, digest)
+    drop_followers(store, digest)
 
 
 def _links(store: Store, plan: Path) -> Iterator[str]:
@@ -88,4 +112,5 @@ def _links(store: Store, plan: Path) -> Iterator[str]:
 
 def _drop(store: Store, kind: Kind, digest: str) -> None:
     if store.has(kind, digest):
-        store.drop(kind, digest)
+        with suppress(Refused):  # somebody else just did
+            store.drop(kind, digest)

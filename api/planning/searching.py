@@ -11,6 +11,7 @@ from api.planning.planning import origin_of, plan_arguments
 from api.planning.service import Service
 from api.schemas.requests import PlanRequest, SearchRequest
 from api.storage.digests import digest_of
+from api.storage.followers import Source, follow
 from planner.plan_search.goals import goal_of
 
 ASKED: Final = ("goal", "metric", "output", "trials", "reference")
@@ -33,6 +34,10 @@ async def search_work(service: Service, request: SearchRequest) -> dict[str, Any
     await run_sync(service.store.find, "blobs", request.samples)
     asked = {name: getattr(request, name) for name in ASKED}
     state = state_digest(origin.to_json(), target.digest, {name: getattr(request, name) for name in MEASURED})
+    model = request.model
+    sources: list[Source] = [("blobs", request.samples)]
+    sources += [("models", model)] if isinstance(model, str) else []
+    await run_sync(follow, service.store, state, sources)
     files = {"samples": stored("blobs", request.samples), "state": carried(state), "out": made("blobs")}
     return work("search", {**arguments, **asked, **files}, origin=origin.to_json().decode())
 

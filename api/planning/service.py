@@ -31,6 +31,7 @@ from api.server.responses import page_of
 from api.server.tokens import DEFAULT
 from api.settings import Settings
 from api.storage.digests import value_names_digest
+from api.storage.followers import Source, follow
 from api.storage.store import Store
 from api.storage.uploads import Uploads
 from planner.plans.plan import Planned
@@ -152,11 +153,14 @@ async def read_model(service: Service, request: ModelRequest) -> dict[str, Any]:
     store = service.store
     arguments = await run_sync(model_arguments, store, record)
     summary = await service.sandbox.run(work("model", {**arguments, "out": made("answers")}))
-    del summary["key"], summary["kept"]
+    names = summary.pop("kept")["out"]
+    del summary["key"]
     digest = summary.pop("digest")
     blobs = (record["blob"], *(entry["blob"] for entry in record["external_data"]))
     size = sum(store.path("blobs", blob).stat().st_size for blob in blobs)
     record = {"digest": digest, **record, "bytes": size, **summary}
+    source: Source = ("models", digest)
+    await run_sync(follow, store, names, [source])
     await run_sync(store.put, "models", digest, json.dumps(record).encode())
     return record
 

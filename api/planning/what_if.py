@@ -1,15 +1,17 @@
 """What if: plans made again with other constraints, and answers about plans, by their keys.
 
-Each is a pure function of a plan's key and the question, kept under the digest of both. Small plans are read
-in this process, big ones in a child. Source: design 06, "Shape".
+Each is a pure function of a plan's key and the question, kept under the digest of both where the quota has
+room, for as long as what it was made of. Small plans are read in this process, big ones in a child.
+Source: design 06, "Shape".
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from anyio.to_thread import run_sync
 
@@ -19,9 +21,12 @@ from api.planning.plan_answers import READERS, part
 from api.planning.planning import SMALL, find_or_make_plan, find_origin, plan_arguments
 from api.planning.provenance import Step, with_steps
 from api.planning.service import Service
+from api.problems import Refused
 from api.schemas.requests import EditsRequest
 from api.server.responses import make_cursor, no_cursor, read_cursor
+from api.storage.answers import Answer, keep_answer, lacks_room, open_made, passing
 from api.storage.digests import digest_of
+from api.storage.followers import Source, follow, require_sources
 from planner.plans.explain import explain
 from planner.plans.read_json import plan_from_json
 from planner.report.resources import policy
@@ -69,23 +74,49 @@ def answer_tag(verb: str, keys: Sequence[str], arguments: Mapping[str, str]) -> 
     return digest_of(json.dumps([verb, keys, arguments, MADE_BY], sort_keys=True).encode())
 
 
-async def answer_what_if(
-    service: Service, verb: str, key: str, arguments: Mapping[str, str]
-) -> tuple[Path, str]:
-    """Path and tag of the answer to a what-if question (`WHAT_IF`); the plan is made again in a child.
+async def answer_what_if(service: Service, verb: str, key: str, arguments: Mapping[str, str]) -> Answer:
+    """The answer to a what-if question (`WHAT_IF`); the plan is made again in a child.
 
     Raises:
       Refused: no such plan, name in it, or its model or target is gone.
     """
     origin = await find_origin(service, key)
     tag = answer_tag(verb, [key], arguments)
-    kept = await run_sync(service.store.look, "answers", tag)
-    if kept is None:
-        await service.targets.find(origin.target)
-        plan = await run_sync(plan_arguments, service, origin)
-        asked = {"verb": verb, "arguments": dict(arguments), "out": made("answers", tag)}
-        await service.sandbox.run(work("study", plan | asked))
-    return kept or service.store.path("answers", tag), tag
+    sources: list[Source] = [("plans", key)]
+    kept = await run_sync(_kept, service, tag, sources)
+    if kept is not None:
+        return kept
+    await service.targets.find(origin.target)
+    plan = await run_sync(plan_arguments, service, origin)
+    return await _made(service, "study", plan | {"verb": verb, "arguments": dict(arguments)}, tag, sources)
+
+
+def _kept(service: Service, tag: str, sources: Sequence[Source]) -> Answer | None:
+    """An answer that is kept; what an earlier version kept follows from its sources from now on."""
+    path = service.store.look("answers", tag)
+    if path is not None and service.store.objects is None:
+        follow(service.store, tag, sources)
+    return None if path is None else Answer(path, tag)
+
+
+async def _made(
+    service: Service, task: str, asked: Mapping[str, Any], tag: str, sources: Sequence[Source]
+) -> Answer:
+    """Have a child make an answer, and keep it where the quota has room."""
+    store, held = service.store, list[BinaryIO]()
+    await run_sync(follow, store, tag, sources)
+    try:
+        out = work(task, {**asked, "out": made("answers", tag)})
+        await service.sandbox.run(out, lambda path: held.append(open_made(path)))
+    except Refused as error:
+        if not (held and lacks_room(error)):
+            raise
+        return passing(tag, held.pop())
+    finally:
+        for file in held:
+            file.close()
+    await run_sync(require_sources, store, tag, sources)
+    return Answer(store.path("answers", tag), tag)
 
 
 async def report_parts(
@@ -98,18 +129,24 @@ async def report_parts(
     """
     found: dict[str, Any] = {}
     if addresses:
-        tags = [
-            (one, (await answer_what_if(service, "pareto", key, {"component": one}))[1]) for one in addresses
-        ]
-        found["tradeoffs"] = {one: stored("answers", tag) for one, tag in tags}
+        asked = [(one, await answer_what_if(service, "pareto", key, {"component": one})) for one in addresses]
+        found["tradeoffs"] = {one: await run_sync(_as_file, answer) for one, answer in asked}
     if search is not None:
         await run_sync(service.store.find, "blobs", search)
         found["search"] = stored("blobs", search)
     return found
 
 
-async def answer_from_plans(service: Service, verb: str, *keys: str, **given: Any) -> tuple[Path, str]:
-    """Path and tag of an answer that is read off plans: `ports`, `diff`, `summary`, `report`, its
+def _as_file(answer: Answer) -> File:
+    """An answer as an argument of a child: by its digest, or as it is where it is not kept."""
+    if answer.held is None:
+        return stored("answers", answer.tag)
+    with answer.held:
+        return written(answer.path.read_text(encoding="utf-8"))
+
+
+async def answer_from_plans(service: Service, verb: str, *keys: str, **given: Any) -> Answer:
+    """An answer that is read off plans: `ports`, `diff`, `summary`, `report`, its
     `live` form, or `view`; of `MEASURED` ones, off what was measured of the first plan too.
 
     Args:
@@ -130,29 +167,30 @@ async def answer_from_plans(service: Service, verb: str, *keys: str, **given: An
     if given:
         own["given"] = json.dumps(given, default=asdict)
     tag = answer_tag(verb, keys, own)
-    kept = await run_sync(service.store.look, "answers", tag)
+    sources: list[Source] = [("plans", key) for key in keys]
+    sources += [(*file.what,) for file in (stats, given.get("search")) if file and file.how == "stored"]
+    kept = await run_sync(_kept, service, tag, sources)
     if kept is not None:
-        return kept, tag
+        return kept
     if sum(path.stat().st_size for path in paths) <= SMALL and verb in READERS:
         here = partial(_answer_here, verb, paths, quality)
         data = await service.in_turn(here)
-        await run_sync(service.store.put, "answers", tag, data)
-    else:
-        plans = [stored("plans", key) for key in keys]
-        known = None if quality is None else written(quality.decode())
-        asked: dict[str, Any] = {
-            "verb": verb,
-            "plans": plans,
-            "quality": known,
-            "stats": stats,
-            "tradeoffs": {},
-            "search": None,
-            **given,
-            "arguments": {},
-            "out": made("answers", tag),
-        }
-        await service.sandbox.run(work("read", asked))
-    return service.store.path("answers", tag), tag
+        await run_sync(follow, service.store, tag, sources)
+        answer = await run_sync(keep_answer, service.store, tag, data)
+        if answer.held is None:
+            await run_sync(require_sources, service.store, tag, sources)
+        return answer
+    asked: dict[str, Any] = {
+        "verb": verb,
+        "plans": [stored("plans", key) for key in keys],
+        "quality": None if quality is None else written(quality.decode()),
+        "stats": stats,
+        "tradeoffs": {},
+        "search": None,
+        **given,
+        "arguments": {},
+    }
+    return await _made(service, "read", asked, tag, sources)
 
 
 def _statistics(service: Service, key: str) -> File | None:
@@ -191,11 +229,13 @@ async def part_of_plan(service: Service, key: str, pointer: str) -> bytes:
     if path.stat().st_size <= SMALL:
         return await service.in_turn(lambda: part(path.read_bytes(), pointer))
     tag = answer_tag("part", [key], {"pointer": pointer})
-    kept = await run_sync(service.store.look, "answers", tag)
-    if kept is None:
-        asked = {"plan": stored("plans", key), "pointer": pointer, "out": made("answers", tag)}
-        await service.sandbox.run(work("part", asked))
-    return await run_sync(service.store.path("answers", tag).read_bytes)
+    sources: list[Source] = [("plans", key)]
+    answer = await run_sync(_kept, service, tag, sources)
+    if answer is None:
+        asked = {"plan": stored("plans", key), "pointer": pointer}
+        answer = await _made(service, "part", asked, tag, sources)
+    with closing(answer):
+        return await run_sync(answer.path.read_bytes)
 
 
 def page_of_lines(path: Path, limit: int, cursor: str | None) -> tuple[list[Any], str | None]:

@@ -1,13 +1,16 @@
 """Blobs: bytes by their sha256."""
 
+import os
+import time
 from typing import Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse
 
-from api.intake.request_bodies import BYTES, require_media, write_body
-from api.planning.kept import list_files
+from api.intake.request_bodies import BYTES, digest_of_body, require_media, write_body
+from api.planning.kept import delete_file, list_files
+from api.planning.service import Service
 from api.problems import Refused
 from api.routes.parameters import NOT_MODIFIED, BlobDigest, Cursor, IfMatch, Limit, ServiceOf
 from api.schemas.examples import ANNOTATED_TEXT
@@ -24,14 +27,32 @@ _BODY = {"requestBody": {"required": True, "content": {BYTES[0]: _BYTES}}}
 async def put_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> BlobRecord:
     """Keep bytes; 201 whether or not they were there."""
     require_media(request, BYTES)
-    service.store.path("blobs", digest)
+    if await run_sync(service.store.is_whole, "blobs", digest):
+        _require_digest(digest, await digest_of_body(request))
+        return BlobRecord(digest=digest, bytes=await run_sync(_use, service, digest))
     with service.store.draft() as folder:
-        found = await write_body(request, folder / "data", service.store.quota)
-        if found != digest:
-            raise Refused("digest-mismatch", f"the body is {found}", found=found)
+        _require_digest(digest, await write_body(request, folder / "data", service.store.quota))
         size = (folder / "data").stat().st_size
         await run_sync(service.store.keep, "blobs", digest, folder / "data")
     return BlobRecord(digest=digest, bytes=size)
+
+
+def _require_digest(digest: str, found: str) -> None:
+    """Refuse a body that is another one than its address says.
+
+    Raises:
+      Refused: `digest-mismatch`.
+    """
+    if found != digest:
+        raise Refused("digest-mismatch", f"the body is {found}", found=found)
+
+
+def _use(service: Service, digest: str) -> int:
+    """Note that a blob was used, for retention; its bytes."""
+    path = service.store.find("blobs", digest)
+    stands = path.stat()
+    os.utime(path, ns=(time.time_ns(), stands.st_mtime_ns))
+    return stands.st_size
 
 
 @router.get(
@@ -71,4 +92,4 @@ async def delete_blob(
     """Take bytes away; a model that lies in them can be looked at, not planned, until they come again."""
     await run_sync(service.store.find, "blobs", digest)
     require_match(request, digest)
-    await run_sync(service.store.drop, "blobs", digest)
+    await run_sync(delete_file, service.store, "blobs", digest)

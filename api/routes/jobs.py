@@ -1,4 +1,4 @@
-"""Jobs: their records, their events, cancelling one."""
+"""Jobs: their records, their events, cancelling one, taking one away."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette.sse import EventSourceResponse
 
 from api.jobs import queue
-from api.planning.job_requests import job_events, list_jobs, record_of
+from api.planning.job_requests import delete_job, job_events, list_jobs, record_of
 from api.routes.parameters import Cursor, JobId, Limit, ServiceOf
 from api.schemas.responses import JobKind, JobPage, JobRecord
 from api.server.responses import PAGE, next_link
@@ -63,6 +63,12 @@ async def get_events(
     await run_sync(queue.get, service.engine, id, service.tenant)
     events: AsyncIterator[dict[str, str]] = job_events(service, id, last_event_id, request.app.state.draining)
     return EventSourceResponse(events, ping=PING, sep="\n")
+
+
+@router.delete("/jobs/{id}", operation_id="delete_job", status_code=204)
+async def remove_job(id: JobId, service: ServiceOf) -> None:  # noqa: A002
+    """Take a job that has ended away, with its events; what it made stays."""
+    await run_sync(delete_job, service, id)
 
 
 @router.post("/jobs/{id}:cancel", operation_id="cancel_job")

@@ -6,6 +6,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request, Response
 
 from api.intake.request_bodies import JsonRoute
+from api.planning import kept
 from api.planning.service import find_model, list_models, read_model
 from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ModelDigest, ServiceOf
 from api.schemas.requests import ModelRequest
@@ -50,4 +51,4 @@ async def delete_model(
     """Take the record of a model away; its blobs and plans stay, but plans of it cannot be edited."""
     await run_sync(service.store.find, "models", digest)
     require_match(request, digest)
-    await run_sync(service.store.drop, "models", digest)
+    await run_sync(kept.delete_model, service.store, digest)

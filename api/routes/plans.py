@@ -1,10 +1,12 @@
 """Plans: make one, give it, explain it, and ask what if."""
 
+from contextlib import closing
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
+from starlette.background import BackgroundTask
 from starlette.responses import FileResponse
 
 from api.intake.request_bodies import JsonRoute
@@ -21,6 +23,7 @@ from api.planning.what_if import (
     replan,
     report_parts,
 )
+from api.problems import Refused
 from api.routes.parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, PlanKey, Sent, ServiceOf
 from api.schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
 from api.schemas.openapi import PLAN_REF
@@ -45,6 +48,7 @@ from api.server.responses import (
     require_match,
     unchanged,
 )
+from api.storage.answers import Answer
 
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
 
@@ -113,8 +117,8 @@ async def get_ports(
     key: PlanKey, request: Request, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
 ) -> Any:
     """List the ports of a plan with their types, in plan order."""
-    path, _ = await answer_from_plans(service, "ports", key)
-    items, after = await run_sync(page_of_lines, path, limit, cursor)
+    with closing(await answer_from_plans(service, "ports", key)) as found:
+        items, after = await run_sync(page_of_lines, found.path, limit, cursor)
     tag = answer_tag("ports", [key], {"limit": str(limit), "cursor": cursor or ""})
     answer = json_answer(request, tag, lambda: {"plan": key, "items": items, "next": after})
     answer.headers.update(next_link(request, after))
@@ -173,7 +177,7 @@ async def get_suggestions(
     service: ServiceOf,
 ) -> Response:
     """Find edits that remove a rescale, each verified by planning again, smallest first."""
-    return file_answer(request, *await answer_what_if(service, "suggest", key, {"rescale": rescale}))
+    return _answered(request, await answer_what_if(service, "suggest", key, {"rescale": rescale}))
 
 
 @router.get(
@@ -189,7 +193,7 @@ async def get_tradeoffs(
     service: ServiceOf,
 ) -> Response:
     """List the trade-offs of a component: rescaled elements against the worst bits lost."""
-    return file_answer(request, *await answer_what_if(service, "pareto", key, {"component": component}))
+    return _answered(request, await answer_what_if(service, "pareto", key, {"component": component}))
 
 
 @router.get(
@@ -205,7 +209,7 @@ async def get_difference(
     service: ServiceOf,
 ) -> Response:
     """Compare two plans kernel by kernel, with the reasons that changed."""
-    return file_answer(request, *await answer_from_plans(service, "diff", key, against))
+    return _answered(request, await answer_from_plans(service, "diff", key, against))
 
 
 @router.get(
@@ -216,7 +220,7 @@ async def get_difference(
 )
 async def get_summary(key: PlanKey, request: Request, service: ServiceOf) -> Response:
     """Give the totals of a plan, and why kernels run in float."""
-    return file_answer(request, *await answer_from_plans(service, "summary", key))
+    return _answered(request, await answer_from_plans(service, "summary", key))
 
 
 @router.get(
@@ -235,8 +239,8 @@ async def get_view(
     ] = None,
 ) -> Response:
     """Give the drawing of a plan, for its page."""
-    return file_answer(
-        request, *await answer_from_plans(service, "view", key, *([] if before is None else [before]))
+    return _answered(
+        request, await answer_from_plans(service, "view", key, *([] if before is None else [before]))
     )
 
 
@@ -271,5 +275,17 @@ async def get_report(
     """Give the report of a plan: one HTML file that needs nothing else."""
     verb = "live" if live and before is None else "report"
     given = await report_parts(service, key, pareto or [], search)
-    path, tag = await answer_from_plans(service, verb, key, *([] if before is None else [before]), **given)
-    return file_answer(request, path, tag, "text/html; charset=utf-8", **{"Content-Disposition": "inline"})
+    answer = await answer_from_plans(service, verb, key, *([] if before is None else [before]), **given)
+    return _answered(request, answer, "text/html; charset=utf-8", **{"Content-Disposition": "inline"})
+
+
+def _answered(request: Request, answer: Answer, media: str = JSON, **headers: str) -> Response:
+    """Give an answer; one that is not kept goes once it was sent."""
+    try:
+        given = file_answer(request, answer.path, answer.tag, media, **headers)
+    except Refused:
+        answer.close()
+        raise
+    if answer.held is not None:
+        given.background = BackgroundTask(answer.close)
+    return given

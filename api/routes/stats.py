@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Request, Response
 from starlette.responses import FileResponse
 
 from api.intake.request_bodies import JsonRoute
-from api.planning.kept import list_files
+from api.planning.kept import delete_file, list_files
 from api.planning.service import read_stats
 from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ServiceOf, StatsDigest
 from api.schemas.examples import STATS
@@ -66,4 +66,4 @@ async def delete_stats(
     """Take statistics away; plans made with them stay, but cannot be edited."""
     await run_sync(service.store.find, "stats", digest)
     require_match(request, digest)
-    await run_sync(service.store.drop, "stats", digest)
+    await run_sync(delete_file, service.store, "stats", digest)

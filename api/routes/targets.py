@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
 
 from api.intake.request_bodies import BYTES, YAML, require_media, write_body
 from api.planning.known_targets import lint_target, try_target
@@ -30,9 +32,23 @@ _YAML_BODY: Final = {
     }
 }
 _Name = Annotated[str, Path(description="id or id@version", examples=["litert-int8"], max_length=200)]
+
+
+def _require_version(name: str, validate: ValidatorFunctionWrapHandler) -> str:
+    """Say what a full name is where the pattern of the document refuses one."""
+    try:
+        return str(validate(name))
+    except ValidationError as error:
+        if error.errors()[0]["type"] != "string_pattern_mismatch":
+            raise
+        text = "{name} is not ID@VERSION, as in acme-npu@1"
+        raise PydanticCustomError("target_name", text, {"name": repr(name)}) from error
+
+
 _FullName = Annotated[
     str,
     Path(description="id@version", examples=[TARGET_NAME], max_length=200, pattern="^[^@]+@[^@]+$"),
+    WrapValidator(_require_version),
 ]
 
 

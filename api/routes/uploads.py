@@ -1,4 +1,4 @@
-"""Uploads in parts: announce, send, look, give up."""
+"""Uploads in parts: announce, send, look, list, give up."""
 
 from typing import Annotated, Final
 
@@ -6,10 +6,11 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Path, Request, Response
 
 from api.intake.request_bodies import BYTES, JsonRoute, require_media
-from api.routes.parameters import ServiceOf
+from api.routes.parameters import Cursor, Limit, ServiceOf
 from api.schemas.examples import ANNOTATED_TEXT, UPLOAD
 from api.schemas.requests import UploadRequest
-from api.schemas.responses import UploadRecord
+from api.schemas.responses import UploadPage, UploadRecord
+from api.server.responses import PAGE, next_link
 from api.storage.idempotency import IdempotencyKey, hold
 from api.storage.uploads import ID, Upload, as_record, new_id
 
@@ -36,8 +37,8 @@ async def post_upload(
     idempotency_key: IdempotencyKey = None,
 ) -> UploadRecord:
     """Announce a file that will come in parts."""
-    _, id_ = await hold(service, request, idempotency_key, new_id())
-    upload = await run_sync(service.uploads.begin, body.digest, body.bytes, id_)
+    key, id_ = await hold(service, request, idempotency_key, new_id())
+    upload = await run_sync(service.uploads.begin, body.digest, body.bytes, id_, key)
     response.headers["Location"] = f"/v1/uploads/{upload.id}"
     return UploadRecord.model_validate(as_record(upload))
 
@@ -53,6 +54,16 @@ async def patch_upload(id: _Id, upload_offset: _Offset, request: Request, servic
 async def head_upload(id: _Id, service: ServiceOf) -> Response:  # noqa: A002
     """Say where an upload stands: `Upload-Offset`, `Upload-Length`."""
     return _standing(await run_sync(service.uploads.find, id))
+
+
+@router.get("/uploads", operation_id="list_uploads")
+async def get_uploads(
+    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+) -> UploadPage:
+    """List the uploads that have not run out, the earliest first; `offset` says how much of each is there."""
+    found, after = await run_sync(service.uploads.page, limit, cursor)
+    response.headers.update(next_link(request, after))
+    return UploadPage.model_validate({"items": [as_record(upload) for upload in found], "next": after})
 
 
 @router.get("/uploads/{id}", operation_id="get_upload")

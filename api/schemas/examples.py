@@ -34,7 +34,7 @@ ANNOTATED_TEXT: Final = json.dumps(ANNOTATED)
 BLOB: Final = f"sha256:{hashlib.sha256(ANNOTATED_TEXT.encode()).hexdigest()}"
 
 STATS: Final[dict[str, Any]] = {
-    "format": "qplan.stats/1",
+    "format": "qplan.stats/2",
     "model": NO_DIGEST,
     "method": "minmax",
     "samples": 1,

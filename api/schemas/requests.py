@@ -6,18 +6,28 @@ The examples are real: tests send them. Answers are in `responses`; pydantic sta
 import re
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from api.schemas.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST
 from api.storage.digests import DIGEST
-from planner.calibration.statistics import ACCEPTED
+from planner.calibration.statistics import ACCEPTED, percentile_of
+from planner.errors import StatsError
 
 STRICT: Final = ConfigDict(extra="forbid")
 MOST_TRIALS: Final = 200
 LOCATION: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"
 """A file in the model's folder or below, none that is hidden or goes up."""
 
-METHOD: Final = r"^(minmax|mse|entropy|percentile(:[0-9.e+/-]{1,30})?)$"
+METHODS: Final = ("minmax", "percentile", "mse", "entropy")
+PERCENTILES: Final = r"^percentile:[0-9.]{1,20}(e[+-]?[0-9]{1,2})?(/[0-9]{1,20})?$"
 ExportFormat = Literal[
     "finn",
     "hls4ml",
@@ -40,6 +50,25 @@ ExportFormat = Literal[
 Digest = Annotated[str, Field(pattern=DIGEST, description="sha256: and 64 hexadecimal digits")]
 
 
+def _method(text: str) -> str:
+    """A calibration method, or a ValueError that says which there are."""
+    try:
+        percentile_of(text)
+    except StatsError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+Method = Annotated[
+    str,
+    Field(max_length=60),
+    AfterValidator(_method),
+    WithJsonSchema({
+        "anyOf": [{"type": "string", "enum": [*METHODS]}, {"type": "string", "pattern": PERCENTILES}]
+    }),
+]
+
+
 class PlanOptions(BaseModel):
     """How to plan: the strategy, what gives way where not all can hold, and prices over the target's own."""
 
@@ -51,7 +80,7 @@ class PlanOptions(BaseModel):
     bias_pins: Literal["error", "derive"] = Field(
         default="error", description="derive a pinned bias anew whose scale is not its factors' product"
     )
-    costs: dict[str, Annotated[float, Field(allow_inf_nan=False)] | None] = Field(
+    costs: dict[str, Annotated[float, Field(allow_inf_nan=False, strict=True)] | None] = Field(
         default_factory=dict, max_length=32
     )
 
@@ -156,7 +185,7 @@ class CalibrationRequest(BaseModel):
     )
     model: Digest
     samples: Digest = Field(description="a blob: one .npz of arrays by input name")
-    method: str = Field("minmax", max_length=40, pattern=METHOD, description=ACCEPTED)
+    method: Method = Field("minmax", description=ACCEPTED)
     readers: int = Field(
         0,
         ge=0,
@@ -280,4 +309,4 @@ class UploadRequest(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"digest": BLOB, "bytes": len(ANNOTATED_TEXT)}]}
     )
     digest: Digest
-    bytes: int = Field(ge=1, lt=1 << 50)
+    bytes: int = Field(ge=1, lt=1 << 50, strict=True)

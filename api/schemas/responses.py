@@ -107,6 +107,13 @@ class UploadRecord(BaseModel):
     link: str
 
 
+class UploadPage(BaseModel):
+    """Some of the uploads, the earliest first; `next` is the cursor of the following page."""
+
+    items: list[UploadRecord]
+    next: str | None
+
+
 class FigureRecord(BaseModel):
     """SQNR in dB, null where there is no error at all (`exact`) or only error; the largest error."""
 

@@ -103,7 +103,7 @@ class Quota:
     Args:
       measure: counts the bytes there are.
       whole: a quota that what is kept counts for, too.
-      name: which quota of a server it is.
+      name: whose it is; none: of the whole server, whose numbers no refusal tells.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Quota:
         self.most = most
         self.measure = measure
         self.whole = whole
-        self.what = f"all that is kept of {name}" if name else "all that is kept"
+        self.name = name
         self.shared = SharedBytes(f"quota.{name}" if name else "quota", _BYTES.size)
         self.threads = threading.Lock()
 
@@ -166,8 +166,12 @@ class Quota:
             _BYTES.pack_into(view, 0, max(used - size, 0))
 
     def _require(self, used: int, size: int) -> None:
-        if self.most and size and used + size > self.most:
-            raise Refused("quota", f"{self.what} may have {self.most} bytes; {used} are taken")
+        if not self.most or not size or used + size <= self.most:
+            return
+        if not self.name:  # how much others have is nobody's business
+            raise Refused("quota", "the server is full: all that is kept is as big as it may be")
+        most = f"all that is kept of {self.name} may have {self.most} bytes"
+        raise Refused("quota", f"{most}; {used} are taken")
 
 
 class Quotas:

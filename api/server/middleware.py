@@ -54,8 +54,8 @@ def render(problem: Problem, request_id: str) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if problem.name == "unauthorized" else {}
     if problem.name == "range-invalid":
         headers["Content-Range"] = f"bytes */{problem.more['bytes']}"
-    if "retry_after" in problem.more:
-        headers["Retry-After"] = str(problem.more["retry_after"])
+    if problem.retry_after is not None:
+        headers["Retry-After"] = str(problem.retry_after)
     return Response(text, problem.status, headers, MEDIA_TYPE)
 
 

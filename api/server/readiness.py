@@ -15,8 +15,8 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.intake.sandbox import Sandbox
-from api.problems import Refused
-from api.storage.database import reading
+from api.problems import Problem, Refused
+from api.storage.database import jobs, missing, reading
 from api.storage.store import Store
 
 LASTS: Final = 1.0
@@ -35,6 +35,7 @@ class Readiness:
             lambda: _objects(store),
             lambda: _children(sandbox),
         )
+        self.store = store
         self.limiter = CapacityLimiter(1)
         self.asking = asyncio.Lock()
         self.until = 0.0
@@ -51,7 +52,13 @@ class Readiness:
                 self.missing = await self._look()
                 self.until = time.monotonic() + LASTS
         if self.missing:
-            raise Refused("not-ready", "; ".join(self.missing), missing=list(self.missing))
+            problem = _not_ready(*self.missing)
+            raise Refused(problem.name, problem.detail, **problem.more)
+
+    def disk_problem(self) -> Problem | None:
+        """The problem of a data folder that takes no files now; to ask once something there failed."""
+        missing = _disk(self.store)
+        return None if missing is None else _not_ready(missing)
 
     async def _look(self) -> tuple[str, ...]:
         try:
@@ -65,13 +72,19 @@ class Readiness:
         return tuple(text for text in found if text is not None)
 
 
+def _not_ready(*missing: str) -> Problem:
+    return Problem("not-ready", "; ".join(missing), {"missing": list(missing)})
+
+
 def _database(engine: Engine) -> str | None:
     try:
         with reading(engine) as connection:
-            connection.execute(select(1))
-    except SQLAlchemyError:
+            found = missing(connection)
+            if not found:
+                connection.execute(select(jobs.c.id).limit(1))
+            return found or None
+    except (SQLAlchemyError, OSError):
         return "the database does not answer"
-    return None
 
 
 def _disk(store: Store) -> str | None:

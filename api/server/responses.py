@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from api.problems import Refused
 
@@ -23,6 +24,7 @@ PAGE: Final = 100
 MOST: Final = 1000
 UNCHANGING: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 """Headers of what its address names by content. Private: another token may not have it."""
+OPEN_FILES: Final = "/proc/self/fd"
 _RANGE: Final = re.compile(r"(?i:bytes)=[ \t]*(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))")
 _TAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
 
@@ -50,6 +52,20 @@ def require_match(request: Request, tag: str) -> None:
         raise Refused("precondition-failed", f"it is {tag}", found=tag)
 
 
+class StoredFile(FileResponse):
+    """A file as it was when it was opened, though somebody takes it away while it is sent."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it.
+
+        Raises:
+          FileNotFoundError: somebody was faster.
+        """
+        with await run_sync(open, self.path, "rb") as file:
+            self.path = f"{OPEN_FILES}/{file.fileno()}"
+            await super().__call__(scope, receive, send)
+
+
 def file_answer(request: Request, path: Path, tag: str, media: str = JSON, **headers: str) -> Response:
     """Give a file that never changes: whole, a part of it, or 304.
 
@@ -62,7 +78,7 @@ def file_answer(request: Request, path: Path, tag: str, media: str = JSON, **hea
         same.headers.update({name: text for name, text in headers.items() if name in UNCHANGING})
         return same
     _check_range(request, path, tag)
-    return FileResponse(path, media_type=media, headers={"ETag": f'"{tag}"', **headers})
+    return StoredFile(path, media_type=media, headers={"ETag": f'"{tag}"', **headers})
 
 
 def json_answer(request: Request, tag: str, make: Callable[[], Any]) -> Response:

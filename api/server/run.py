@@ -145,9 +145,11 @@ def _sockets(host: str, port: int, count: int, settings: Settings) -> list[socke
 
 def _bound(host: str, port: int, settings: Settings, *, share: bool = False) -> socket.socket:
     if not settings.tokens and not is_loopback(host):
+        empty = f" in {settings.tokens_file!r}, which QPLAN_TOKENS_FILE names" if settings.tokens_file else ""
+        place = "write a line into it" if settings.tokens_file else "set QPLAN_TOKENS"
         raise InputError(
-            f"{host} can be reached from other machines, and there are no tokens",
-            hint="set QPLAN_TOKENS (qplan token makes one), or use --host 127.0.0.1",
+            f"{host} can be reached from other machines, and there are no tokens{empty}",
+            hint=f"{place} (qplan token makes one), or use --host 127.0.0.1",
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio switches Nagle's algorithm off only where the protocol is named; with it, answers take 40 ms.

@@ -86,17 +86,42 @@ def parse_token(text: str, where: str, file: str = "") -> Token:
 
 
 def read_tokens(file: str, variable: str) -> tuple[Token, ...]:
-    """Read a file of tokens, one a line, with comments behind `#`.
+    """Read a file of tokens, one a line, with comments behind `#`; a mark of byte order is none of them.
 
     Raises:
-      InputError: it cannot be read, or a line holds no token.
+      InputError: it cannot be read, a line holds no token, or two lines have one sha256 and differ.
     """
     try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
+        lines = Path(file).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{variable}: cannot read {file!r}") from error
     bare = (line.partition("#")[0].strip() for line in lines)
-    return tuple(parse_token(line, f"{file}:{number}", file) for number, line in enumerate(bare, 1) if line)
+    found = {
+        f"{file}:{number}": parse_token(line, f"{file}:{number}", file)
+        for number, line in enumerate(bare, 1)
+        if line
+    }
+    require_one_owner(found.items())
+    return tuple(found.values())
+
+
+def require_one_owner(tokens: Iterable[tuple[str, Token]]) -> None:
+    """Refuse two tokens of one sha256 that differ: whose things it sees must not depend on their order.
+
+    Args:
+      tokens: each with where it stands.
+
+    Raises:
+      InputError: names both, and where they stand.
+    """
+    first: dict[str, tuple[str, Token]] = {}
+    for where, token in tokens:
+        before, known = first.setdefault(token.digest, (where, token))
+        if known != token:
+            raise InputError(
+                f"{where}: {token.principal!r} has the sha256 of {known.principal!r} ({before})",
+                hint="make a token for each: qplan token NAME --tenant TENANT",
+            )
 
 
 class KnownTokens:
@@ -128,12 +153,14 @@ class KnownTokens:
         return self.all
 
     def _read(self) -> None:
+        kept = tuple(token for token in self.all if not token.file)
         try:
             found = read_tokens(self.file, "QPLAN_TOKENS_FILE")
+            require_one_owner((token.file or "QPLAN_TOKENS", token) for token in (*kept, *found))
         except InputError as error:
             log.error("the tokens stay as they were: %s", error)  # noqa: TRY400 - its places say nothing
             return
-        self.all = (*(token for token in self.all if not token.file), *found)
+        self.all = (*kept, *found)
         log.info("%d tokens were read again", len(found))
 
     def _mark(self) -> tuple[int, int, int] | None:

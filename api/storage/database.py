@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from struct import Struct
 from typing import Any, Final
 
 from alembic import command
@@ -39,7 +40,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.types import JSON
 
-from api.problems import DISK_FULL, Problem, disk_full
+from api.problems import DISK_FULL, Problem, Refused, disk_full
 from api.server.tokens import DEFAULT
 from planner.errors import InputError
 
@@ -48,6 +49,8 @@ WAIT_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 5
 MIGRATING: Final = 0x71706C616E
 _READS: Final = "qplan_reads"
+_FILE: Final = "qplan_file"
+_HEAD: Final = Struct(">16xH10xI")
 
 _DRIVERS: Final = dict.fromkeys(("postgres", "postgresql", "postgresql+psycopg"), "postgresql+psycopg")
 
@@ -137,6 +140,47 @@ def reading(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
+def missing(connection: Connection) -> str:
+    """Why rows that are written here would be lost; "" where they would not, and of PostgreSQL.
+
+    A file that was taken away, or that another one took the place of, is written to until the last connection
+    closes. One that was cut is shorter than its own head says; a checkpoint writes the head before the pages.
+    """
+    path = connection.engine.url.database
+    if connection.dialect.name != "sqlite" or path is None:
+        return ""
+    try:
+        stands = Path(path).stat()
+    except OSError as error:
+        return f"the database's file is gone: {error.strerror}"
+    if (stands.st_dev, stands.st_ino) != connection.info.get(_FILE):
+        return "the database's file is another one than was opened"
+    pages, size = _head_of(path)
+    if stands.st_size < pages * size and Path(path).stat().st_size < pages * size:
+        return f"the database's file has {stands.st_size} bytes of {pages * size}"
+    return ""
+
+
+def require_rows_kept(connection: Connection) -> None:
+    """Refuse to promise what would be lost.
+
+    Raises:
+      Refused: `not-ready`.
+    """
+    if found := missing(connection):
+        raise Refused("not-ready", found)
+
+
+def _head_of(path: str) -> tuple[int, int]:
+    """Pages of a file of SQLite, and bytes of each. Source: its file format, 1.3."""
+    with Path(path).open("rb") as file:
+        head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return 1, _HEAD.size
+    size, pages = _HEAD.unpack(head)
+    return pages, 1 << 16 if size == 1 else size
+
+
 def now(connection: Connection) -> float:
     """Seconds since 1970 by the clock that all who share the database share."""
     if connection.dialect.name == "sqlite":
@@ -150,9 +194,15 @@ def failure_of(error: Exception) -> Problem | None:
         return disk_full() if error.errno in DISK_FULL else None
     if isinstance(error, OperationalError) and "disk is full" in str(error.orig):
         return disk_full()
-    if isinstance(error, (OperationalError, InterfaceError)):
+    if isinstance(error, (OperationalError, InterfaceError)) or _is_damaged(error):
         return Problem("not-ready", "the database does not answer", {"hint": "try again later"})
     return None
+
+
+def _is_damaged(error: Exception) -> bool:
+    """Whether SQLite says that its file is none, or has not all of its pages."""
+    words = ("is malformed", "not a database")
+    return isinstance(error, DatabaseError) and any(word in str(error.orig) for word in words)
 
 
 def _migrate(engine: Engine) -> None:
@@ -204,10 +254,12 @@ def _sqlite(url: URL) -> Engine:
     engine = create_engine(url, pool_size=POOL, connect_args={"timeout": WAIT_SECONDS})
 
     @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _record: Any) -> None:
+    def prepare(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # transactions are begun below, not by the driver
         for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={WAIT_SECONDS * 1000}"):
             connection.execute(f"PRAGMA {pragma}")
+        stands = Path(str(url.database)).stat()  # of a file that these have made
+        record.info[_FILE] = (stands.st_dev, stands.st_ino)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

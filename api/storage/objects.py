@@ -17,6 +17,8 @@ from api.problems import Refused
 from planner.errors import InputError
 
 PART: Final = ".part"
+SCHEMES: Final = ("s3", "file")
+ACCEPTED: Final = "s3://BUCKET/PREFIX or file:///DIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,14 @@ def open_objects(url: str) -> Objects | None:
     """
     if not url:
         return None
+    scheme = url.partition("://")[0]
+    if scheme not in SCHEMES:
+        raise InputError(f"QPLAN_BLOBS: cannot open {url!r}: {scheme!r} is no scheme here", hint=ACCEPTED)
     try:
         # No caches: another server may just have written, and keys change.
         system, root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     except (ValueError, ImportError) as error:
-        raise InputError(
-            f"QPLAN_BLOBS: cannot open {url!r}: {error}", hint="s3://BUCKET/PREFIX or file:///DIR"
-        ) from error
+        raise InputError(f"QPLAN_BLOBS: cannot open {url!r}: {error}", hint=ACCEPTED) from error
     local = isinstance(system, LocalFileSystem)
     if local:
         system = LocalFileSystem(auto_mkdir=True)

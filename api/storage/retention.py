@@ -1,5 +1,7 @@
 """Retention: files that nobody used for a while go, and blobs beyond a size, the longest unused first.
 
+Leftovers go whatever the settings: what nothing leads to any more, a day after its last use.
+
 A file is used when it is written or read, as far as the file system notes reads (`relatime`: by the day).
 An object store has life cycles of its own: there only the copies here go. Nothing here knows a route.
 Source: design 06.
@@ -7,8 +9,10 @@ Source: design 06.
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,12 +21,14 @@ from anyio.to_thread import run_sync
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.jobs.queue import forget
+from api.jobs.queue import forget, has_key
 from api.problems import Refused
 from api.server.limits import Quotas
 from api.server.tokens import DEFAULT
 from api.settings import Settings
+from api.storage.followers import FOLLOWING, drop_followers, followers, sources_here
 from api.storage.store import Kind, Store
+from api.storage.uploads import Uploads
 
 DAY: Final = 86_400.0
 EVERY: Final = 3600.0
@@ -39,6 +45,9 @@ _SWEPT: Final[tuple[Kind, ...]] = (
     "states",
     "stats",
 )
+
+_SOURCES: Final[tuple[Kind, ...]] = ("blobs", "models", "plans", "stats")
+"""Kinds that others follow from."""
 
 log: Final = logging.getLogger("qplan.retention")
 
@@ -77,9 +86,66 @@ def sweep(store: Store, engine: Engine | None, settings: Settings, now: float) -
     return done
 
 
+def sweep_leftovers(store: Store, engine: Engine | None, settings: Settings, now: float) -> None:
+    """Take away what nothing leads to.
+
+    That is: uploads that ran out; keys of requests after a day, or the hours of an upload if these are more,
+    but for those of jobs that are there; what followed from something that went; and what follows from
+    nothing, which the version before kept or a job did not get to the end of.
+
+    Args:
+      engine: of the jobs whose keys are kept.
+      now: seconds since 1970.
+    """
+    if store.objects is not None:
+        return
+    Uploads(settings, store).sweep()
+    for source in sources_here(store):
+        if not any(store.has(kind, source) for kind in _SOURCES):
+            drop_followers(store, source)
+    lasting = max(DAY, settings.upload_hours * 3600.0)
+    for path in list(_files(store.root / "keys")):
+        key = f"sha256:{path.name}"
+        if path.stat().st_mtime < now - lasting and not (engine is not None and has_key(engine, key)):
+            _drop_counted(store, "keys", key)
+    _drop_strays(store, now - DAY)
+
+
+def _drop_strays(store: Store, before: float) -> None:
+    """Take away what follows from nothing that was noted, and was not used since a time.
+
+    Names of the values of models stay as long as a model is there that none were noted to follow from.
+    """
+    noted = {digest for source in sources_here(store) for digest in followers(store, source)}
+    is_older = any(not [*followers(store, model)] for model in [*store.digests("models")])
+    for kind in FOLLOWING:
+        for path in list(_files(store.root / kind)):
+            stray = f"sha256:{path.name}" not in noted and _used(path) < before
+            if stray and not (is_older and kind == "answers" and _is_list_of_names(path)):
+                _drop_counted(store, kind, f"sha256:{path.name}")
+
+
+def _is_list_of_names(path: Path) -> bool:
+    stands = path.stat()
+    with path.open("rb") as file:
+        head = file.read(2)
+    os.utime(path, ns=(stands.st_atime_ns, stands.st_mtime_ns))  # a look of ours is no use of it
+    return head in (b'["', b"[]")
+
+
+def _drop_counted(store: Store, kind: Kind, digest: str) -> None:
+    with suppress(Refused):  # somebody else just did
+        store.drop(kind, digest)
+
+
 async def keep_sweeping(store: Store, engine: Engine | None, settings: Settings, quotas: Quotas) -> None:
     """Sweep every tenant's now and every hour, until cancelled; and count what the quotas count anew."""
     while True:
+        for tenant in await run_sync(store.tenants):
+            try:
+                await run_sync(sweep_leftovers, store.of(tenant), engine, settings, time.time())
+            except (OSError, SQLAlchemyError, Refused):
+                log.exception("a sweep failed")
         if settings.keep_days or settings.keep_bytes:
             for tenant in await run_sync(store.tenants):
                 jobs = engine if tenant == DEFAULT else None  # of all tenants at once

@@ -41,7 +41,7 @@ Kind: TypeAlias = Literal[
     "targets",
 ]
 
-_NAMES: Final[dict[Kind, str]] = {
+NAMES: Final[dict[Kind, str]] = {
     "answers": "answer",
     "blobs": "blob",
     "descriptions": "target description",
@@ -55,7 +55,7 @@ _NAMES: Final[dict[Kind, str]] = {
     "stats": "statistics",
     "targets": "target",
 }
-_KINDS: Final = tuple(_NAMES)
+_KINDS: Final = tuple(NAMES)
 TENANTS: Final = "tenants"
 """Folder of the stores of other tenants than the default one."""
 _LISTED: Final = 200
@@ -123,7 +123,7 @@ class Store:
           Refused: `digest` is none, so nothing can be there.
         """
         if not re.fullmatch(DIGEST, digest):
-            raise unknown(_NAMES[kind], digest, [])
+            raise unknown(NAMES[kind], digest, [])
         name = digest.removeprefix("sha256:")
         return Path(f"{self.root}/{kind}/{name[:2]}/{name}")
 
@@ -146,18 +146,31 @@ class Store:
 
         Raises:
           Refused: it is not; with the nearest digests.
+          OSError: the data folder is away.
         """
         path = self.look(kind, digest)
         if path is None:
+            self.require_folder()
             raise unknown(
-                _NAMES[kind], digest, list(islice(self._near(kind, self.path(kind, digest)), _LISTED))
+                NAMES[kind], digest, list(islice(self._near(kind, self.path(kind, digest)), _LISTED))
             )
         return path
 
     def read(self, kind: Kind, digest: str) -> bytes | None:
         """Bytes of a file, if it is there."""
         path = self.look(kind, digest)
-        return None if path is None else path.read_bytes()
+        try:
+            return None if path is None else path.read_bytes()
+        except FileNotFoundError:  # taken away since
+            return None
+
+    def require_folder(self) -> None:
+        """Look for the data folder: of one that was moved away nobody can say what it does not hold.
+
+        Raises:
+          OSError: it is away.
+        """
+        self.drafts.stat()
 
     def find_verified(self, kind: Kind, digest: str) -> Path:
         """Path of a file that is there and, where its digest is that of its bytes, has these bytes.
@@ -174,7 +187,19 @@ class Store:
             if self._is_verified(path, digest):
                 return path
             self.drop(kind, digest)
-        raise Refused("corrupted", f"{_NAMES[kind]} {digest} was damaged on disk")
+        raise Refused("corrupted", f"{NAMES[kind]} {digest} was damaged on disk")
+
+    def is_whole(self, kind: Kind, digest: str) -> bool:
+        """Whether a file is there, and undamaged where its digest can tell; a damaged one goes."""
+        if not self.has(kind, digest):
+            return False
+        try:
+            self.find_verified(kind, digest)
+        except Refused as error:
+            if error.problem.name not in ("corrupted", "unknown-name"):
+                raise
+            return False
+        return True
 
     def digests(self, kind: Kind) -> Iterator[str]:
         """Digests of everything of a kind, in no order."""
@@ -209,10 +234,13 @@ class Store:
           Refused: it is not there; with the nearest digests.
         """
         path = self.find(kind, digest)
-        size = path.stat().st_size
         if self.objects is not None:
             self.objects.drop(self._name(kind, digest))
-        path.unlink(missing_ok=True)
+        try:
+            size = path.stat().st_size
+            path.unlink()
+        except FileNotFoundError:  # somebody else just did, and gave its bytes back
+            raise unknown(NAMES[kind], digest, []) from None
         if self.quota is not None and (kind != "requests" or self.objects is not None):
             self.quota.give_back(size)  # a request's link in the folder is a second name of its plan
 

@@ -11,9 +11,10 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
@@ -24,6 +25,7 @@ from starlette.requests import Request
 from api.intake.request_bodies import CHUNK
 from api.problems import Refused, unknown
 from api.server.limits import Quota
+from api.server.responses import page_of
 from api.settings import Settings
 from api.storage.digests import digest_of_file
 from api.storage.kept_bytes import UPLOADS
@@ -52,11 +54,12 @@ class Uploads:
         self.quota = store.quota or Quota(0, int)
         self.root = store.root / UPLOADS
 
-    def begin(self, digest: str, size: int, id_: str = "") -> Upload:
-        """Announce a file.
+    def begin(self, digest: str, size: int, id_: str = "", key: str | None = None) -> Upload:
+        """Announce a file; one that is kept already needs no room.
 
         Args:
           id_: of `new_id`; an upload of this id that is there goes on.
+          key: digest of the idempotency key that it came with, which goes with it.
 
         Raises:
           Refused: `too-large`, `quota`.
@@ -64,15 +67,16 @@ class Uploads:
         if size > self.settings.max_upload:
             limit = self.settings.max_upload
             raise Refused("too-large", f"an upload has at most {limit} bytes", limit=limit)
-        self.store.path("blobs", digest)
-        self.quota.check(size)
+        if not self.store.has("blobs", digest):
+            self.quota.check(size)
         self.sweep()
         folder = self.root / (id_ or new_id())
-        folder.mkdir(parents=True, exist_ok=True)
+        for each in (self.root, folder):  # not what lies above: a data folder that is away stays away
+            each.mkdir(exist_ok=True)
         about = folder / "about"
         if not about.exists():
             draft = folder / token_hex(8)
-            draft.write_text(json.dumps({"digest": digest, "bytes": size}))
+            draft.write_text(json.dumps({"digest": digest, "bytes": size, "key": key}))
             draft.replace(about)
         return self.find(folder.name)
 
@@ -88,6 +92,21 @@ class Uploads:
         size = data.stat().st_size if data.exists() else 0
         offset = about["bytes"] if self.store.has("blobs", about["digest"]) else size
         return Upload(id_, about["digest"], about["bytes"], offset, self._expires(id_))
+
+    def page(self, limit: int, cursor: str | None) -> tuple[list[Upload], str | None]:
+        """Uploads that have not run out, the earliest first, complete ones too; and the cursor that follows.
+
+        Raises:
+          Refused: a cursor that no page gave.
+        """
+        names = [folder.name for folder in (self.root.iterdir() if self.root.is_dir() else ())]
+        there = (name for name in names if re.fullmatch(ID, name) and (self.root / name / "about").is_file())
+        ids, after = page_of((name for name in there if self._expires(name) >= time.time()), limit, cursor)
+        found = []
+        for id_ in ids:
+            with suppress(Refused, FileNotFoundError):  # given up meanwhile
+                found.append(self.find(id_))
+        return found, after
 
     def drop(self, id_: str) -> None:
         """Give an upload up.
@@ -117,10 +136,23 @@ class Uploads:
             stands = os.fstat(file).st_size
             if stands != offset:
                 raise Refused("offset-mismatch", f"the upload stands at byte {stands}", offset=stands)
-            await _write(request, file, upload.bytes - offset, self.quota)
-            if os.fstat(file).st_size == upload.bytes:
-                await run_sync(self._finish, upload)
+            try:
+                await _write(request, file, upload.bytes - offset, partial(self._take, id_))
+                if os.fstat(file).st_size == upload.bytes:
+                    await run_sync(self._finish, upload)
+            finally:
+                if not os.fstat(file).st_nlink:  # whoever gave the upload up left the count to this part
+                    self.quota.give_back(os.fstat(file).st_size)
         return await run_sync(self.find, id_)
+
+    def _take(self, id_: str, size: int) -> None:
+        """Count bytes of a part that are about to be written.
+
+        Raises:
+          Refused: `quota`; the upload was given up or ran out while the part was on its way.
+        """
+        self._folder(id_)
+        self.quota.take(size)
 
     def _finish(self, upload: Upload) -> None:
         data = self.root / upload.id / "data"
@@ -136,10 +168,12 @@ class Uploads:
             raise
 
     def _drop(self, folder: Path) -> None:
-        data = folder / "data"
-        size = data.stat().st_size if data.exists() else 0
-        shutil.rmtree(folder, ignore_errors=True)
-        self.quota.give_back(size)
+        key = _key_of(folder / "about")
+        with _unused(folder / "data") as size:
+            shutil.rmtree(folder, ignore_errors=True)
+            self.quota.give_back(size)
+        if key is not None and self.store.has("keys", key):
+            self.store.drop("keys", key)
 
     def _folder(self, id_: str) -> Path:
         if not re.fullmatch(ID, id_):
@@ -147,6 +181,7 @@ class Uploads:
         if self._expires(id_) < time.time():
             raise Refused("expired", f"an upload may take {self.settings.upload_hours} hours")
         if not (self.root / id_ / "about").is_file():
+            self.store.require_folder()
             raise unknown("upload", id_, [])
         return self.root / id_
 
@@ -157,6 +192,15 @@ class Uploads:
 def new_id() -> str:
     """An id for an upload that begins now."""
     return f"{int(time.time()):08x}-{token_hex(16)}"
+
+
+def _key_of(about: Path) -> str | None:
+    """Digest of the idempotency key of an upload; earlier versions did not note it."""
+    try:
+        found: dict[str, Any] = json.loads(about.read_bytes())
+    except FileNotFoundError:
+        return None
+    return found.get("key")
 
 
 def as_record(upload: Upload) -> dict[str, Any]:
@@ -174,21 +218,49 @@ def _locked(path: Path) -> Iterator[int]:
         os.close(file)
         raise Refused("offset-mismatch", "another part is on its way", offset=path.stat().st_size) from None
     try:
+        if not os.fstat(file).st_nlink:
+            raise unknown("upload", path.parent.name, [])
         yield file
     finally:
         os.close(file)
 
 
-async def _write(request: Request, file: int, room: int, quota: Quota) -> None:
+@contextmanager
+def _unused(path: Path) -> Iterator[int]:
+    """Hold a file so that nobody appends to it; its size, 0 of none and where a part is on its way."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        yield 0
+        return
+    try:
+        yield _size_of_unused(file)
+    finally:
+        os.close(file)
+
+
+def _size_of_unused(file: int) -> int:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0
+    found = os.fstat(file)
+    return found.st_size if found.st_nlink else 0
+
+
+async def _write(request: Request, file: int, room: int, take: Callable[[int], None]) -> None:
     """Append a body as it arrives; what came before a break stays.
 
+    Args:
+      take: counts bytes before they are written, or refuses them.
+
     Raises:
-      Refused: `too-large`; `quota`, as soon as a part does not fit.
+      Refused: `too-large`; what `take` refuses, as soon as it does.
     """
     waiting = bytearray()
 
     def write(data: bytes) -> None:
-        quota.take(len(data))
+        take(len(data))
         while data:
             data = data[os.write(file, data) :]
 

@@ -28,10 +28,13 @@ from planner.ir.asked import names_kernels, refuse_unknown, with_wanted, without
 from planner.ir.graph import Facts, Graph, Region, Value
 from planner.ir.types.fit import misfit
 from planner.ir.types.qtypes import EXPRESSED, Calibrated, QType, RowMax
+from planner.ir.types.scales import FORMATS
 
 _PORT: Final = re.compile(r"(.+)\.(in|out)\[(\d{1,9})\]")
 _GLOB_SIGNS: Final = frozenset("*?[")
 _NOTED: Final = 5
+_WIDE: Final = ("f64", "f80")
+_F32_MAX: Final = FORMATS["f32"].most
 
 
 def annotate(
@@ -70,6 +73,9 @@ def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
             raise StatsError(f"statistics of {name!r}, which is no value of model {graph.name!r}", hint=hint)
         los, his = range_of(seen, stats.method)
         expressed = value.dtype if value.dtype in EXPRESSED else "f32"
+        widest = max(map(abs, (*los, *his)), default=0.0)
+        if expressed not in _WIDE and widest > _F32_MAX:
+            raise StatsError(f"statistics of {name!r}: {widest!r} is beyond f32; accepted: up to {_F32_MAX}")
         widths = width_ranges(seen, stats.method)
         fact = Calibrated(
             los, his, expressed, seen.axis, _row_max(seen, value), seen.two_values, widths, seen.readers

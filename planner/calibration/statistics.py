@@ -6,7 +6,9 @@ Source: design 09, "Statistics".
 
 import json
 import math
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
@@ -27,6 +29,8 @@ from planner.notebook import html_of, html_table
 FORMAT: Final = "qplan.stats/2"
 PERCENTILE: Final = Fraction("99.99")
 ACCEPTED: Final = "minmax, percentile, percentile:99.9, mse, entropy"
+_NUMBER: Final = re.compile(r"[0-9.]{1,20}(e[+-]?[0-9]{1,2})?(/[0-9]{1,20})?", re.ASCII)
+"""What is read as a fraction: one of a large exponent takes hours."""
 WIDTHS: Final = (2, 3, 4, 5, 6, 7, 8)
 """Widths of storages, in bits, that `mse` and `entropy` choose a range for: with more, cutting never pays."""
 
@@ -158,10 +162,9 @@ def percentile_of(method: str) -> Fraction | None:
         return None
     if not colon:
         return PERCENTILE
-    try:
-        percentile = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        percentile = Fraction(0)
+    percentile = Fraction(0)
+    with suppress(ValueError, ZeroDivisionError):
+        percentile = Fraction(text) if _NUMBER.fullmatch(text) else percentile
     if not 50 < percentile <= 100:
         raise StatsError(f"calibration method {method!r}: {text!r} is no percentile above 50 and up to 100")
     return percentile

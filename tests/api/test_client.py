@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import io
 import json
 import os
 import re
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -278,6 +280,21 @@ def test_calls_know_every_operation():
 def test_uploads_twice_are_one(client):
     assert client.upload(relu()) == client.upload(relu())
     assert client.download(client.upload(relu())) == relu()
+
+
+def test_uploads_and_jobs_are_listed_and_taken_away(client, server):
+    asked = {"digest": f"sha256:{'1' * 64}", "bytes": 5}
+    begun = httpx.post(f"{server.url}/v1/uploads", json=asked, trust_env=False).json()
+    assert begun in client.uploads()
+    client.delete_upload(begun["id"])
+    assert begun not in client.uploads()
+    with np.load(ROOT / "examples" / "digits" / "calibration.npz") as whole:
+        few = io.BytesIO()
+        np.savez(few, **{name: whole[name][:2] for name in whole.files})
+    client.calibrate(client.model(DIGITS)["digest"], few.getvalue())
+    jobs = [job["id"] for job in client.jobs()]
+    client.delete_job(jobs[0])
+    assert [job["id"] for job in client.jobs()] == jobs[1:]
 
 
 def test_what_the_page_asks(client):

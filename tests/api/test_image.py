@@ -15,6 +15,7 @@ import httpx
 import pytest
 import yaml
 
+from api.server.tokens import EVERYTHING, find_token, read_tokens
 from api.settings import VARIABLES, Settings
 from tests.api.conftest import serving
 from tests.api.documents import chain
@@ -99,18 +100,31 @@ def test_images_come_by_digest_and_secrets_as_files():
         assert set(entry.get("secrets", ())) <= set(setup["secrets"])
 
 
+def test_a_build_that_requires_hashes_says_what_makes_them(tmp_path):
+    folder = tmp_path / "docker"
+    folder.mkdir()
+    shutil.copy(ROOT / "docker" / "build.sh", folder)
+    line = [folder / "build.sh", tmp_path / "made"]
+    variables = {**os.environ, "REQUIRE_HASHES": "1"}
+    done = subprocess.run(line, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, "run make hashes" in done.stderr) == (1, True)
+    assert instructions("ARG")[-1] == "REQUIRE_HASHES="
+    setup = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    assert setup["services"]["api"]["build"]["args"]["REQUIRE_HASHES"] == "1"
+
+
 def test_secrets_are_made_once(tmp_path):
-    made = [
-        subprocess.run(
-            [ROOT / "docker" / "secrets.sh"], cwd=tmp_path, capture_output=True, check=False
-        ).returncode
-        for _ in range(2)
-    ]
-    assert (made[0], made[1] != 0) == (0, True)
+    line = [ROOT / "docker" / "secrets.sh"]
+    first = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    made = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
+    second = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()} == made
+    (token,) = read_tokens(str(tmp_path / "secrets" / "tokens"), "QPLAN_TOKENS_FILE")
+    assert find_token([token], f"Bearer {first.split()[-1]}".encode()) == token
+    assert (token.name, token.scopes, second) == ("first", EVERYTHING, "")
     password = (tmp_path / "secrets" / "database_password").read_text()
     assert re.fullmatch(r"[0-9a-f]{48}", password)
     assert password in (tmp_path / "secrets" / "database_url").read_text()
-    assert (tmp_path / "secrets" / "tokens").read_text() == ""
     assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "secrets").iterdir()} == {0o644}
 

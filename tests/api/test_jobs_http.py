@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import planner
+from api.jobs.queue import events_after, remove, submit
+from api.problems import Refused
 from planner.plans.read_json import plan_from_json
 from tests.api.documents import chain, put
 from tests.api.test_problems import check
@@ -312,6 +314,47 @@ def test_jobs_are_listed_in_pages(make_service):
     assert found == ids[::-1]
     assert client.get("/v1/jobs", params={"state": "queued"}).json() == {"items": [], "next": None}
     assert len(client.get("/v1/jobs", params={"kind": "plan", "state": "done"}).json()["items"]) == 5
+
+
+def test_a_job_that_has_ended_is_taken_away(make_service):
+    client = make_service(inline_kernels=1, job_workers=1)
+    body, key = {"model": chain(3), "target": "litert-int8"}, {"Idempotency-Key": "mine"}
+    job = client.post("/v1/plans", json=body, headers=AT_ONCE | key).json()
+    made = end_of(client, job["link"])["result"]["plan"]
+    assert client.delete(job["link"]).status_code == 204
+    check(client.get(job["link"]), "unknown-name", "job")
+    check(client.delete(job["link"]), "unknown-name", "job")
+    service = client.app.state.service
+    assert events_after(service.engine, job["id"]) == []
+    assert list(service.store.digests("keys")) == []
+    assert client.get(f"/v1/plans/{made}").status_code == 200
+    client.delete(f"/v1/plans/{made}")
+    again = client.post("/v1/plans", json=body, headers=AT_ONCE | key).json()
+    assert again["id"] != job["id"]
+
+
+def test_a_job_that_waits_or_runs_is_cancelled_first(make_service):
+    engine = make_service().app.state.service.engine
+    job = submit(engine, "plan", {})
+    with pytest.raises(Refused, match=r"not-ended: the job is queued: cancel it first"):
+        remove(engine, job.id)
+    with pytest.raises(Refused, match="unknown-name"):
+        remove(engine, job.id, "another")
+
+
+def test_pages_go_on_when_what_they_showed_was_taken_away(make_service):
+    client = make_service(inline_kernels=1)
+    bodies = [{"model": chain(n), "target": "litert-int8"} for n in range(2, 6)]
+    links = [client.post("/v1/plans", json=body, headers=AT_ONCE).json()["link"] for body in bodies]
+    for link in links:
+        end_of(client, link)
+    gone, cursor = [], None
+    while cursor or not gone:
+        page = client.get("/v1/jobs", params={"limit": 2} | ({"cursor": cursor} if cursor else {})).json()
+        for item in page["items"]:
+            assert client.delete(item["link"]).status_code == 204
+        gone, cursor = gone + [item["link"] for item in page["items"]], page["next"]
+    assert gone == links[::-1]
 
 
 def test_the_same_key_is_the_same_job(service, digits):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -17,7 +18,8 @@ from api.server.limits import Quotas
 from api.settings import Settings
 from api.storage.database import default_url, open_database
 from api.storage.digests import digest_of
-from api.storage.retention import DAY, keep_sweeping, sweep
+from api.storage.followers import follow
+from api.storage.retention import DAY, keep_sweeping, sweep, sweep_leftovers
 from api.storage.store import Store
 from planner.cli.app import run
 from planner.errors import InputError
@@ -71,6 +73,56 @@ def test_jobs_that_ended_are_forgotten(store, tmp_path):
     assert sweep(store, engine, settings, time.time()).jobs == 0
     assert sweep(store, engine, settings, time.time() + 8 * DAY).jobs == 1
     assert [job.id for job in queue.list_page(engine)] == [waiting.id]
+    engine.dispose()
+
+
+def test_what_nothing_leads_to_goes_after_a_day(store, tmp_path):
+    """Of an earlier version, whose answers say not what they follow from; and of what was swept."""
+    plan, model, gone = digest_of(b"plan"), digest_of(b"model"), digest_of(b"gone")
+    old, names, young, linked, left = (digest_of(text) for text in (b"1", b"2", b"3", b"4", b"5"))
+    store.put("plans", plan, b"{}")
+    store.put("models", model, b"{}")
+    for digest, text in ((old, b"{}"), (names, b'["x"]'), (young, b"{}"), (linked, b"{}"), (left, b"{}")):
+        store.put("answers", digest, text)
+        age(store.path("answers", digest), 0.5 if digest == young else 2)
+    store.put("states", old, b"{}")
+    age(store.path("states", old), 2)
+    follow(store, linked, [("plans", plan)])
+    follow(store, left, [("plans", gone)])
+    sweep_leftovers(store, None, Settings(data=tmp_path), time.time())
+    assert set(store.digests("answers")) == {names, young, linked}
+    assert list(store.digests("states")) == []
+    store.drop("models", model)
+    sweep_leftovers(store, None, Settings(data=tmp_path), time.time())
+    assert set(store.digests("answers")) == {young, linked}
+
+
+def test_answers_of_an_earlier_version_follow_once_they_are_asked_for(make_service):
+    service = make_service()
+    key = service.post("/v1/plans", json={"model": chain(2), "target": "litert-int8"}).json()["key"]
+    store = service.app.state.service.store
+    first = service.get(f"/v1/plans/{key}/summary").text
+    shutil.rmtree(store.root / "followers")
+    assert service.get(f"/v1/plans/{key}/summary").text == first
+    service.delete(f"/v1/plans/{key}")
+    assert list(store.digests("answers")) == []
+
+
+def test_keys_go_after_a_day_but_not_before_their_jobs(store, tmp_path):
+    engine = open_database(default_url(tmp_path))
+    job, other, new = digest_of(b"job"), digest_of(b"other"), digest_of(b"new")
+    ended = queue.submit(engine, "plan", {}, key=job)
+    for key in (job, other, new):
+        store.put("keys", key, b"{}")
+        age(store.path("keys", key), 0.5 if key == new else 2)
+    sweep_leftovers(store, engine, Settings(data=tmp_path, upload_hours=72), time.time())
+    assert set(store.digests("keys")) == {job, other, new}
+    sweep_leftovers(store, engine, Settings(data=tmp_path), time.time())
+    assert set(store.digests("keys")) == {job, new}
+    queue.cancel(engine, ended.id)
+    assert queue.remove(engine, ended.id) == job
+    sweep_leftovers(store, engine, Settings(data=tmp_path), time.time())
+    assert set(store.digests("keys")) == {new}
     engine.dispose()
 
 

@@ -6,6 +6,9 @@ import pytest
 
 import planner
 from api.planning import what_if
+from api.planning.kept import delete_file, delete_model
+from api.problems import Refused
+from api.storage.followers import follow, followers, require_sources
 from planner.calibration.statistics import calibration_digest
 from planner.client import Client
 from tests.api.documents import AS_IT_IS, chain, digest, put, relu
@@ -59,6 +62,98 @@ def test_a_plan_that_went_is_made_again_by_its_request(make_service):
     assert service.app.state.quotas.whole.used == service.app.state.quotas.whole.measure() == empty
     assert planned(service) == key
     assert service.get(address).content == text
+
+
+def test_all_that_followed_goes_with_what_it_was_made_of(make_service, monkeypatch):
+    service = make_service(quota=10_000_000)
+    root, quota = service.app.state.service.store.root, service.app.state.quotas.whole
+    empty = quota.measure()
+    blob = put(service, relu())
+    model = service.post("/v1/models", json={"blob": blob}).json()["digest"]
+    first, second = planned(service), planned(service, 3)
+    parts = ("summary", "view", "report")
+    addresses = [f"/v1/plans/{key}/{part}" for key in (first, second) for part in parts]
+    addresses += [f"/v1/plans/{first}/diff?against={second}", f"/v1/plans/{first}/ports"]
+    addresses += [f"/v1/plans/{first}/report?before={second}", f"/v1/plans/{first}/pareto?component=v1"]
+    before = quota.used
+    for address in addresses:
+        assert service.get(address).status_code == 200, address
+    monkeypatch.setattr(what_if, "SMALL", 1)
+    assert service.get(f"/v1/plans/{first}/part?pointer=/key").status_code == 200
+    assert quota.used > before + 10_000
+    service.delete(f"/v1/plans/{first}")
+    assert 0 < len(list((root / "answers").glob("*/*"))) < 5
+    for address in (f"/v1/plans/{second}", f"/v1/models/{model}", f"/v1/blobs/{blob}"):
+        assert service.delete(address).status_code == 204
+    assert quota.used == quota.measure() == empty
+    assert list((root / "answers").glob("*/*")) == list((root / "followers").iterdir()) == []
+
+
+def test_reports_go_with_the_statistics_and_the_search_they_draw(make_service):
+    service = make_service()
+    model = service.post("/v1/models", json={"blob": put(service, relu())}).json()["digest"]
+    names = [value.name for value in planner.load_model(relu()).values.values() if value.shape is not None]
+    given = STATS | {"model": model, "values": {names[0]: {"min": 0.0, "max": 1.0}}}
+    stats = service.post("/v1/stats", json=given).json()["digest"]
+    asked = {"model": model, "stats": stats, "target": "onnxruntime-cpu", "options": {"best_effort": True}}
+    key = service.post("/v1/plans", json=asked).json()["key"]
+    store = service.app.state.service.store
+
+    def answers() -> set[str]:
+        return set(store.digests("answers"))
+
+    before = answers()
+    assert service.get(f"/v1/plans/{key}/summary").status_code == 200
+    kept = answers()
+    assert service.get(f"/v1/plans/{key}/report").status_code == 200
+    assert len(answers()) == len(kept) + 1 == len(before) + 2
+    service.delete(f"/v1/stats/{stats}")
+    assert answers() == kept
+
+
+def test_names_of_values_stay_while_a_model_has_them(make_service):
+    service = make_service()
+    store = service.app.state.service.store
+    names, models = digest(b"names"), [digest(b"a"), digest(b"b")]
+    store.put("answers", names, b"[]")
+    for model in models:
+        store.put("models", model, b"{}")
+        follow(store, names, [("models", model)])
+    delete_model(store, models[0])
+    assert store.has("answers", names)
+    delete_model(store, models[1])
+    assert not store.has("answers", names)
+
+
+def test_what_a_search_measured_goes_with_its_samples(make_service):
+    store = make_service().app.state.service.store
+    samples, state = digest(b"samples"), digest(b"state")
+    store.put("blobs", samples, b"samples")
+    follow(store, state, [("blobs", samples)])
+    store.replace("states", state, b"measured")
+    delete_file(store, "blobs", samples)
+    assert not store.has("states", state)
+
+
+def test_an_answer_whose_plan_went_meanwhile_is_not_kept(make_service):
+    store = make_service().app.state.service.store
+    plan, answer = digest(b"plan"), digest(b"answer")
+    follow(store, answer, [("plans", plan)])
+    store.put("answers", answer, b"{}")
+    with pytest.raises(Refused, match="unknown-name"):
+        require_sources(store, answer, [("plans", plan)])
+    assert not store.has("answers", answer)
+
+
+def test_followers_lie_in_the_object_store_too(make_service, tmp_path):
+    service = make_service(blobs=f"file://{tmp_path / 'objects'}")
+    key = planned(service)
+    assert service.get(f"/v1/plans/{key}/summary").status_code == 200
+    assert service.get(f"/v1/plans/{key}/summary").status_code == 200
+    store = service.app.state.service.store
+    assert len(list(store.digests("answers"))) == len(list(followers(store, key))) == 1
+    assert service.delete(f"/v1/plans/{key}").status_code == 204
+    assert list(store.digests("answers")) == list(followers(store, key)) == []
 
 
 def test_statistics_come_back_as_the_library_takes_them(make_service, tmp_path):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -24,6 +25,7 @@ OPERATIONS = {
     "cancel_job": ("post", "/v1/jobs/{id}:cancel"),
     "compare": ("post", "/v1/comparisons"),
     "delete_blob": ("delete", "/v1/blobs/{digest}"),
+    "delete_job": ("delete", "/v1/jobs/{id}"),
     "delete_model": ("delete", "/v1/models/{digest}"),
     "delete_plan": ("delete", "/v1/plans/{key}"),
     "delete_stats": ("delete", "/v1/stats/{digest}"),
@@ -54,6 +56,7 @@ OPERATIONS = {
     "list_ports": ("get", "/v1/plans/{key}/ports"),
     "list_stats": ("get", "/v1/stats"),
     "list_targets": ("get", "/v1/targets"),
+    "list_uploads": ("get", "/v1/uploads"),
     "losses": ("post", "/v1/losses"),
     "live": ("get", "/v1/health/live"),
     "make_plan": ("post", "/v1/plans"),
@@ -147,6 +150,13 @@ def known(service, kept) -> dict[str, Callable[[], str]]:
     }
 
 
+def ended(service, job: str) -> str:
+    """A job once it has ended."""
+    while service.get(f"/v1/jobs/{job}").json()["state"] in ("queued", "running"):
+        time.sleep(0.05)
+    return job
+
+
 def test_operations_are_these():
     assert {name: found[:2] for name, found in sorted(operations().items())} == OPERATIONS
 
@@ -175,10 +185,17 @@ def bodies(entry: dict[str, Any]) -> list[tuple[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(OPERATIONS, key=lambda name: name.startswith("delete_")))
+def turn(name: str) -> tuple[bool, bool]:
+    """The place of an operation: what is taken away is not there for others, and a job needs its samples."""
+    return name.startswith("delete_"), name != "delete_job"
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS, key=turn))
 def test_examples_work(service, known, name):
     if name == "delete_target":  # what another test put there may be on another worker
         test_examples_work(service, known, "put_target")
+    if name == "delete_job":
+        known = known | {NO_JOB: partial(ended, service, known[NO_JOB]())}
     method, path, entry = operations()[name]
     query: dict[str, str | list[str]] = {}
     headers: dict[str, str] = {}
@@ -260,6 +277,29 @@ def test_formats_and_methods_are_checked_at_the_door(service, kept):
     assert request["enum"] == sorted(EXPORTERS)
     body = {"model": kept["model"], "plan": kept["plan"], "format": "onnx-qdc"}
     check(service.post("/v1/exports", json=body), "request-invalid", "onnx-qdq")
-    for method in ("minmx", "minmax:3", "percentile:", "percentile:x"):
+    texts = ("percentile:", "percentile:x", "percentile:1e-999999999", "percentile:101", "percentile:1/0")
+    for method in ("minmx", "minmax:3", *texts):
         asked = {"model": kept["model"], "samples": kept["samples"], "method": method}
         check(service.post("/v1/calibrations", json=asked), "request-invalid", "/method")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointers"),
+    [
+        ("/v1/plans", {"model": "abc", "target": "litert-int8"}, ["/model"]),
+        ("/v1/plans", {"model": ANNOTATED, "target": "litert-int8", "stats": 3}, ["/stats"]),
+        ("/v1/plans", {"model": ANNOTATED}, ["/target"]),
+        ("/v1/plans", {"model": ANNOTATED, "target": 1, "wrong": 1}, ["/target", "/wrong"]),
+        (
+            "/v1/plans",
+            {"model": ANNOTATED, "target": "a", "options": {"costs": {"bit_price": "1e-999999999"}}},
+            ["/options/costs/bit_price"],
+        ),
+        ("/v1/uploads", {"digest": "sha256:" + "0" * 64, "bytes": True}, ["/bytes"]),
+        ("/v1/uploads", {"digest": "sha256:" + "0" * 64, "bytes": "5"}, ["/bytes"]),
+    ],
+)
+def test_errors_point_at_places_of_the_body(service, path, body, pointers):
+    """A union has one error for each type that it may be of; all are of one place."""
+    told = check(service.post(path, json=body), "request-invalid")
+    assert [error["pointer"] for error in told["errors"]] == pointers

@@ -107,11 +107,9 @@ def test_logs_hold_no_contents(tmp_path, ending):
 
 
 def test_a_bug_is_logged_by_its_place(make_service, tmp_path, caplog):
-    service = make_service(data=tmp_path / "data")
-    (tmp_path / "data" / "drafts").rmdir()
-    answer = service.put(
-        f"/v1/blobs/{digest(b'x')}", content=b"x", headers={"content-type": "application/octet-stream"}
-    )
+    service = make_service()
+    (tmp_path / "models").rmdir()
+    answer = service.get("/v1/models")
     name = check(answer, "internal")["request_id"]
     (record,) = [record for record in caplog.records if name in record.getMessage()]
     assert record.exc_info[0] is FileNotFoundError
@@ -314,7 +312,7 @@ def test_the_quota(make_service):
     put(service, bytes(600))
     kind = {"content-type": "application/octet-stream"}
     more = b"1" * 600
-    check(service.put(f"/v1/blobs/{digest(more)}", content=more, headers=kind), "quota", "1000 bytes")
+    check(service.put(f"/v1/blobs/{digest(more)}", content=more, headers=kind), "quota", "the server is full")
     assert service.head(f"/v1/blobs/{digest(more)}").status_code == 404
     put(service, b"2" * 300)
 
@@ -326,7 +324,7 @@ def test_the_quota_counts_plans(make_service):
         service.post("/v1/plans", json={"model": chain(k), "target": "litert-int8"}) for k in range(1, 40)
     ]
     refused = [answer for answer in answers if answer.is_error]
-    check(refused[0], "quota", "100000 bytes")
+    check(refused[0], "quota", "the server is full")
     kept = service.app.state.quotas.whole.measure()
     assert 50_000 < kept <= 100_000
     assert service.app.state.quotas.whole.used == kept
@@ -349,11 +347,55 @@ def test_the_quota_counts_targets_and_what_children_make(make_service):
     put(service, bytes(400_000 - quota.used))
     before = quota.used
     assert before == 400_000
-    check(service.get(f"/v1/plans/{key}/diff", params={"against": key}), "quota")
+    check(service.post(f"/v1/plans/{key}:replan", json={"restore": ["k0"]}), "quota")
     assert service.get(f"/v1/plans/{key}/report").content == page.content
     job = {"model": chain(2), "target": "onnxruntime-cpu"}
     check(service.post("/v1/plans", json=job), "quota")
     assert quota.used == before == quota.measure()
+
+
+def test_a_full_quota_refuses_nothing_that_is_kept_or_only_read(make_service):
+    service = make_service(quota=400_000, inline_kernels=1)
+    quota, store = service.app.state.quotas.whole, service.app.state.service.store
+    blob = put(service, relu())
+    model = service.post("/v1/models", json={"blob": blob}).json()["digest"]
+    asked = {"model": chain(2), "target": "litert-int8"}
+    key = service.post("/v1/plans", json=asked).json()["key"]
+    last = os.urandom(400_000 - quota.used)
+    put(service, last)
+    assert quota.used == quota.measure() == 400_000
+    kind = {"content-type": "application/octet-stream"}
+    for content in (last, relu()):
+        assert service.put(f"/v1/blobs/{digest(content)}", content=content, headers=kind).status_code == 201
+        begun = service.post("/v1/uploads", json={"digest": digest(content), "bytes": len(content)})
+        assert (begun.status_code, begun.json()["offset"]) == (201, len(content))
+    check(service.put(f"/v1/blobs/{blob}", content=b"other", headers=kind), "digest-mismatch")
+    assert service.post("/v1/models", json={"blob": blob}).json()["digest"] == model
+    assert service.post("/v1/plans", json=asked).json()["key"] == key
+    for part in ("summary", "view", "report", "ports", f"diff?against={key}", "report?live=true"):
+        for _ in range(2):
+            answer = service.get(f"/v1/plans/{key}/{part}", headers={"Accept-Encoding": "identity"})
+            assert answer.status_code == 200, (part, answer.text)
+            assert int(answer.headers["content-length"]) == len(answer.content) > 100
+        known = {"If-None-Match": answer.headers["etag"]}
+        assert service.get(f"/v1/plans/{key}/{part}", headers=known).status_code == 304
+    for question in ("pareto?component=v1", "report?pareto=v1", "part?pointer=/key"):
+        assert service.get(f"/v1/plans/{key}/{question}").status_code == 200, question
+    check(service.get(f"/v1/plans/{key}/summary", headers={"Range": "bytes=900000-"}), "range-invalid")
+    assert quota.used == quota.measure() == 400_000
+    assert list((store.root / "drafts").iterdir()) == []
+    whole = service.get(f"/v1/plans/{key}/summary").json()
+    service.delete(f"/v1/blobs/{digest(last)}")
+    assert service.get(f"/v1/plans/{key}/summary").json() == whole
+    assert quota.used == quota.measure() < 400_000
+
+
+def test_a_blob_that_was_damaged_is_healed_by_coming_again(make_service):
+    service = make_service()
+    blob = put(service, b"whole")
+    service.app.state.service.store.path("blobs", blob).write_bytes(b"holed")
+    put(service, b"whole")
+    assert service.get(f"/v1/blobs/{blob}").content == b"whole"
 
 
 def test_the_quota_counts_parts_and_what_is_given_up(make_service):

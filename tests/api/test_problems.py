@@ -21,7 +21,7 @@ import pytest
 from onnx import helper
 
 from api.jobs.forks import FORKS
-from api.problems import CLASSES, MEDIA_TYPE, PREFIX, TYPES, problem_of
+from api.problems import AGAIN, CLASSES, MEDIA_TYPE, PREFIX, TYPES, problem_of
 from api.server.metrics import Metrics
 from api.server.middleware import ServiceMiddleware
 from api.server.run import _bound
@@ -96,6 +96,13 @@ ASKED = [
         "19 digits",
     ),
     ("method-not-allowed", "DELETE", "/v1/plans", {}, "Method Not Allowed"),
+    (
+        "request-invalid",
+        "PUT",
+        "/v1/targets/t1",
+        {"content": b"id: t1", "headers": YAML},
+        "'t1' is not ID@VERSION, as in acme-npu@1",
+    ),
     ("model-invalid", "POST", "/v1/plans", plan(model={"format": "qplan.annotated/1"}), "missing"),
     ("model-invalid", "POST", "/v1/plans", plan(model=chain(1, shape=[-1, 8])), "-1 is negative"),
     (
@@ -169,6 +176,7 @@ def check(answer: httpx.Response, name: str, words: str = "") -> dict:
     status, title = TYPES[name]
     assert (found["type"], found["status"], found["title"]) == (f"{PREFIX}{name}", status, title), found
     assert answer.status_code == status
+    assert ("retry-after" in answer.headers) == (status in (429, 503))
     assert found["request_id"] == answer.headers["x-request-id"]
     assert words in answer.text, answer.text
     assert [place for place in PLACES if place in answer.text] == []
@@ -264,9 +272,36 @@ def test_busy(make_service):
 def test_the_data_folder_is_gone(make_service, tmp_path):
     service = make_service(data=tmp_path / "data")
     shutil.rmtree(tmp_path / "data")
-    check(service.get("/v1/health/ready"), "not-ready")
-    check(service.put(f"/v1/blobs/{NOWHERE}", content=b"", headers=OCTETS), "internal", "request id")
+    told = check(service.get("/v1/health/ready"), "not-ready")
+    upload = {"digest": NOWHERE, "bytes": 1}
+    for answer in (
+        service.put(f"/v1/blobs/{NOWHERE}", content=b"", headers=OCTETS),
+        service.get("/v1/plans"),
+        service.get(f"/v1/plans/{NOWHERE}"),
+        service.post("/v1/plans", **plan()),
+        service.post("/v1/uploads", json=upload),
+        service.get(f"/v1/uploads/{int(time.time()):08x}-{'0' * 32}"),
+    ):
+        assert set(check(answer, "not-ready")["missing"]) <= set(told["missing"])
     assert service.get("/v1/health/live").status_code == 200
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_data_folder_takes_no_files(make_service, tmp_path):
+    service = make_service(data=tmp_path / "data")
+    (tmp_path / "data" / "drafts").rmdir()
+    (tmp_path / "data" / "drafts").touch()
+    told = check(service.get("/v1/health/ready"), "not-ready", "Not a directory")
+    found = check(service.put(f"/v1/blobs/{NOWHERE}", content=b"", headers=OCTETS), "not-ready")
+    assert found["missing"] == told["missing"]
+    assert service.get("/v1/plans").json()["items"] == []
+
+
+def test_a_bug(make_service, tmp_path):
+    service = make_service()
+    (tmp_path / "models" / "00").mkdir()
+    (tmp_path / "models" / "00" / NOWHERE.removeprefix("sha256:")).write_bytes(b"no record")
+    check(service.get(f"/v1/models/{NOWHERE}"), "internal", "request id")
 
 
 def test_out_of_memory(make_service):
@@ -408,3 +443,4 @@ def test_every_type_is_documented():
     assert [(name, int(status)) for name, status in rows] == [(name, TYPES[name][0]) for name in TYPES]
     assert re.findall(r"^## `([a-z-]+)`\n.", page, re.MULTILINE) == list(TYPES)
     assert list(TYPES) == sorted(TYPES)
+    assert {name for name, (status, _) in TYPES.items() if status in (429, 503)} == set(AGAIN)

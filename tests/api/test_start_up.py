@@ -8,12 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import DatabaseError
 
+from api.jobs import queue
 from api.jobs.child_process import PATIENCE, Bounds, run_child, start_child
 from api.jobs.forks import FORKS
 from api.jobs.records import work
 from api.problems import Refused
 from api.server.readiness import LASTS
+from api.storage.database import default_url, failure_of, missing, open_database
 from api.storage.store import Store
 from benchmarks.clusters import free_port
 from tests.api.conftest import COMMAND, ROOT
@@ -140,6 +143,48 @@ def test_ready_says_what_is_missing(make_service, tmp_path):
         "the data folder takes no files",
     ]
     (tmp_path / "drafts").mkdir()
+
+
+def _gone(database: Path) -> None:
+    for path in database.parent.glob(f"{database.name}*"):
+        path.unlink()
+
+
+def _replaced(database: Path) -> None:
+    copy = database.with_name("copy")
+    copy.write_bytes(database.read_bytes())
+    copy.replace(database)
+
+
+def _cut(database: Path) -> None:
+    os.truncate(database, 8192)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [(_gone, "file is gone"), (_replaced, "another one than was opened"), (_cut, "has 8192 bytes of")],
+)
+def test_rows_that_would_be_lost_are_not_promised(tmp_path, damage, words):
+    engine = open_database(default_url(tmp_path))
+    engine.dispose()  # the last connection puts what it wrote into the file itself
+    with engine.connect() as connection:
+        assert missing(connection) == ""
+    damage(tmp_path / "qplan.sqlite")
+    with engine.connect() as connection:
+        assert words in missing(connection)
+    with pytest.raises((Refused, DatabaseError)) as caught:  # SQLite itself sees that pages lack
+        queue.submit(engine, "plan", {})
+    found = caught.value.problem if isinstance(caught.value, Refused) else failure_of(caught.value)
+    assert found.name == "not-ready"
+    engine.dispose()
+
+
+def test_ready_notices_a_database_that_was_taken_away(make_service, tmp_path):
+    service = make_service()
+    assert service.get("/v1/health/ready").status_code == 200
+    _gone(next(tmp_path.rglob("qplan.sqlite")))
+    service.app.state.readiness.until = 0.0
+    check(service.get("/v1/health/ready"), "not-ready", "database's file is gone")
 
 
 def test_ready_looks_once_a_second(make_service):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -167,6 +168,9 @@ def test_a_tenant_has_a_quota_of_its_own(make_service):
 
     assert [put(200_000, ANN), put(200_000, BEN), put(200_000, CAT)] == [201, 507, 201]
     assert [put(200_000, DAN), put(90_000, DAN)] == [507, 201]
+    asked = {"digest": digest_of(b"never sent"), "bytes": 200_000}
+    found = check(service.post("/v1/uploads", json=asked, headers=DAN), "quota", "the server is full")
+    assert not re.search("[0-9]", found["detail"])
     quotas = service.app.state.quotas
     quotas.count()
     assert (quotas.of("one").used, quotas.of("two").used, quotas.whole.used) == (200_000, 200_000, 490_000)
@@ -220,6 +224,12 @@ def test_a_file_of_tokens_is_read_again(tmp_path, caplog):
     file.write_text("what is no token at all\n")
     assert names() == ["ci", "one/ben"]
     assert "the tokens stay as they were" in caplog.text
+    caplog.clear()
+    file.write_text(f"one/ben:read:{digest('b')}\ntwo/ben:read:{digest('b')}\n")
+    assert names() == ["ci", "one/ben"]
+    assert "'two/ben' has the sha256 of 'one/ben'" in caplog.text
+    file.write_text(f"ben:read:{digest('ci')}\n")
+    assert names() == ["ci", "one/ben"]
     file.unlink()
     assert names() == ["ci", "one/ben"]
     file.write_text("")

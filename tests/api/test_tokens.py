@@ -60,13 +60,39 @@ def test_an_unknown_scope_is_named():
 def test_tokens_come_from_both_settings(tmp_path):
     file = tmp_path / "tokens"
     file.write_text(f"# people\nann:plan:{KNOWN}  # left in May\n\nbob:read:{digest('b')}\n")
-    found = settings_from({"QPLAN_TOKENS": f"ci:plan:{KNOWN}", "QPLAN_TOKENS_FILE": str(file)})
+    found = settings_from({"QPLAN_TOKENS": f"ci:plan:{digest('c')}", "QPLAN_TOKENS_FILE": str(file)})
     assert [token.name for token in found.tokens] == ["ci", "ann", "bob"]
     with pytest.raises(InputError, match="QPLAN_TOKENS_FILE: cannot read"):
         settings_from({"QPLAN_TOKENS_FILE": str(tmp_path / "none")})
     file.write_text("ann\n")
     with pytest.raises(InputError, match=r"tokens:1 holds something"):
         settings_from({"QPLAN_TOKENS_FILE": str(file)})
+
+
+def test_a_mark_of_byte_order_is_no_part_of_a_token(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text(f"ann:plan:{KNOWN}\n", encoding="utf-8-sig")
+    assert [token.name for token in settings_from({"QPLAN_TOKENS_FILE": str(file)}).tokens] == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (f"one/ann:plan:{KNOWN}", f"two/ann:plan:{KNOWN}"),
+        (f"ann:plan:{KNOWN}", f"ann:write:{KNOWN}"),
+        (KNOWN, f"ann:plan:{KNOWN}"),
+    ],
+)
+def test_one_digest_is_one_token(tmp_path, first, second):
+    file = tmp_path / "tokens"
+    file.write_text(f"{first}\n{second}\n")
+    with pytest.raises(InputError, match=r"tokens:2: '.*ann' has the sha256 of '.*' \(.*tokens:1\)"):
+        settings_from({"QPLAN_TOKENS_FILE": str(file)})
+    file.write_text(f"{second}\n")
+    with pytest.raises(InputError, match=r"tokens: '.*ann' has the sha256 of '.*' \(QPLAN_TOKENS\)"):
+        settings_from({"QPLAN_TOKENS": first, "QPLAN_TOKENS_FILE": str(file)})
+    file.write_text(f"{first}\n{first}  # twice\n")
+    assert len(settings_from({"QPLAN_TOKENS_FILE": str(file)}).tokens) == 2
 
 
 def test_a_made_token_is_found_by_its_setting():

@@ -69,7 +69,7 @@ def test_all_places_to_wait_are_taken():
         tasks = [asyncio.create_task(hold(turns, name, order, done)) for name in "abc"]
         await settle()
         with pytest.raises(Refused) as caught:
-            async with turns.place("d"):
+            async with turns.place("c"):
                 pass
         done.set()
         await asyncio.gather(*tasks)
@@ -77,6 +77,45 @@ def test_all_places_to_wait_are_taken():
         return caught.value.problem.name
 
     assert asyncio.run(run()) == "busy"
+
+
+def test_of_whom_nothing_waits_one_may_wait_though_all_places_are_taken():
+    async def run() -> tuple[list[str], int]:
+        turns, order, done = Turns("a test", 1, 4, share=50), [], asyncio.Event()
+        names = ["a/one", "a/one", "a/one", "a/two", "a/two"]
+        tasks = [asyncio.create_task(hold(turns, name, order, done)) for name in names]
+        await settle()
+        tasks.append(asyncio.create_task(hold(turns, "b/one", order, done)))
+        await settle()
+        waiting = turns.queued
+        with pytest.raises(Refused, match="5 requests wait for a test"):
+            async with turns.place("b/one"):
+                pass
+        done.set()
+        await asyncio.gather(*tasks)
+        return order, waiting
+
+    order, waiting = asyncio.run(run())
+    assert waiting == 5
+    assert "b/one" in order
+
+
+def test_the_tokens_of_a_tenant_have_a_share_together():
+    async def run() -> tuple[list[str], str]:
+        turns = Turns("a test", 2, 4, share=50, tenant_share=50)
+        order, done = [], asyncio.Event()
+        names = ["a/one", "a/two", "a/one", "b/one"]
+        tasks = [asyncio.create_task(hold(turns, name, order, done)) for name in names]
+        await settle()
+        with pytest.raises(Refused, match="2 requests of your tenant wait") as caught:
+            async with turns.place("a/two"):
+                pass
+        first = list(order)
+        done.set()
+        await asyncio.gather(*tasks)
+        return first, caught.value.problem.name
+
+    assert asyncio.run(run()) == (["a/one", "b/one"], "share-taken")
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -112,6 +112,39 @@ def test_an_upload_that_is_given_up(make_service):
     check(client.get(link), "unknown-name", "upload")
 
 
+def test_uploads_are_listed_and_take_their_keys_along(make_service):
+    client = make_service(quota=10_000_000)
+    quota = client.app.state.quotas.whole
+    empty = quota.measure()
+    begun = (begin(client, DATA[:size], **{"Idempotency-Key": str(size)}) for size in (5, 6, 7))
+    links = [answer.json()["link"] for answer in begun]
+    send(client, links[1], 0, DATA[:2])
+    send(client, links[2], 0, DATA[:7])
+    found, url = [], "/v1/uploads?limit=2"
+    while url:
+        answer = client.get(url)
+        found += answer.json()["items"]
+        url = answer.links.get("next", {}).get("url")
+    assert {item["link"]: (item["offset"], item["bytes"]) for item in found} == dict(
+        zip(links, ((0, 5), (2, 6), (7, 7)), strict=True)
+    )
+    assert found == sorted(found, key=lambda item: item["id"])
+    assert found[0] == client.get(found[0]["link"]).json()
+    for item in found:
+        assert client.delete(item["link"]).status_code == 204
+    assert client.get("/v1/uploads").json() == {"items": [], "next": None}
+    client.delete(f"/v1/blobs/{digest(DATA[:7])}")
+    assert quota.used == quota.measure() == empty
+    check(client.get("/v1/uploads", params={"cursor": "!"}), "request-invalid", "/cursor")
+
+
+def test_an_upload_that_ran_out_is_not_listed(make_service, tmp_path):
+    client = make_service()
+    (tmp_path / "uploads" / NOWHERE).mkdir(parents=True)
+    (tmp_path / "uploads" / NOWHERE / "about").write_text("{}")
+    assert client.get("/v1/uploads").json()["items"] == []
+
+
 def test_announced_wrongly(make_service):
     client = make_service(max_upload=1000)
     body = {"digest": digest(DATA), "bytes": len(DATA)}

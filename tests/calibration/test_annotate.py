@@ -117,6 +117,10 @@ BAD_STATS = [
             "2 ranges for axis 0 of size 3, its shape is [3, 4]"
         ),
     ),
+    (
+        {"x": ValueStats((-1.0,), (1e308,))},
+        "statistics of 'x': 1e+308 is beyond f32; accepted: up to 3.4028234663852886e+38",
+    ),
 ]
 
 

@@ -5,11 +5,12 @@ Nothing here plans or reads models. Source: design 06.
 """
 
 from planner.client.calls.answers import job, wait
-from planner.client.calls.files import blobs, delete_blob, download, upload
+from planner.client.calls.files import blobs, delete_blob, delete_upload, download, upload, uploads
 from planner.client.calls.job_calls import (
     calibrate,
     cancel,
     compare,
+    delete_job,
     export,
     export_to,
     jobs,
@@ -62,10 +63,12 @@ __all__ = [
     "cancel",
     "compare",
     "delete_blob",
+    "delete_job",
     "delete_model",
     "delete_plan",
     "delete_stats",
     "delete_target",
+    "delete_upload",
     "diff",
     "download",
     "explain",
@@ -102,6 +105,7 @@ __all__ = [
     "targets",
     "test_target",
     "upload",
+    "uploads",
     "view",
     "wait",
 ]

@@ -34,6 +34,16 @@ def upload(source: Source) -> Steps[str]:
     return str(digest)
 
 
+def uploads() -> Steps[list[dict[str, Any]]]:
+    """The uploads in parts that have not run out: `id`, `digest`, `bytes`, and the `offset` they stand at."""
+    return (yield from items_of("/v1/uploads", {}))
+
+
+def delete_upload(id: str) -> Steps[None]:  # noqa: A002 - as the service has it
+    """Give an upload in parts up; what was sent of it goes."""
+    yield Ask("DELETE", f"/v1/uploads/{quoted(id)}")
+
+
 def _upload_in_parts(source: Source, digest: str, size: int) -> Steps[None]:
     begun = yield from object_of(Ask("POST", "/v1/uploads", json={"digest": digest, "bytes": size}))
     link, offset, failed = begun["link"], begun["offset"], 0

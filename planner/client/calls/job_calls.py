@@ -205,6 +205,11 @@ def jobs(*, state: str | None = None, kind: str | None = None) -> Steps[list[dic
     return (yield from items_of("/v1/jobs", {name: text for name, text in given.items() if text}))
 
 
+def delete_job(id: str) -> Steps[None]:  # noqa: A002 - as the service has it
+    """Take a job that has ended away, with its events; what it made stays."""
+    yield Ask("DELETE", f"/v1/jobs/{quoted(id)}")
+
+
 def cancel(id: str) -> Steps[dict[str, Any]]:  # noqa: A002 - as the service has it
     """Cancel a job; says how it stands now."""
     return (yield from object_of(Ask("POST", f"/v1/jobs/{quoted(id)}:cancel")))

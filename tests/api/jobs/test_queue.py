@@ -178,7 +178,7 @@ def test_too_many_jobs_are_refused(engine):
 def test_jobs_are_listed_in_pages_latest_first(engine):
     jobs = [submit(engine, principal=f"p{k % 2}").id for k in range(5)][::-1]
     first = queue.list_page(engine, limit=2)
-    second = queue.list_page(engine, limit=10, before=first[-1])
+    second = queue.list_page(engine, limit=10, before=(first[-1].created, first[-1].id))
     assert [job.id for job in (*first, *second)] == jobs
     lease(engine, limit=1)
     assert [job.id for job in queue.list_page(engine, state="running")] == jobs[-1:]
@@ -272,7 +272,32 @@ def test_a_principal_has_its_share_of_the_places_to_wait(engine):
     for _ in range(2):
         submit(engine, principal="b", most=4, share=50)
     with pytest.raises(Refused, match="4 jobs wait already"):
-        submit(engine, principal="c", most=4, share=50)
+        submit(engine, principal="b", most=4, share=50)
+
+
+def test_of_whom_no_job_waits_one_may_though_the_queue_is_full(engine):
+    for principal in ("a/one", "a/one", "a/two", "a/two"):
+        submit(engine, principal=principal, tenant="a", most=4, share=50)
+    assert submit(engine, principal="b/one", tenant="b", most=4, share=50).state == "queued"
+    with pytest.raises(Refused, match="5 jobs wait already") as caught:
+        submit(engine, principal="b/one", tenant="b", most=4, share=50)
+    assert caught.value.problem.name == "queue-full"
+
+
+def test_the_tokens_of_a_tenant_have_a_share_of_the_queue_together(engine):
+    for principal in ("a/one", "a/two"):
+        submit(engine, principal=principal, tenant="a", most=4, share=50, tenant_share=50)
+    with pytest.raises(Refused, match="2 jobs of your tenant wait") as caught:
+        submit(engine, principal="a/one", tenant="a", most=4, share=50, tenant_share=50)
+    assert caught.value.problem.name == "share-taken"
+
+
+def test_the_tokens_of_a_tenant_have_a_share_of_the_slots_together(engine):
+    for principal in ("a/one", "a/two", "b/one"):
+        submit(engine, principal=principal, tenant=principal[0])
+    taken = queue.lease(engine, "one", 2, seconds=LONG, share=50, tenant_share=50)
+    assert [job.principal for job in taken] == ["a/one", "b/one"]
+    assert queue.lease(engine, "one", 0, seconds=LONG, share=50, tenant_share=50) == []
 
 
 def test_who_waits(engine):
