@@ -7,7 +7,7 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from sqlalchemy.exc import DatabaseError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from api.intake.arrivals import Arrivals
 from api.intake.request_bodies import BodyLimits
@@ -35,12 +36,12 @@ from api.planning.plugins import load_functions
 from api.planning.service import Service, Tenants
 from api.problems import Problem, Refused, http_problem, problem_of
 from api.routes import ROUTERS, metrics, pages
-from api.schemas.openapi import openapi_of
+from api.schemas.openapi import ABOUT, openapi_of
 from api.schemas.responses import ProblemDocument
 from api.server.compression import Compression
 from api.server.limits import Quotas
 from api.server.metrics import Metrics
-from api.server.middleware import PROBLEM, ServiceMiddleware, render, request_id
+from api.server.middleware import PROBLEM, ServiceMiddleware, is_answered_as_get, render, request_id
 from api.server.readiness import Readiness
 from api.server.tokens import DEFAULT
 from api.settings import Settings, settings_from, share_of, tenant_share_of
@@ -59,6 +60,7 @@ THREADS: Final = 1
 MOST_PLANNING: Final = 256
 """Requests that may wait to be planned there; places for bodies bound them before."""
 MOST_ERRORS: Final = 20
+METHODS: Final = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 log: Final = logging.getLogger("qplan.api")
 
@@ -68,7 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="quant-planner",
         version=VERSION,
-        description="Chooses a type for every tensor of a model so that a device's kernels can run it.",
+        description=ABOUT,
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan(settings),
@@ -164,6 +166,8 @@ async def handle(request: Request, error: Exception) -> Response:
     request.scope[PROBLEM] = problem.name
     answer = render(problem, request_id(request))
     answer.headers.update(getattr(error, "headers", None) or {})
+    if problem.name == "method-not-allowed":
+        answer.headers["Allow"] = _allowed(request)
     return answer
 
 
@@ -200,8 +204,8 @@ def _invalid(error: RequestValidationError) -> Problem:
     for entry in error.errors()[:MOST_ERRORS]:
         place = entry["loc"][1:]
         if entry["loc"][0] == "body":
-            place = place[: _depth(place, error.body) + (entry["type"] == "missing")]
-        messages = told.setdefault("".join(f"/{part}" for part in place), [])
+            place = [*_in_body(place, error.body), *(place[-1:] if entry["type"] == "missing" else ())]
+        messages = told.setdefault(_pointer(place), [])
         if entry["msg"] not in messages:
             messages.append(entry["msg"])
     # What may be one of several things is wrong as each of them.
@@ -213,14 +217,31 @@ def _invalid(error: RequestValidationError) -> Problem:
     return Problem("request-invalid", f"{where}: {found[0]['message']}", {"errors": found})
 
 
-def _depth(place: Sequence[str | int], body: Any) -> int:
-    """How many parts of a place lie in the body; behind them come names of types that it might have had."""
-    for depth, part in enumerate(place):
+def _allowed(request: Request) -> str:
+    """The methods that an address takes: the router names those of the first of its routes alone."""
+    return ", ".join(method for method in METHODS if _takes(request, method))
+
+
+def _takes(request: Request, method: str) -> bool:
+    asked = {**request.scope, "method": method}
+    if is_answered_as_get(asked):
+        asked["method"] = "GET"
+    return any(route.matches(asked)[0] is Match.FULL for route in request.app.router.routes)
+
+
+def _pointer(place: Sequence[str | int]) -> str:
+    """A place as RFC 6901 writes it."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
+
+
+def _in_body(place: Sequence[str | int], body: Any) -> Iterator[str | int]:
+    """The parts of a place that lie in the body; among them stand names of types that it might have had."""
+    for part in place:
         try:
             body = body[part]
         except (KeyError, IndexError, TypeError):
-            return depth
-    return len(place)
+            continue
+        yield part
 
 
 def __getattr__(name: str) -> FastAPI:

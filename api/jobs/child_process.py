@@ -60,8 +60,10 @@ FOREIGN: Final = frozenset(
     }
 )
 """Arguments that clients wrote: they name no files."""
-SPENT: Final = frozenset({"out-of-memory", "overloaded", "quota", "storage-full", "timeout"})
-"""Problems of what a work used up, whether or not its files are still there."""
+STANDING: Final = frozenset({
+    "corrupted", "out-of-memory", "overloaded", "quota", "storage-full", "timeout",
+})  # fmt: skip
+"""Problems that say what they mean, whether or not the files of a work are still there."""
 
 T = TypeVar("T")
 
@@ -179,7 +181,7 @@ def naming_gone(store: Store, work: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except (Refused, OSError) as error:
-        if not (isinstance(error, Refused) and error.problem.name in SPENT):
+        if not (isinstance(error, Refused) and error.problem.name in STANDING):
             for file in work["files"]:
                 if file["how"] == "stored":
                     store.find(*file["what"])

@@ -33,6 +33,7 @@ from api.schemas.responses import (
     Explanation,
     PlanPage,
     PlanSummary,
+    PlanView,
     PortPage,
     Preview,
     Suggestions,
@@ -227,7 +228,7 @@ async def get_summary(key: PlanKey, request: Request, service: ServiceOf) -> Res
     "/plans/{key}/view",
     operation_id="view_plan",
     response_class=FileResponse,
-    responses={200: {"description": "qplan.view/1"}, **NOT_MODIFIED},
+    responses={200: {"description": "qplan.view/1", "model": PlanView}, **NOT_MODIFIED},
 )
 async def get_view(
     key: PlanKey,

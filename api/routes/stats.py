@@ -11,6 +11,7 @@ from api.planning.kept import delete_file, list_files
 from api.planning.service import read_stats
 from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ServiceOf, StatsDigest
 from api.schemas.examples import STATS
+from api.schemas.openapi import STATISTICS_REF
 from api.schemas.responses import FilePage, StatsRecord
 from api.server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
 
@@ -19,7 +20,7 @@ router = APIRouter(tags=["statistics"], route_class=JsonRoute)
 _STATS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "statistics, qplan.stats/2",
-        "content": {"application/json": {"schema": {"type": "object"}}},
+        "content": {"application/json": {"schema": STATISTICS_REF}},
     }
 }
 

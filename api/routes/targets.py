@@ -15,7 +15,7 @@ from api.planning.known_targets import lint_target, try_target
 from api.planning.service import Service
 from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, ServiceOf
 from api.schemas.examples import TARGET, TARGET_NAME
-from api.schemas.responses import LintReport, TargetRecord, TestReport
+from api.schemas.responses import LintReport, TargetDescription, TargetRecord, TestReport
 from api.server.responses import MOST, json_answer, next_link, page_of, require_match, unchanged
 from api.storage.digests import digest_of
 from planner.target.show import target_to_json
@@ -69,7 +69,7 @@ async def list_targets(
 
 
 @router.get(
-    "/targets/{name}", operation_id="get_target", response_model=dict[str, Any], responses=NOT_MODIFIED
+    "/targets/{name}", operation_id="get_target", response_model=TargetDescription, responses=NOT_MODIFIED
 )
 async def get_target(name: _Name, request: Request, service: ServiceOf) -> Any:
     """Show a target: prices, fusions, rows by kernel."""

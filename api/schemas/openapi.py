@@ -10,9 +10,18 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api.problems import MEDIA_TYPE
+from api.schemas.schema_files import STATS
 from planner.plans.planschema import PLAN
 
+ABOUT: Final = (
+    "Chooses a type for every tensor of a model so that a device's kernels can run it. "
+    "Digests, keys and ids in examples are placeholders for those that the server gave, but for the digest "
+    "of the annotated model that is an example itself: they depend on the version of the planner. "
+    "HEAD is taken at every address that takes GET, but for streams of events, and answers with the same "
+    "headers: only where it says something else it is an operation of its own here."
+)
 PLAN_REF: Final = {"$ref": "#/components/schemas/Plan"}
+STATISTICS_REF: Final = {"$ref": "#/components/schemas/Statistics"}
 _PARTS: Final = "#/components/schemas/Plan{model}"
 _PROBLEM: Final = {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
 _BEARER: Final = {
@@ -33,10 +42,9 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
         found["security"] = [{"bearer": []}, {}]
         components = found["components"]
         components["securitySchemes"] = {"bearer": _BEARER}
-        components["schemas"] |= _plan_schemas()
+        components["schemas"] |= {"Statistics": STATS, **_plan_schemas()}
         for path, operation in _operations(found):
-            # Clients of the first documents know problems as plain JSON, which stays beside what they are.
-            operation["responses"]["default"]["content"] |= {MEDIA_TYPE: _PROBLEM}
+            operation["responses"]["default"]["content"] = {MEDIA_TYPE: _PROBLEM}  # FastAPI says plain JSON
             if path in _OPEN:
                 operation["security"] = []
         app.openapi_schema = found

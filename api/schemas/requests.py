@@ -11,10 +11,15 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    Strict,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from api.schemas.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST
 from api.storage.digests import DIGEST
@@ -50,12 +55,37 @@ ExportFormat = Literal[
 Digest = Annotated[str, Field(pattern=DIGEST, description="sha256: and 64 hexadecimal digits")]
 
 
+# JSON has these types: `true` is no number, `"5"` neither.
+Flag = Annotated[bool, Strict()]
+Whole = Annotated[int, Strict()]
+Real = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+
+
+def _digest_or(what: str) -> WrapValidator:
+    """Say what is accepted in one sentence, where a union has one for each of its types."""
+
+    def validate(given: Any, read: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return read(given)
+        except ValidationError as error:
+            text = "{given} is neither a digest, sha256: and 64 hexadecimal digits, nor {what}"
+            shown = {"given": f"{given!r:.100}", "what": what}
+            raise PydanticCustomError("digest_or_document", text, shown) from error
+
+    return WrapValidator(validate)
+
+
+Model = Annotated[Digest | dict[str, Any], _digest_or("an annotated model")]
+Stats = Annotated[Digest | dict[str, Any], _digest_or("statistics")]
+PlanOrKey = Annotated[Digest | dict[str, Any], _digest_or("a plan")]
+
+
 def _method(text: str) -> str:
-    """A calibration method, or a ValueError that says which there are."""
+    """A calibration method, refused by the function that reads it where it is none."""
     try:
         percentile_of(text)
     except StatsError as error:
-        raise ValueError(str(error)) from error
+        raise PydanticCustomError("calibration_method", "{why}", {"why": str(error)}) from error
     return text
 
 
@@ -63,9 +93,9 @@ Method = Annotated[
     str,
     Field(max_length=60),
     AfterValidator(_method),
-    WithJsonSchema({
-        "anyOf": [{"type": "string", "enum": [*METHODS]}, {"type": "string", "pattern": PERCENTILES}]
-    }),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "enum": [*METHODS]}, {"type": "string", "pattern": PERCENTILES}]}
+    ),
 ]
 
 
@@ -74,15 +104,13 @@ class PlanOptions(BaseModel):
 
     model_config = STRICT
     strategy: Literal["minimal", "rfc"] = "minimal"
-    best_effort: bool = Field(
+    best_effort: Flag = Field(
         default=False, description="give some constraints up where not all can hold, each with a warning"
     )
     bias_pins: Literal["error", "derive"] = Field(
         default="error", description="derive a pinned bias anew whose scale is not its factors' product"
     )
-    costs: dict[str, Annotated[float, Field(allow_inf_nan=False, strict=True)] | None] = Field(
-        default_factory=dict, max_length=32
-    )
+    costs: dict[str, Real | None] = Field(default_factory=dict, max_length=32)
 
 
 class PlanRequest(BaseModel):
@@ -97,9 +125,9 @@ class PlanRequest(BaseModel):
             ]
         },
     )
-    model: Digest | dict[str, Any] = Field(description="digest of a model, or an annotated model itself")
+    model: Model = Field(description="digest of a model, or an annotated model itself")
     target: str = Field(max_length=200, description="id or id@version of a target")
-    stats: Digest | dict[str, Any] | None = Field(None, description="digest of statistics, or qplan.stats/2")
+    stats: Stats | None = Field(None, description="digest of statistics, or qplan.stats/2")
     annotations: dict[str, Any] | None = Field(None, description="qplan.annotations/1")
     options: PlanOptions = PlanOptions()
 
@@ -118,7 +146,7 @@ class EditsRequest(BaseModel):
     remove: list[str] = Field(default_factory=list, description="values, ports and kernels whose facts go")
     restore: list[str] = Field(default_factory=list, max_length=100, description="kernels to run in float")
     target: str | None = Field(default=None, max_length=100, description="shipped target to plan for instead")
-    best_effort: bool = Field(
+    best_effort: Flag = Field(
         default=False, description="with `target`: give up what cannot hold there, with a warning"
     )
 
@@ -165,13 +193,13 @@ class ExportRequest(BaseModel):
     model: Digest
     plan: Digest
     format: ExportFormat = Field(description="a format of docs/formats.md")
-    accuracy_level: int | None = Field(
+    accuracy_level: Whole | None = Field(
         None,
         ge=0,
         le=4,
         description="of onnx-matmulnbits alone: 0 the engine's choice, 1 float32, ... 4 int8",
     )
-    external_data: bool = Field(
+    external_data: Flag = Field(
         default=False,
         description="weights in a blob of their own, which the model calls by its name: for more than 1.9 GB",
     )
@@ -186,7 +214,7 @@ class CalibrationRequest(BaseModel):
     model: Digest
     samples: Digest = Field(description="a blob: one .npz of arrays by input name")
     method: Method = Field("minmax", description=ACCEPTED)
-    readers: int = Field(
+    readers: Whole = Field(
         0,
         ge=0,
         le=1000,
@@ -216,13 +244,13 @@ class ComparisonRequest(BaseModel):
         description="what the plan is written as, and run; interpreter runs the plan itself; "
         "by default onnx-qdq, or the interpreter where that cannot say the plan",
     )
-    held_out: bool | None = Field(
+    held_out: Flag | None = Field(
         default=None, description="whether the samples are others than those of calibration, for who reads it"
     )
     samples: Digest = Field(
         description="a blob: one .npz of arrays by input name; label or labels is what metrics judge by"
     )
-    values: bool = Field(default=False, description="compare inner values too")
+    values: Flag = Field(default=False, description="compare inner values too")
     metrics: list[Literal["sqnr", "top1", "top5", "cross_entropy"]] = Field(
         default=["sqnr"], max_length=4, description="all but sqnr, which is always there, need labels"
     )
@@ -251,12 +279,12 @@ class LossesRequest(BaseModel):
         json_schema_extra={"examples": [{"model": NO_DIGEST, "plan": NO_DIGEST, "samples": NO_DIGEST}]},
     )
     model: Digest
-    plan: Digest | dict[str, Any] = Field(description="key of a plan, or a qplan.plan/1 of a known target")
+    plan: PlanOrKey = Field(description="key of a plan, or a qplan.plan/1 of a known target")
     samples: Digest = Field(description="a blob: one .npz of arrays by input name; 8 name the culprits")
     output: str | None = Field(
         default=None, max_length=1000, description="the output to judge by; by default the worst"
     )
-    limit: int = Field(default=10, ge=0, le=100, description="kernels whose noise is taken apart")
+    limit: Whole = Field(default=10, ge=0, le=100, description="kernels whose noise is taken apart")
 
 
 class SearchRequest(BaseModel):
@@ -270,9 +298,9 @@ class SearchRequest(BaseModel):
             ]
         },
     )
-    model: Digest | dict[str, Any] = Field(description="digest of a model, or an annotated model itself")
+    model: Model = Field(description="digest of a model, or an annotated model itself")
     target: str = Field(max_length=200, description="id or id@version of a target")
-    stats: Digest | dict[str, Any] | None = Field(None, description="digest of statistics, or qplan.stats/2")
+    stats: Stats | None = Field(None, description="digest of statistics, or qplan.stats/2")
     annotations: dict[str, Any] | None = Field(None, description="qplan.annotations/1")
     samples: Digest = Field(
         description="a blob: one .npz of arrays by input name; label or labels is what a metric judges by"
@@ -290,7 +318,7 @@ class SearchRequest(BaseModel):
     output: str | None = Field(
         default=None, max_length=1000, description="the output that labels are for; by default the only one"
     )
-    trials: int = Field(default=40, ge=1, le=MOST_TRIALS, description="plans that are measured, at most")
+    trials: Whole = Field(default=40, ge=1, le=MOST_TRIALS, description="plans that are measured, at most")
     reference: Literal["written", "stripped"] = Field(
         default="written", description="a model with quantizers of its own as it is, or without them"
     )
@@ -309,4 +337,4 @@ class UploadRequest(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"digest": BLOB, "bytes": len(ANNOTATED_TEXT)}]}
     )
     digest: Digest
-    bytes: int = Field(ge=1, lt=1 << 50, strict=True)
+    bytes: Whole = Field(ge=1, lt=1 << 50)

@@ -312,6 +312,66 @@ class TargetRecord(BaseModel):
     shipped: bool = Field(default=False, description="it comes with the server and stays")
 
 
+class TargetPort(BaseModel):
+    """A port of a row; what is not said is as it is by default."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    type: dict[str, Any] = Field(description="`storage`, and what else is asked of the type")
+
+
+class TargetRow(BaseModel):
+    """One way in which a device runs a kernel, in the words of a description."""
+
+    model_config = ConfigDict(extra="allow")
+    kernel: str
+    inputs: list[TargetPort] = Field(alias="in")
+    outputs: list[TargetPort] = Field(alias="out")
+    source: str | None = Field(default=None, description="file and line")
+
+
+class TargetDescription(BaseModel):
+    """A target: prices, fusions, rows by kernel; docs/targets says what each means."""
+
+    model_config = ConfigDict(extra="allow")
+    id: str
+    version: str
+    title: str
+    mode: str
+    file: str
+    digest: Digest
+    defaults: dict[str, Any]
+    rescale_allowed: bool
+    costs: dict[str, float | bool | None]
+    float_work: dict[str, float]
+    work_unit: str
+    engines: dict[str, Any]
+    files: dict[str, Any]
+    fusions: list[dict[str, Any]]
+    kernels: dict[str, list[TargetRow]]
+    tests: list[str] = Field(description="names of its tests")
+
+
+class PlanView(BaseModel):
+    """The drawing of a plan: columns in place of records, texts by their places in `texts`."""
+
+    model_config = ConfigDict(extra="allow")
+    format: Literal["qplan.view/1"]
+    kinds: list[str] = Field(description="what `nodes.kind` counts in")
+    nodes: dict[str, list[Any]]
+    groups: dict[str, list[Any]]
+    order: list[int]
+    ports: dict[str, list[Any]]
+    edges: dict[str, list[Any]]
+    rescales: dict[str, list[Any]]
+    values: dict[str, list[Any]]
+    steps: dict[str, list[Any]]
+    texts: list[str]
+    changes: dict[str, Any] | None
+    before: dict[str, Any] | None = Field(description="the drawing of the plan before, where one is named")
+    page: dict[str, Any]
+
+
 class Explanation(BaseModel):
     """Why a port, value, kernel or rescale is as it is."""
 

@@ -27,9 +27,9 @@ def _object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
     }
 
 
-_STATS: Final = _object(
+STATS: Final = _object(
     ("format", "model", "method", "samples", "values"),
-    format={"enum": ["qplan.stats/1", "qplan.stats/2"]},
+    format={"type": "string", "enum": ["qplan.stats/1", "qplan.stats/2"]},
     model={"type": "string"},
     method={"type": "string"},
     samples=_COUNT,
@@ -53,6 +53,19 @@ _STATS: Final = _object(
                 axis={"type": "integer"},
                 values={"type": "array", "items": {"type": "number"}},
             ),
+            row_max={
+                "type": "array",
+                "items": _object(
+                    ("axis", "entries", "least"),
+                    axis=_COUNT,
+                    least={"type": "number"},
+                    entries={"type": "integer", "minimum": 1},
+                    apart=_COUNT,
+                    sample={"type": "string"},
+                ),
+            },
+            two_values={"type": "boolean"},
+            readers={"type": "object", "additionalProperties": {"type": "number"}},
         ),
     },
 )
@@ -74,7 +87,7 @@ SCHEMAS: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
     "annotated": lambda: TypeAdapter(AnnotatedDoc).json_schema(),
     "annotations": lambda: _ANNOTATIONS,
     "plan": PLAN.json_schema,
-    "stats": lambda: _STATS,
+    "stats": lambda: STATS,
     "target": lambda: json.loads(
         resources.files("targets").joinpath("target.schema.json").read_text("utf-8")
     ),

@@ -109,7 +109,7 @@ class ServiceMiddleware:
         return problem
 
     async def _answer(self, scope: Scope, stream: BodyStream) -> None:
-        if not _answered_as_get(scope):
+        if not is_answered_as_get(scope):
             await self.app(scope, stream.receive, stream.send)
             return
         asked = {**scope, "method": "GET"}
@@ -189,7 +189,7 @@ class ServiceMiddleware:
         return None
 
 
-def _answered_as_get(scope: Scope) -> bool:
+def is_answered_as_get(scope: Scope) -> bool:
     """Whether HEAD is answered by the route of GET: not where a route of its own is, and not for streams.
 
     The server leaves the body out by the method that it has seen itself. Source: RFC 9110, section 9.3.2.

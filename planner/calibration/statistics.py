@@ -166,7 +166,10 @@ def percentile_of(method: str) -> Fraction | None:
     with suppress(ValueError, ZeroDivisionError):
         percentile = Fraction(text) if _NUMBER.fullmatch(text) else percentile
     if not 50 < percentile <= 100:
-        raise StatsError(f"calibration method {method!r}: {text!r} is no percentile above 50 and up to 100")
+        raise StatsError(
+            f"calibration method {method!r}: {text!r} is no percentile above 50 and up to 100",
+            hint="a decimal number such as percentile:99.9",
+        )
     return percentile
 
 

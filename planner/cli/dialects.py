@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from planner.ir.graph import Graph
 
 _TOTALS: Final = ("macs", "bops", "weights", "weight_bits", "main_macs", "main_weights")
+MOST_DIGITS: Final = 18
+"""Of a size or place in a tensor: `int` has a limit of its own, and no sentence for it."""
 
 
 def convert(
@@ -63,12 +65,16 @@ def convert(
         say(f"wrote {out}: {to}, {len(data):,} bytes")
 
 
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) <= MOST_DIGITS
+
+
 def _sizes(texts: Iterable[str]) -> dict[str, int]:
     found = {}
     for text in texts:
         name, _, size = text.rpartition("=")
-        if not name or not size.isdecimal():
-            raise InputError(f"--dim {text}: accepted is NAME=SIZE, such as --dim batch=1")
+        if not name or not _is_count(size):
+            raise InputError(f"--dim {text:.200}: accepted is NAME=SIZE, such as --dim batch=1")
         found[name] = int(size)
     return found
 
@@ -78,10 +84,10 @@ def _channels(texts: Iterable[str]) -> dict[str, dict[int, list[int]]]:
     for text in texts:
         where, _, indices = text.rpartition("=")
         name, at, axis = where.rpartition("@")
-        if not at or not axis.isdecimal():
+        if not at or not _is_count(axis):
             name, axis = where, "1"
-        if not name or not all(index.isdecimal() for index in indices.split(",")):
-            raise InputError(f"--prune {text}: accepted is TENSOR=N,N or TENSOR@AXIS=N,N")
+        if not name or not all(map(_is_count, indices.split(","))):
+            raise InputError(f"--prune {text:.200}: accepted is TENSOR=N,N or TENSOR@AXIS=N,N")
         found.setdefault(name, {}).setdefault(int(axis), []).extend(map(int, indices.split(",")))
     return found
 

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from planner.ir.types.qtypes import FloatType, Storage
+from planner.target.expressions import parse_number
 from planner.target.patterns import Node, OpPattern, Variable, parse_pattern
 from planner.target.records import PortPattern, PortType, Row, Target
 from planner.target_exchange.draft import sentences
@@ -218,7 +219,7 @@ def _fixed(
                 continue
             storage = _stored(port.type, target).storage
             if isinstance(storage, Storage):
-                scale, zero = Fraction(str(rule.args["scale"])), int(rule.args.get("zero_point", 0))
+                scale, zero = parse_number(str(rule.args["scale"])), int(rule.args.get("zero_point", 0))
                 found.append(((storage.qmin - zero) * scale, (storage.qmax - zero) * scale))
     if len(dict.fromkeys(found)) > 1:
         unsaid[f"{op}: fixed scales that differ by width; that of the first row is written"] = None

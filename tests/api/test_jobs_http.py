@@ -336,8 +336,9 @@ def test_a_job_that_has_ended_is_taken_away(make_service):
 def test_a_job_that_waits_or_runs_is_cancelled_first(make_service):
     engine = make_service().app.state.service.engine
     job = submit(engine, "plan", {})
-    with pytest.raises(Refused, match=r"not-ended: the job is queued: cancel it first"):
+    with pytest.raises(Refused, match=r"the job is queued: cancel it first") as caught:
         remove(engine, job.id)
+    assert caught.value.problem.name == "not-ended"
     with pytest.raises(Refused, match="unknown-name"):
         remove(engine, job.id, "another")
 

@@ -16,6 +16,9 @@ import planner
 from api.schemas.examples import TARGET
 from api.schemas.schema_files import SCHEMAS
 from api.storage.store import Store
+from planner.calibration.rows_seen import RowsSeen
+from planner.calibration.statistics import Bins, Mean, Statistics, ValueStats
+from planner.ir.types.qtypes import AtReaders
 from tests.api.conftest import serving
 from tests.api.documents import YAML, chain, digest, put, relu
 from tests.api.test_problems import check
@@ -330,6 +333,16 @@ def test_documents_fit_their_schemas(service):
         jsonschema.validate(document, schema)
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**document, "format": "qplan.none/1"}, schema)
+
+
+def test_statistics_fit_their_schema_with_all_they_may_have(service):
+    """Means, rows of a softmax, values of two numbers, and what readers lose stand beside the range."""
+    bins, mean, rows = Bins(-3, 0, (1, 2)), Mean(1, (0.5,)), RowsSeen(1, -1.0, 4, 1, "s")
+    seen = ValueStats(
+        (0.0,), (1.0,), 1, 2, bins, None, mean, (rows,), two_values=True, readers=(AtReaders(8, 3.0),)
+    )
+    text = Statistics("sha256:0", "mse", 1, {"a": seen, "b": ValueStats((0.0,), (1.0,), axis=0)}).to_json()
+    jsonschema.validate(json.loads(text), service.get("/v1/schemas/stats").json())
 
 
 def test_a_schema_that_is_none(service):

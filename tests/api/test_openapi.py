@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import time
 from collections.abc import Callable
 from functools import cache, partial
@@ -12,8 +13,11 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from api.app import create_app
-from api.schemas.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, NO_DIGEST, NO_JOB, NO_STATS, UPLOAD
+from api.schemas.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, NO_DIGEST, NO_JOB, NO_STATS, STATS, UPLOAD
 from api.settings import Settings
+from planner.calibration.observe import OBSERVERS
+from planner.calibration.statistics import percentile_of
+from planner.errors import StatsError
 from planner.exporters.table import EXPORTERS
 from tests.api.documents import digest, put
 from tests.api.test_problems import check
@@ -245,8 +249,8 @@ def test_the_document_knows_tokens_servers_and_problems():
     assert found["security"] == [{"bearer": []}, {}]
     assert [server["url"] for server in found["servers"]] == ["/"]
     for name, (_, path, entry) in operations().items():
-        problem = entry["responses"]["default"]["content"]["application/problem+json"]
-        assert problem["schema"] == {"$ref": "#/components/schemas/ProblemDocument"}, name
+        problem = {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
+        assert entry["responses"]["default"]["content"] == {"application/problem+json": problem}, name
         assert ("security" in entry) == path.startswith("/v1/health/"), name
 
 
@@ -270,6 +274,66 @@ def test_plans_are_typed_as_they_are(service):
     Draft202012Validator(schema).validate(plan)
     with pytest.raises(ValidationError):
         Draft202012Validator(schema).validate({**plan, "kernels": 5})
+
+
+def answers_of(name: str) -> dict[str, Any]:
+    """The schema of the JSON that an operation answers with."""
+    return operations()[name][2]["responses"]["200"]["content"]["application/json"]["schema"]
+
+
+@pytest.mark.parametrize("name", ["get_stats", "get_target", "view_plan"])
+def test_answers_are_typed_as_they_are(service, name):
+    plan = service.post("/v1/plans", json={"model": ANNOTATED, "target": "litert-int8"}).json()["key"]
+    stats = service.post("/v1/stats", json=STATS).json()["digest"]
+    path = {
+        "get_stats": f"/v1/stats/{stats}",
+        "get_target": "/v1/targets/litert-int8",
+        "view_plan": f"/v1/plans/{plan}/view?before={plan}",
+    }
+    answer = service.get(path[name]).json()
+    validator = Draft202012Validator({**answers_of(name), "components": document()["components"]})
+    validator.validate(answer)
+    for field in document()["components"]["schemas"][answers_of(name)["$ref"].rpartition("/")[2]]["required"]:
+        with pytest.raises(ValidationError):
+            validator.validate({**answer, field: b""})
+
+
+def test_a_union_is_refused_in_one_sentence(service):
+    told = check(service.post("/v1/plans", json={"model": "abc", "target": "litert-int8"}), "request-invalid")
+    accepted = "neither a digest, sha256: and 64 hexadecimal digits, nor an annotated model"
+    assert told["errors"] == [{"pointer": "/model", "message": f"'abc' is {accepted}"}]
+
+
+def test_a_whole_number_is_a_price(service):
+    options = {"costs": {"bit_price": 1}}
+    body = {"model": ANNOTATED, "target": "litert-int8", "options": options}
+    assert service.post("/v1/plans", json=body).status_code == 200
+
+
+def test_methods_are_named_in_the_document():
+    schema = document()["components"]["schemas"]["CalibrationRequest"]["properties"]["method"]
+    words, pattern = schema["anyOf"]
+    assert sorted(words["enum"]) == sorted(OBSERVERS)
+    for method in ("percentile:99.9", "percentile:100", "percentile:999/10"):
+        assert re.search(pattern["pattern"], method)
+
+
+def test_a_method_is_refused_in_the_words_of_the_library(service, kept):
+    asked = {"model": kept["model"], "samples": kept["samples"]}
+    for method in ("kl", "percentile:1e-999999999", "percentile:---"):
+        with pytest.raises(StatsError) as error:
+            percentile_of(method)
+        told = check(service.post("/v1/calibrations", json={**asked, "method": method}), "request-invalid")
+        assert told["errors"] == [{"pointer": "/method", "message": str(error.value)}]
+
+
+def test_every_answer_has_a_type():
+    for name, (method, _, entry) in operations().items():
+        answer = entry["responses"].get("200")
+        if answer and method != "head" and name != "get_schema":  # a JSON Schema is any object
+            schemas = [content["schema"] for content in answer["content"].values()]
+            assert schemas, name
+            assert {"type": "object"} not in schemas, name
 
 
 def test_formats_and_methods_are_checked_at_the_door(service, kept):
@@ -297,6 +361,23 @@ def test_formats_and_methods_are_checked_at_the_door(service, kept):
         ),
         ("/v1/uploads", {"digest": "sha256:" + "0" * 64, "bytes": True}, ["/bytes"]),
         ("/v1/uploads", {"digest": "sha256:" + "0" * 64, "bytes": "5"}, ["/bytes"]),
+        ("/v1/calibrations", {"model": BLOB, "samples": BLOB, "readers": "1"}, ["/readers"]),
+        ("/v1/losses", {"model": BLOB, "plan": "abc", "samples": BLOB, "limit": True}, ["/plan", "/limit"]),
+        (
+            "/v1/exports",
+            {"model": BLOB, "plan": BLOB, "format": "qonnx", "external_data": 1},
+            ["/external_data"],
+        ),
+        (
+            "/v1/searches",
+            {"model": BLOB, "target": "a", "samples": BLOB, "goal": {"sqnr": True}, "trials": 1.0},
+            ["/goal", "/goal/sqnr", "/trials"],
+        ),
+        (
+            "/v1/plans",
+            {"model": ANNOTATED, "target": "a", "options": {"best_effort": "true", "costs": {"a/~": True}}},
+            ["/options/best_effort", "/options/costs/a~1~0"],
+        ),
     ],
 )
 def test_errors_point_at_places_of_the_body(service, path, body, pointers):

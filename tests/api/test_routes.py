@@ -209,7 +209,18 @@ def test_every_answer_has_its_headers(service):
 
 
 def test_a_wrong_method_is_told_the_right_ones(service):
-    assert service.delete("/v1/plans").headers["allow"] == "POST"
+    for method, path, allowed in (
+        ("DELETE", "/v1/plans", "GET, HEAD, POST"),
+        ("PATCH", "/v1/targets/litert-int8", "DELETE, GET, HEAD, PUT"),
+        ("POST", f"/v1/blobs/{digest(b'')}", "DELETE, GET, HEAD, PUT"),
+        ("POST", "/v1/jobs/1/events", "GET"),
+        ("HEAD", "/v1/jobs/1/events", "GET"),
+        ("GET", "/v1/exports", "POST"),
+        ("HEAD", "/v1/exports", "POST"),
+        ("POST", "/", "GET, HEAD"),
+    ):
+        answer = service.request(method, path)
+        assert (answer.status_code, answer.headers.get("allow")) == (405, allowed), (method, path)
 
 
 def test_the_process_that_answers_holds_no_model_reader(server):

@@ -117,6 +117,7 @@ def test_a_plan_that_goes_while_it_is_looked_into(make_service, question):
     with planning_elsewhere(client) as turns:
         asking.start()
         while not turns.queued:
+            assert asking.is_alive()
             time.sleep(0.01)
         assert client.delete(f"/v1/plans/{key}").status_code == 204
     asking.join()
@@ -164,7 +165,9 @@ def test_an_upload_that_is_given_up_while_a_part_is_on_its_way(make_service):
     head += f"Upload-Offset: 0\r\nContent-Length: {len(DATA)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", client.base_url.port)) as line:
         line.sendall(head.encode() + DATA[:2_000_000])
+        until = time.monotonic() + 30
         while not client.get(link).json()["offset"]:
+            assert time.monotonic() < until
             time.sleep(0.01)
         assert client.delete(link).status_code == 204
         line.sendall(DATA[2_000_000:])

@@ -123,6 +123,7 @@ def test_the_example_of_the_format_reads():
     assert stats.values["conv1_out"].bins.counts == (0, 3, 17)
 
 
+NO_PERCENTILE = "no percentile above 50 and up to 100 (a decimal number such as percentile:99.9)"
 KNOWN = "axis, bins, inf, max, mean, min, nan, readers, row_max, two_values"
 BAD = [
     ("[1", "s.json: not JSON: Expecting ',' delimiter: line 1 column 3 (char 2)"),
@@ -138,11 +139,11 @@ BAD = [
     ),
     (
         text_of({}, method="percentile:1e-999999999"),
-        "calibration method 'percentile:1e-999999999': '1e-999999999' is no percentile above 50 and up to 100",
+        f"calibration method 'percentile:1e-999999999': '1e-999999999' is {NO_PERCENTILE}",
     ),
     (
         text_of({}, method="percentile:49"),
-        "calibration method 'percentile:49': '49' is no percentile above 50 and up to 100",
+        f"calibration method 'percentile:49': '49' is {NO_PERCENTILE}",
     ),
     (text_of({}, samples=-1), "s.json: samples: -1 is not a count"),
     (text_of({}), "s.json: values.v.max: this field is missing"),

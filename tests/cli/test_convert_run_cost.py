@@ -107,6 +107,7 @@ def test_convert_sizes_what_is_open(qplan, tmp_path):
     [
         ("n", "--dim n: accepted is NAME=SIZE, such as --dim batch=1"),
         ("n=-1", "--dim n=-1: accepted is NAME=SIZE, such as --dim batch=1"),
+        (f"n={'9' * 5000}", f"--dim n={'9' * 198}: accepted is NAME=SIZE, such as --dim batch=1"),
         ("m=1", "unknown open dimension 'm' (known: 'n', 'x[0]')"),
         ("n=0", "dimension 'n' cannot be 0; accepted: a whole number of at least 1"),
     ],

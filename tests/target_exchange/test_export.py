@@ -1,6 +1,7 @@
 """The exporter to AIMET: the round trip of AIMET's own files, and what it says it cannot say."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,8 @@ from planner.target_exchange.aimet import ALIASES, LESS, import_aimet
 from planner.target_exchange.aimet_config import read_config
 from planner.target_exchange.aimet_export import export_aimet
 from tests.target_exchange import facts
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def round_trip(document):
@@ -80,6 +83,13 @@ def test_what_litert_says_in_aimets_words():
     assert "Softmax: fixed scales that differ by width; that of the first row is written" in made.unsaid
     assert "LSTM: no operator of AIMET's" in made.unsaid
     assert "conv2d: what its fusion asks of Conv.group, w.rank and Clip.range" in made.unsaid
+
+
+def test_fixed_scales_may_be_expressions():
+    text = (ROOT / "targets" / "litert-int8.yaml").read_text("utf-8")
+    assert export_aimet(load_target(text.replace("scale: 1/256", "scale: 2 ** -8"))).text == (
+        export_aimet(load_target(text)).text
+    )
 
 
 def test_what_aimet_has_no_word_for_is_told():
