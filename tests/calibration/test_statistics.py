@@ -137,8 +137,8 @@ BAD = [
         "unknown calibration method 'kl' (minmax, percentile, percentile:99.9, mse, entropy)",
     ),
     (
-        text_of({}, method="percentile:1e-999999999"),
-        "calibration method 'percentile:1e-999999999': '1e-999999999' is no percentile above 50 and up to 100",
+        text_of({}, method="percentile:1e-9999999"),
+        "calibration method 'percentile:1e-9999999': '1e-9999999' is no percentile above 50 and up to 100",
     ),
     (
         text_of({}, method="percentile:49"),
