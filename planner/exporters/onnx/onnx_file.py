@@ -12,6 +12,7 @@ import numpy.typing as npt
 from planner.errors import UnsupportedExport
 from planner.exporters.onnx.guards import guarded, softmax_sizes
 from planner.exporters.onnx.opsets import within
+from planner.exporters.onnx.own_weights import with_own_weights
 from planner.ir.graph import Graph, Op, Opaque
 from planner.onnx.write import Node, Port, write_model
 from planner.plans.plan import Plan
@@ -161,7 +162,7 @@ class OnnxFile:
         return write_model(
             name=self.graph.name,
             nodes=guarded(
-                self.nodes,
+                with_own_weights(self.nodes, self.constants, self.graph.outputs, self.fresh),
                 self.constants,
                 self.graph.outputs,
                 self.fresh,
