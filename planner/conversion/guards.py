@@ -7,7 +7,7 @@ would have in 4 bits too.
 
 from dataclasses import replace
 
-from planner.exporters.onnx.guards import GUARD, guarded, softmax_sizes
+from planner.exporters.onnx.guards.optimisations import GUARD, guarded, softmax_sizes
 from planner.ir.graph import Graph, Op
 from planner.onnx.naming import unused
 from planner.onnx.write import OPSET, op_node

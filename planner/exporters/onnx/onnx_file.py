@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import UnsupportedExport
-from planner.exporters.onnx.guards import guarded, softmax_sizes
+from planner.exporters.onnx.guards.optimisations import guarded, softmax_sizes
+from planner.exporters.onnx.guards.own_weights import with_own_weights
 from planner.exporters.onnx.opsets import within
-from planner.exporters.onnx.own_weights import with_own_weights
 from planner.ir.graph import Graph, Op, Opaque
 from planner.onnx.write import Node, Port, write_model
 from planner.plans.plan import Plan

@@ -1,0 +1,1 @@
+"""Guards: what keeps an ONNX file right, and open, under onnxruntime's optimisations."""
