@@ -44,6 +44,8 @@ from api.server.tokens import DEFAULT
 from api.storage.sqlite_files import Identity, missing_files, opened_files
 from planner.errors import InputError
 
+DATABASE: Final = "qplan.sqlite"
+"""Name of SQLite's file in a data folder."""
 POOL: Final = 8
 WAIT_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 5
@@ -122,7 +124,17 @@ def open_database(url: str) -> Engine:
 
 def default_url(data: Path) -> str:
     """The database of a server that was told none: a file in its data folder."""
-    return URL.create("sqlite", database=str(data / "qplan.sqlite")).render_as_string()
+    return URL.create("sqlite", database=str(data / DATABASE)).render_as_string()
+
+
+def database_file(url: str) -> Path | None:
+    """SQLite's file that an address names; None: it names another database.
+
+    Raises:
+      InputError: an address that is none.
+    """
+    engine = make_engine(url)
+    return Path(str(engine.url.database)) if engine.dialect.name == "sqlite" else None
 
 
 @contextmanager
