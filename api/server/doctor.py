@@ -37,6 +37,7 @@ from api.server.run import is_loopback
 from api.settings import DATABASE_URLS, VARIABLES, Settings, settings_from, unknown_variables
 from api.storage.database import DATABASE, default_url, make_engine, reading
 from api.storage.objects import open_objects
+from api.storage.postgres import unusable
 from api.storage.store import Store
 from planner.errors import InputError, PlannerError
 from planner.target.yamltree import read_yaml
@@ -162,11 +163,15 @@ def _database(name: str, settings: Settings) -> Iterator[Check]:
     try:
         with engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
+            fault, hint = unusable(connection)
     except SQLAlchemyError as error:
         yield Check(name, "bad", f"{shown} does not answer: {getattr(error, 'orig', error)}")
         return
     finally:
         engine.dispose()
+    if fault:
+        yield Check(name, "bad", f"{shown}: {fault} ({hint})")
+        return
     newest = ScriptDirectory(str(Path(__file__).parents[1] / "migrations")).get_current_head()
     behind = "" if found == newest else f"; tables of version {found}, this qplan has {newest}"
     yield Check(name, "odd" if behind else "good", f"{shown} answers{behind}")
