@@ -30,8 +30,10 @@ def unusable(connection: Connection) -> tuple[str, str]:
         return "", ""
     settings = "current_setting('server_encoding'), current_setting('transaction_read_only')"
     name, encoding, read_only = connection.execute(text(f"SELECT current_database(), {settings}")).one()
-    version = connection.dialect.server_version_info or OLDEST
-    return refusal(str(name), tuple(version), str(encoding), is_read_only=read_only == "on")
+    version = tuple(
+        part for part in connection.dialect.server_version_info or OLDEST if isinstance(part, int)
+    )
+    return refusal(str(name), version, str(encoding), is_read_only=read_only == "on")
 
 
 def refusal(name: str, version: tuple[int, ...], encoding: str, *, is_read_only: bool) -> tuple[str, str]:
