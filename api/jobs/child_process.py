@@ -12,7 +12,6 @@ import errno
 import json
 import os
 import selectors
-import signal
 import stat
 import subprocess
 import threading
@@ -26,8 +25,9 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from api.jobs.endings import refuse_ending
 from api.jobs.forks import FORKS, GONE, LOST, Child, Unavailable, WorkerLost
-from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full
+from api.problems import DISK_FULL, Refused, as_arguments, disk_full
 from api.server.logs import log_failure
 from api.storage.digests import digest_of_file
 from api.storage.store import Store
@@ -311,7 +311,8 @@ def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell:
         if "progress" in said:
             tell(said["progress"])
     try:
-        return _answer(child.wait(CLOSED), last)
+        code = child.wait(CLOSED)
+        return _answer(code, last, is_used_up=child.seconds > bounds.seconds)
     except subprocess.TimeoutExpired as error:
         if not child.runs() or _is_whole(last):
             return _answer(LOST, last)
@@ -320,21 +321,12 @@ def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell:
         ) from error
 
 
-def _answer(code: int, reply: bytes) -> dict[str, Any]:
+def _answer(code: int, reply: bytes, *, is_used_up: bool = False) -> dict[str, Any]:
     """The last line of a child that ended: `result` or `problem`, and `peak`."""
-    if code == LOST:
-        return _whole_answer(reply)
+    if (code == LOST or code < 0) and _is_whole(reply):
+        code = 0  # it had said all
     if code != 0 or not reply:
-        raise Refused(**as_arguments(ending_of(code)))
-    answer: dict[str, Any] = json.loads(reply)
-    log_failure(answer)
-    return answer
-
-
-def _whole_answer(reply: bytes) -> dict[str, Any]:
-    """The last line of a child of which nobody can tell how it ended."""
-    if not _is_whole(reply):
-        raise WorkerLost("the fork server ended, and with it what is known of the reader of this input")
+        refuse_ending(code, is_used_up=is_used_up)
     answer: dict[str, Any] = json.loads(reply)
     log_failure(answer)
     return answer
@@ -346,16 +338,6 @@ def _is_whole(reply: bytes) -> bool:
         return bool(json.loads(reply).keys() & {"result", "problem"})
     except ValueError:  # it ends in the middle
         return False
-
-
-def ending_of(code: int) -> Problem:
-    """Word how a child ended that said nothing: its exit code, or the signal, negative."""
-    if code == -signal.SIGXCPU:
-        return Problem("timeout", "the processor time that a work may use was used up")
-    if code == -signal.SIGKILL:
-        return Problem("out-of-memory", "the system ended the reader of this input")
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return Problem("worker-crashed", f"the reader of this input ended with {how}")
 
 
 def lines_of(answer: int, bounds: Bounds, stopped: Stopped) -> Generator[bytes, None, None]:

@@ -88,14 +88,15 @@ def _note(pid: int, files: list[int], telling: dict[int, int]) -> None:
 
 
 def _tell_ends(telling: dict[int, int]) -> None:
-    """Say of each child that ended how it did."""
+    """Say of each child that ended how it did, and how many seconds of the processor it had."""
     while telling:
-        pid, status = os.waitpid(-1, os.WNOHANG)
+        pid, status, used = os.wait4(-1, os.WNOHANG)
         if pid == 0:
             return
         file = telling.pop(pid)
+        seconds = used.ru_utime + used.ru_stime
         with suppress(BrokenPipeError):
-            os.write(file, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            os.write(file, f"{os.waitstatus_to_exitcode(status)} {seconds:.3f}\n".encode())
         os.close(file)
 
 

@@ -34,7 +34,7 @@ log: Final = logging.getLogger("qplan.child")
 
 
 class WorkerLost(Exception):
-    """The process that ran a work is gone, or nobody can tell how it ended; not the work's doing."""
+    """The process that ran a work is gone, by a signal from outside say; not the work's doing."""
 
 
 class Unavailable(Exception):
@@ -43,6 +43,8 @@ class Unavailable(Exception):
 
 class Child:
     """A child: `pid`, standard input and output, and how it ended, as `subprocess.Popen` has them.
+
+    `seconds` of the processor that it had, once it has ended.
 
     Raises:
       ConnectionError: the fork server is gone.
@@ -54,6 +56,7 @@ class Child:
         self.stdin = stdin
         self.stdout = stdout
         self.returncode: int | None = None
+        self.seconds = 0.0
         self._told = told
         if not _readable(told.fileno(), limit):
             raise TimeoutError(errno.ETIMEDOUT, "the fork server does not answer")
@@ -111,7 +114,8 @@ class Child:
             if told not in ready and (process not in ready or timeout == 0):
                 return None
             is_told = told in ready or _readable(told, ANSWERS)
-            self.returncode = int(self._told.readline() or LOST) if is_told else LOST
+            code, _, seconds = (self._told.readline() if is_told else b"").partition(b" ")
+            self.returncode, self.seconds = int(code or LOST), float(seconds or 0)
         return self.returncode
 
 

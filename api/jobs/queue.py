@@ -286,7 +286,9 @@ def retry(engine: Engine, job: Job, reason: str) -> bool:
     with writing(engine) as connection:
         at = now(connection)
         if job.lost + 1 >= LOSSES:
-            return _end(connection, job, at, _LOST)
+            return _end(
+                connection, job, at, {**_LOST, "detail": f"{_LOST['detail']}, the last one: {reason}"}
+            )
         again = {"state": "queued", "owner": None, "lost": job.lost + 1, "due": at}
         return _change(connection, job, "retried", again, data={"reason": reason}, held=True)
 

@@ -9,13 +9,23 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
+from subprocess import TimeoutExpired
 from typing import Any, Final
 
 from api.intake.sandbox import Sandbox
-from api.jobs.child_process import Stopped, ended, line_of, lines_of, naming_gone, start_child
-from api.jobs.forks import Child
+from api.jobs.child_process import (
+    CLOSED,
+    Stopped,
+    ended,
+    line_of,
+    lines_of,
+    naming_gone,
+    start_child,
+)
+from api.jobs.endings import refuse_ending
+from api.jobs.forks import LOST, Child, WorkerLost
 from api.jobs.task_names import HOLD
 from api.problems import Refused
 
@@ -24,7 +34,20 @@ IDLE: Final = 600.0
 
 
 class Gone(Exception):
-    """The child ended without an answer."""
+    """The child ended without an answer.
+
+    Attributes:
+      code: how, as `Child.wait` has it; `LOST` where there was none, or nobody can tell.
+      seconds: of the processor that it had.
+    """
+
+    def __init__(self, child: Child | None) -> None:
+        super().__init__()
+        self.code, self.seconds = LOST, 0.0
+        if child is not None:
+            with suppress(TimeoutExpired):
+                self.code = child.wait(CLOSED)
+            self.seconds = child.seconds
 
 
 @dataclass(slots=True)
@@ -138,7 +161,7 @@ class Residents:
         edits: Sequence[Mapping[str, Any]],
         stopped: Stopped,
     ) -> dict[str, Any]:
-        """Ask the child; one that is gone, its time used up say, is made again once."""
+        """Ask the child; one that is gone, its time used up say, is made again; once more if lost."""
         if resident.child is not None:
             try:
                 return self._answer(resident, json.dumps(edits).encode() + b"\n", stopped)
@@ -146,11 +169,24 @@ class Residents:
                 resident.close()
         with naming_gone(resident.sandbox.store, work):
             try:
-                self._start(resident, work, stopped)
-                return self._answer(resident, json.dumps(edits).encode() + b"\n", stopped)
-            except Gone as error:
-                resident.close()
-                raise Refused("worker-crashed", "the reader of this input ended without an answer") from error
+                return self._made(resident, work, edits, stopped)
+            except WorkerLost:
+                return self._made(resident, work, edits, stopped)
+
+    def _made(
+        self,
+        resident: Resident,
+        work: Mapping[str, Any],
+        edits: Sequence[Mapping[str, Any]],
+        stopped: Stopped,
+    ) -> dict[str, Any]:
+        """Make the child, and ask it."""
+        try:
+            self._start(resident, work, stopped)
+            return self._answer(resident, json.dumps(edits).encode() + b"\n", stopped)
+        except Gone as error:
+            resident.close()
+            refuse_ending(error.code, is_used_up=error.seconds > resident.sandbox.bounds.seconds)
 
     def _start(self, resident: Resident, work: Mapping[str, Any], stopped: Stopped) -> None:
         store, bounds = resident.sandbox.store, resident.sandbox.bounds
@@ -166,12 +202,12 @@ class Residents:
     def _answer(self, resident: Resident, line: bytes, stopped: Stopped) -> dict[str, Any]:
         child = resident.child
         if child is None:
-            raise Gone
+            raise Gone(child)
         try:
             child.stdin.write(line)
             child.stdin.flush()
         except OSError as error:
-            raise Gone from error
+            raise Gone(child) from error
         try:
             with closing(lines_of(child.stdout.fileno(), resident.sandbox.bounds, stopped)) as lines:
                 reply = next(lines, b"")
@@ -181,7 +217,7 @@ class Residents:
             resident.close()
             raise
         if not reply:
-            raise Gone
+            raise Gone(child)
         answer: dict[str, Any] = json.loads(reply)
         if "problem" in answer:
             raise Refused(**answer["problem"])

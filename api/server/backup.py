@@ -1,8 +1,9 @@
 """Backup: a whole copy of everything kept, taken while servers run; coming back is moving it in place.
 
 First the rows of SQLite, then the files they may name: files are only ever added. What the copy has already
-is left as it is, so the second backup is short. PostgreSQL and object stores have tools of their own.
-Source: SQLite, "Online Backup API"; design 06.
+is left as it is, so the second backup is short. PostgreSQL and object stores have tools of their own. The
+database is read by SQLite alone (`api.storage.sqlite_files`), wherever it lies.
+Source: SQLite, "Online Backup API", "How To Corrupt An SQLite Database File", 1.4; design 06.
 """
 
 import hashlib
@@ -15,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from api.storage.database import DATABASE
+from api.storage.sqlite_files import ENDS
 from api.storage.store import TENANTS
 from planner.errors import InputError
 
-DATABASE: Final = "qplan.sqlite"
 PART: Final = ".part"
 CHANGING: Final = frozenset({"keys", "models", "qualities", "states", "targets"})
 NAMED_BY_CONTENT: Final = ("blobs", "stats")
@@ -34,21 +36,39 @@ class BackupResult:
     bytes: int
 
 
-def back_up(data: Path, goal: Path) -> BackupResult:
+def back_up(data: Path, goal: Path, database: Path | None = None) -> BackupResult:
     """Copy a data folder into a folder, which is made.
 
+    Args:
+      database: SQLite's file; that in the data folder by default. The copy has it as `qplan.sqlite`.
+
     Raises:
-      InputError: no data folder, or a goal inside of it.
+      InputError: no data folder, or a goal inside of it or in use; a copy that cannot be written, rows that
+        cannot be read.
     """
     if not data.is_dir():
         raise InputError(f"there is no data folder {str(data)!r}", hint="give --data or QPLAN_DATA")
     if goal.resolve().is_relative_to(data.resolve()):
         raise InputError(f"{str(goal)!r} lies inside the data folder")
-    goal.mkdir(parents=True, exist_ok=True)
-    if (data / DATABASE).exists():
-        _copy_rows(data / DATABASE, goal / DATABASE)
+    rows = database or data / DATABASE
+    if database is not None and not database.exists():
+        raise InputError(f"there is no database {str(database)!r}", hint="see QPLAN_DATABASE_URL")
+    try:
+        goal.mkdir(parents=True, exist_ok=True)
+        if rows.exists():
+            _copy_rows(rows, goal / DATABASE)
+        return _copy_files(data, goal, rows)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise InputError(f"cannot copy to {str(goal)!r}: {error.strerror}{where}") from error
+
+
+def _copy_files(data: Path, goal: Path, rows: Path) -> BackupResult:
+    live = {Path(f"{rows.resolve()}{end}") for end in (*ENDS, "-journal")}
     copied = there = size = 0
     for name in _names(data):
+        if (data / name).resolve() in live:
+            continue
         if (goal / name).exists() and _own(name).parts[0] not in CHANGING:
             there += 1
             continue
@@ -74,10 +94,41 @@ def damaged(data: Path) -> list[str]:
 def _copy_rows(source: Path, goal: Path) -> None:
     part = goal.with_name(goal.name + PART)
     part.unlink(missing_ok=True)
-    with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(part)) as copy:
-        origin.backup(copy)
-        copy.execute("PRAGMA journal_mode=DELETE")
+    try:
+        with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(part)) as copy:
+            origin.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")
+            found = [" ".join(text.split()) for (text,) in copy.execute("PRAGMA quick_check(3)")]
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"cannot copy the rows of {str(source)!r}: {error}") from error
+    if found != ["ok"]:
+        raise InputError(
+            f"the database {str(source)!r} is damaged: {'; '.join(found)}",
+            hint=f"the copy of before stays; {str(part)!r} has what can be read",
+        )
+    _clear(goal)
     part.replace(goal)
+
+
+def _clear(goal: Path) -> None:
+    """Make room for new rows: a log that a server of this copy left would be put into them.
+
+    Raises:
+      InputError: a server runs on the copy.
+    """
+    if goal.exists():
+        try:
+            with closing(sqlite3.connect(goal, timeout=0)) as before:
+                before.execute("PRAGMA journal_mode=DELETE").fetchall()  # waits for nobody to have it open
+        except sqlite3.OperationalError as error:
+            raise InputError(
+                f"{str(goal)!r} is in use: {error}", hint="end the server of this copy, or copy elsewhere"
+            ) from error
+        except sqlite3.DatabaseError:  # it is none, so nobody uses it
+            pass
+    for end in (*ENDS, "-journal"):
+        if end:
+            goal.with_name(goal.name + end).unlink(missing_ok=True)
 
 
 def _names(data: Path) -> Iterator[Path]:

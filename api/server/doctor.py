@@ -31,12 +31,13 @@ from api.jobs.records import work, written
 from api.planning.plugins import load_functions
 from api.problems import Refused
 from api.schemas.examples import TARGET
-from api.server.backup import DATABASE, damaged
+from api.server.backup import damaged
 from api.server.paths import import_path
 from api.server.run import is_loopback
 from api.settings import DATABASE_URLS, VARIABLES, Settings, settings_from, unknown_variables
-from api.storage.database import default_url, make_engine
+from api.storage.database import DATABASE, default_url, make_engine, reading
 from api.storage.objects import open_objects
+from api.storage.postgres import unusable
 from api.storage.store import Store
 from planner.errors import InputError, PlannerError
 from planner.target.yamltree import read_yaml
@@ -65,7 +66,7 @@ def examine(environment: Mapping[str, str], host: str, *, deep: bool = False) ->
 
     Args:
       host: where the server is to listen.
-      deep: also read every blob and compare it with its digest.
+      deep: also read every blob and compare it with its digest, and the whole of SQLite's file.
     """
     found = [*_versions(), *_variables(environment)]
     refused = {name: refusal for name in VARIABLES if (refusal := _refusal(name, environment))}
@@ -82,6 +83,7 @@ def examine(environment: Mapping[str, str], host: str, *, deep: bool = False) ->
         broken = damaged(settings.data)
         detail = f"damaged: {', '.join(broken[:10])}" if broken else "every file is what its digest says"
         found.append(Check("digests", "bad" if broken else "good", detail))
+        found += _rows(settings)
     return found
 
 
@@ -161,14 +163,34 @@ def _database(name: str, settings: Settings) -> Iterator[Check]:
     try:
         with engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
+            fault, hint = unusable(connection)
     except SQLAlchemyError as error:
         yield Check(name, "bad", f"{shown} does not answer: {getattr(error, 'orig', error)}")
         return
     finally:
         engine.dispose()
+    if fault:
+        yield Check(name, "bad", f"{shown}: {fault} ({hint})")
+        return
     newest = ScriptDirectory(str(Path(__file__).parents[1] / "migrations")).get_current_head()
     behind = "" if found == newest else f"; tables of version {found}, this qplan has {newest}"
     yield Check(name, "odd" if behind else "good", f"{shown} answers{behind}")
+
+
+def _rows(settings: Settings) -> Iterator[Check]:
+    """Whether SQLite finds its own file whole; it reads all of it."""
+    engine = make_engine(settings.database_url or default_url(settings.data))
+    if engine.dialect.name != "sqlite" or not Path(str(engine.url.database)).exists():
+        return
+    try:
+        with reading(engine) as connection:
+            found = connection.exec_driver_sql("PRAGMA quick_check(3)").scalars().all()
+    except SQLAlchemyError as error:
+        found = [str(getattr(error, "orig", error))]
+    finally:
+        engine.dispose()
+    broken = "" if list(found) == ["ok"] else "; ".join(" ".join(text.split()) for text in found)
+    yield Check("rows", "bad" if broken else "good", broken or "the database is whole")
 
 
 def _blobs(name: str, settings: Settings) -> Iterator[Check]:

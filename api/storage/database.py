@@ -26,6 +26,7 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
+    false,
     func,
     select,
 )
@@ -41,12 +42,14 @@ from sqlalchemy.types import JSON
 
 from api.problems import DISK_FULL, Problem, Refused, disk_full
 from api.server.tokens import DEFAULT
+from api.storage.postgres import CONNECT, ISOLATION, NO_SPACE, OUT_OF_ORDER, state_of, unusable
 from api.storage.sqlite_files import Identity, missing_files, opened_files
 from planner.errors import InputError
 
+DATABASE: Final = "qplan.sqlite"
+"""Name of SQLite's file in a data folder."""
 POOL: Final = 8
 WAIT_SECONDS: Final = 30
-CONNECT_SECONDS: Final = 5
 MIGRATING: Final = 0x71706C616E
 _READS: Final = "qplan_reads"
 _FILES: Final = "qplan_files"
@@ -102,10 +105,12 @@ def open_database(url: str) -> Engine:
       url: `sqlite:///FILE`, or `postgresql://USER:PASSWORD@HOST/NAME`.
 
     Raises:
-      InputError: a database that is none, cannot be reached, or was made by a later version.
+      InputError: a database that is none, cannot be reached or cannot be used, or was made by a later
+        version.
     """
     engine = make_engine(url)
     try:
+        _require_usable(engine)
         _migrate(engine)
     except CommandError as error:
         engine.dispose()
@@ -117,12 +122,34 @@ def open_database(url: str) -> Engine:
         raise InputError(
             f"cannot use the database at {_shown(url)}: {' '.join(str(error.orig).split())}"
         ) from error
+    except InputError as error:
+        engine.dispose()
+        raise InputError(
+            f"cannot use the database at {_shown(url)}: {error.message}", hint=error.hint
+        ) from error
     return engine
+
+
+def _require_usable(engine: Engine) -> None:
+    with reading(engine) as connection:
+        found, hint = unusable(connection)
+    if found:
+        raise InputError(found, hint=hint)
 
 
 def default_url(data: Path) -> str:
     """The database of a server that was told none: a file in its data folder."""
-    return URL.create("sqlite", database=str(data / "qplan.sqlite")).render_as_string()
+    return URL.create("sqlite", database=str(data / DATABASE)).render_as_string()
+
+
+def database_file(url: str) -> Path | None:
+    """SQLite's file that an address names; None: it names another database.
+
+    Raises:
+      InputError: an address that is none.
+    """
+    engine = make_engine(url)
+    return Path(str(engine.url.database)) if engine.dialect.name == "sqlite" else None
 
 
 @contextmanager
@@ -181,17 +208,23 @@ def failure_of(error: Exception) -> Problem | None:
     """The problem to answer after a failure of the disk or the database; None: it is a bug of ours."""
     if isinstance(error, OSError):
         return disk_full() if error.errno in DISK_FULL else None
-    if isinstance(error, OperationalError) and "disk is full" in str(error.orig):
+    if isinstance(error, OperationalError) and _is_full(error):
         return disk_full()
-    if isinstance(error, (OperationalError, InterfaceError)) or _is_damaged(error):
+    if isinstance(error, (OperationalError, InterfaceError)) or _is_out_of_order(error):
         return Problem("not-ready", "the database does not answer", {"hint": "try again later"})
     return None
 
 
-def _is_damaged(error: Exception) -> bool:
-    """Whether SQLite says that its file is none, or has not all of its pages."""
-    words = ("is malformed", "not a database")
-    return isinstance(error, DatabaseError) and any(word in str(error.orig) for word in words)
+def _is_full(error: OperationalError) -> bool:
+    return "disk is full" in str(error.orig) or state_of(error.orig) == NO_SPACE
+
+
+def _is_out_of_order(error: Exception) -> bool:
+    """Whether the database itself is at fault, and not what it was asked."""
+    words = ("is malformed", "not a database")  # SQLite's file is none, or has not all of its pages
+    return isinstance(error, DatabaseError) and (
+        state_of(error.orig) in OUT_OF_ORDER or any(word in str(error.orig) for word in words)
+    )
 
 
 def _migrate(engine: Engine) -> None:
@@ -202,6 +235,8 @@ def _migrate(engine: Engine) -> None:
         config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations"))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+        for table in metadata.sorted_tables:  # the version alone says neither that it is there nor writable
+            connection.execute(table.delete().where(false()))
 
 
 def make_engine(url: str) -> Engine:
@@ -220,7 +255,8 @@ def make_engine(url: str) -> Engine:
             pool_size=POOL,
             pool_pre_ping=True,
             pool_timeout=WAIT_SECONDS,
-            connect_args={"connect_timeout": CONNECT_SECONDS},
+            isolation_level=ISOLATION,
+            connect_args=dict(CONNECT),
         )
     except (ArgumentError, NoSuchModuleError, LookupError, ValueError) as error:  # a port that is no number
         raise InputError(

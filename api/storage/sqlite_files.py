@@ -13,6 +13,7 @@ from typing import Final
 
 _FILES: Final = {"": "file", "-wal": "write-ahead log", "-shm": "index of its write-ahead log"}
 """What the name of each ends with, and what it is."""
+ENDS: Final = tuple(_FILES)
 
 Identity = tuple[int, int]
 """Device and inode."""

@@ -96,7 +96,9 @@ def backup(
 ) -> None:
     """Copy everything the service keeps, whole, while it runs."""
     settings = _part("settings").settings_from(_environment(data))
-    done = _part("server.backup").back_up(settings.data, Path(goal))
+    url = settings.database_url
+    rows = _part("storage.database").database_file(url) if url else None
+    done = _part("server.backup").back_up(settings.data, Path(goal), rows)
     if json:
         say_json(asdict(done))
     else:

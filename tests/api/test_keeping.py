@@ -5,6 +5,8 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from api.storage.retention import DAY, keep_sweeping, sweep, sweep_leftovers
 from api.storage.store import Store
 from planner.cli.app import run
 from planner.errors import InputError
-from tests.api.conftest import serving
+from tests.api.conftest import ROOT, serving
 from tests.api.documents import chain, put, relu
 
 
@@ -205,6 +207,89 @@ def test_backups_that_cannot_be(tmp_path):
         back_up(tmp_path, tmp_path / "copy")
 
 
+def test_a_goal_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot copy to .*file/copy.*Not a directory"):
+        back_up(tmp_path / "data", tmp_path / "file" / "copy")
+
+
+KILLED = """
+import os, sys
+from api.jobs import queue
+from api.storage.database import open_database
+
+queue.submit(open_database(sys.argv[1]), "copys-own", {})
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_server_left_in_the_copy_does_not_get_into_its_rows(tmp_path):
+    """The log of a server that was killed there was put into the rows of the next backup."""
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    data.mkdir()
+    engine = open_database(default_url(data))
+    queue.submit(engine, "plan", {})
+    back_up(data, copy)
+    line = [sys.executable, "-c", KILLED, default_url(copy)]
+    subprocess.run(line, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert (copy / "qplan.sqlite-wal").stat().st_size
+    queue.submit(engine, "export", {})
+    engine.dispose()
+    back_up(data, copy)
+    assert sorted(path.name for path in copy.iterdir()) == ["qplan.sqlite"]
+    opened = open_database(default_url(copy))
+    assert [job.kind for job in queue.list_page(opened)] == ["export", "plan"]
+    with pytest.raises(InputError, match=r"is in use: database is locked \(end the server of this copy"):
+        back_up(data, copy)
+    assert [job.kind for job in queue.list_page(opened)] == ["export", "plan"]
+    opened.dispose()
+
+
+@pytest.mark.parametrize("place", ["data/rows/own.sqlite", "elsewhere.sqlite"])
+def test_rows_of_sqlite_are_copied_wherever_they_lie(tmp_path, monkeypatch, place):
+    data, copy, rows = tmp_path / "data", tmp_path / "copy", tmp_path / place
+    rows.parent.mkdir(parents=True, exist_ok=True)
+    data.mkdir(exist_ok=True)
+    monkeypatch.setenv("QPLAN_DATABASE_URL", f"sqlite:///{rows}")
+    assert run(["backup", str(copy), "--data", str(data)]) == 2  # there is none yet
+    engine = open_database(f"sqlite:///{rows}")
+    queue.submit(engine, "plan", {})
+    assert run(["backup", str(copy), "--data", str(data)]) == 0
+    engine.dispose()
+    assert [path.name for path in copy.rglob("*") if path.is_file()] == ["qplan.sqlite"]
+    opened = open_database(default_url(copy))
+    assert [job.kind for job in queue.list_page(opened)] == ["plan"]
+    opened.dispose()
+
+
+def _damaged_rows(data: Path) -> None:
+    engine = open_database(default_url(data))
+    for _ in range(50):
+        queue.submit(engine, "plan", {"text": "x" * 1000})
+    engine.dispose()
+    with (data / "qplan.sqlite").open("rb+") as file:
+        file.seek(40_000)
+        file.write(b"\xff" * 30_000)
+
+
+def test_rows_that_are_damaged_are_not_copied_over_good_ones(tmp_path):
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    data.mkdir()
+    (data / "qplan.sqlite").write_text("no database " * 100)
+    with pytest.raises(InputError, match=r"cannot copy the rows of .*: file is not a database"):
+        back_up(data, copy)
+    (data / "qplan.sqlite").unlink()
+    open_database(default_url(data)).dispose()
+    back_up(data, copy)
+    before = (copy / "qplan.sqlite").read_bytes()
+    _damaged_rows(data)
+    with pytest.raises(InputError, match=r"is damaged: .* \(the copy of before stays"):
+        back_up(data, copy)
+    assert (copy / "qplan.sqlite").read_bytes() == before
+    assert found({"QPLAN_DATA": str(data)}, deep=True)["rows"][0] == "bad"
+
+
 def found(
     environment: dict[str, str], host: str = "127.0.0.1", *, deep: bool = False
 ) -> dict[str, tuple[str, str]]:
@@ -217,9 +302,17 @@ def test_a_doctor_finds_nothing_on_a_healthy_machine(tmp_path, store):
     checks = found({"QPLAN_DATA": str(tmp_path)}, deep=True)
     checks.pop("confinement")
     assert {name: state for name, (state, _) in checks.items() if state != "good"} == {}
-    assert {"versions", "settings", "data", "database", "blobs", "executor", "children", "tokens"} <= set(
-        checks
-    )
+    assert {
+        "versions",
+        "settings",
+        "data",
+        "database",
+        "blobs",
+        "executor",
+        "children",
+        "tokens",
+        "rows",
+    } <= set(checks)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import planner
+from api.jobs.child_process import start_child
 from tests.api.documents import chain
 from tests.api.test_problems import check
 from tests.api.test_tokens import bearer, digest
@@ -69,6 +70,26 @@ def test_a_child_that_ended_is_made_again(make_service):
     child.wait()
     assert previewed(client, key, {"values": {"v3": PIN}}) == first
     assert held(client)[""].child.pid != child.pid
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_child_that_is_killed_while_it_plans_is_made_once_more(make_service, monkeypatch, times):
+    turns = iter([True] * times + [False] * 9)
+
+    def start(folder):
+        child = start_child(folder)
+        if next(turns):
+            os.kill(child.pid, signal.SIGKILL)
+        return child
+
+    monkeypatch.setattr("api.jobs.residents.start_child", start)
+    client = make_service()
+    key = make(client, chain(9))["key"]
+    answer = client.post(f"/v1/plans/{key}:preview", json={})
+    if times == 1:
+        assert answer.status_code == 200
+    else:
+        check(answer, "worker-lost", "SIGKILL from outside")
 
 
 def test_another_plan_takes_the_place_of_the_one_before(make_service):

@@ -1,5 +1,9 @@
 """The tables that migrations make are those the code speaks of, and what cannot be used is said."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -60,6 +64,34 @@ def test_an_address_is_said_without_its_query(url):
     with pytest.raises(InputError) as caught:
         open_database(url)
     assert "hidden" not in str(caught.value)
+
+
+OPEN = "import sys; from api.storage.database import open_database; open_database(sys.argv[1])"
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_database_that_takes_no_writes_is_refused_at_the_start(tmp_path, what):
+    """SQLite begins to write to a file that is read-only; the server ended with a traceback then."""
+    url, place = default_url(tmp_path), tmp_path if what == "folder" else tmp_path / "qplan.sqlite"
+    open_database(url).dispose()
+    place.chmod(0o555)
+    as_any_user = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
+    line = [*as_any_user, sys.executable, "-c", OPEN, url]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(line, env=variables, capture_output=True, text=True, check=False)
+    place.chmod(0o755)
+    assert done.stderr.splitlines()[-1].startswith("planner.errors.InputError: cannot use the database at")
+    assert "attempt to write a readonly database" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("table", ["jobs", "events"])
+def test_a_database_without_its_tables_is_refused_at_the_start(tmp_path, table):
+    engine = open_database(default_url(tmp_path))
+    with writing(engine) as connection:
+        connection.execute(text(f"DROP TABLE {table}"))
+    engine.dispose()
+    with pytest.raises(InputError, match=f"no such table: {table}"):
+        open_database(default_url(tmp_path))
 
 
 def test_what_was_not_finished_is_not_kept(engine):

@@ -1,9 +1,12 @@
 """What a dispatcher makes of works, here and on a real Dask cluster: ends, failures, cancels, losses."""
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -168,6 +171,38 @@ def test_cancelling_stops_the_child_within_a_second(engine, store, make_executor
     while list((store.root / "drafts").iterdir()):
         assert time.monotonic() < gone, "the worker's child goes on"
         time.sleep(0.02)
+
+
+def children_of(store) -> list[int]:
+    """Processes that work on the files of a store."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink() == store.root:
+                found.append(int(process.name))
+    return found
+
+
+def test_a_job_whose_child_is_killed_is_tried_again_and_then_lost(engine, store, make_executor, tmp_path):
+    """As by a system that is short of memory: it was the input's doing, `out-of-memory`."""
+
+    async def main():
+        job = queue.submit(engine, "kind", endless(store, tmp_path))
+        async with dispatching(engine, make_executor()):
+            for attempt in range(queue.LOSSES):
+
+                def has_child(job, attempt=attempt):
+                    return (job.state, job.lost) == ("running", attempt) and children_of(store)
+
+                await until(engine, job, has_child)
+                for child in children_of(store):
+                    os.kill(child, signal.SIGKILL)
+            return await until(engine, job)
+
+    job = asyncio.run(main())
+    assert (job.state, job.problem["name"], job.attempt) == ("failed", "worker-lost", queue.LOSSES)
+    assert job.problem["detail"].endswith("SIGKILL from outside ended the reader of this input")
+    assert kinds(engine, job).count("retried") == queue.LOSSES - 1
 
 
 def test_progress_is_told(engine, store, make_executor, tmp_path):

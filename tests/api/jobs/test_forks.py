@@ -352,6 +352,88 @@ def test_a_work_that_was_lost_is_none_of_the_inputs_doing(forks, store):
         run_child(store, LINT, Bounds(1 << 30, 10), start=lost_with_its_server(forks, forks.fork))
 
 
+OUTSIDE = ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGALRM", 40]
+OWN = ["SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"]
+
+
+def struck_by(fork, sign):
+    """Start children that get a signal, each once it listens."""
+
+    def start(folder: Path):
+        child = fork(folder)
+        settle(child.pid, folder)
+        os.kill(child.pid, sign if isinstance(sign, int) else signal.Signals[sign])
+        return child
+
+    return start
+
+
+@pytest.mark.parametrize("sign", OUTSIDE)
+def test_what_is_killed_from_outside_is_none_of_the_inputs_doing(store, sign):
+    """By the system that is short of memory, or by whoever runs the machine: it was `out-of-memory`, 422."""
+    name = sign if isinstance(sign, str) else f"signal {sign}"
+    with pytest.raises(WorkerLost, match=f"{name} from outside"):
+        run_child(store, LINT, Bounds(1 << 30, 10), start=struck_by(FORKS.fork, sign))
+
+
+@pytest.mark.parametrize("sign", OWN)
+def test_what_crashes_is_the_inputs_doing(store, sign):
+    with pytest.raises(Refused, match=f"worker-crashed.*{sign}"):
+        run_child(store, LINT, Bounds(1 << 30, 10), start=struck_by(FORKS.fork, sign))
+
+
+@pytest.mark.parametrize("sign", ["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_request_whose_child_was_killed_runs_once_more(store, monkeypatch, times, sign):
+    turns = chain([struck_by(FORKS.fork, sign)] * times, repeat(FORKS.fork))
+
+    def take_turns(folder):
+        return next(turns)(folder)
+
+    monkeypatch.setattr(FORKS, "fork", take_turns)
+    with pytest.raises(Refused) as caught:
+        asyncio.run(Sandbox(Settings(store.root), store).run(LINT))
+    found = caught.value.problem
+    assert (found.name, found.status) == [("target-invalid", 422), ("worker-lost", 503)][times - 1]
+    assert times == 1 or (sign in found.detail and found.retry_after)
+
+
+ENDLESS = """
+import resource, signal
+from api import child
+from api.jobs import fork_server
+def work():
+    signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CPU, (1, 2))
+    while True:
+        pass
+child.main = work
+fork_server.main()
+"""
+"""A fork server whose children do not end at the first word, so that the system kills them."""
+
+
+def test_what_is_killed_for_its_processor_time_is_too_much(forks, store, monkeypatch):
+    start, line = subprocess.Popen, (sys.executable, "-P", "-c", ENDLESS)
+    monkeypatch.setattr("api.jobs.forks.subprocess.Popen", lambda _, **given: start(line, **given))
+    found = []
+
+    def note(folder: Path):
+        found.append(forks.fork(folder))
+        return found[-1]
+
+    with pytest.raises(Refused, match="timeout"):
+        run_child(store, LINT, Bounds(1 << 30, 1, patience=100), start=note)
+    assert found[0].returncode == -signal.SIGKILL
+    assert found[0].seconds > 1
+
+
+def test_a_whole_answer_counts_however_its_child_ended():
+    assert _answer(-signal.SIGKILL, b'{"result": {"x": 1}}') == {"result": {"x": 1}}
+    with pytest.raises(WorkerLost):
+        _answer(-signal.SIGKILL, b'{"result": {"x": 1}')
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_request_whose_child_was_lost_runs_once_more(store, monkeypatch, times):
     lose = lost_with_its_server(FORKS, FORKS.fork)

@@ -1,0 +1,47 @@
+"""Endings: whose doing it was that a child ended without an answer: its input's, or nobody's here.
+
+A limit of the child's own shows as an error that it words itself (memory), or as SIGXCPU (time). So SIGKILL
+comes from outside: from the system where the machine is short of memory, or from whoever runs it. The input
+may be fine.
+Source: setrlimit(2), signal(7).
+"""
+
+import signal
+from typing import Final, NoReturn
+
+from api.jobs.forks import LOST, WorkerLost
+from api.problems import Refused
+
+CRASHES: Final = frozenset({
+    signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,
+    signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP, signal.SIGXFSZ,
+})  # fmt: skip
+"""Signals that a process brings upon itself; any other comes from outside."""
+
+
+def refuse_ending(code: int, *, is_used_up: bool) -> NoReturn:
+    """Word how a child ended that did not answer.
+
+    Args:
+      code: its exit code; the signal, negative; `LOST`.
+      is_used_up: it had all the processor time it may use, beyond which the system kills it.
+
+    Raises:
+      Refused: by the work's own doing.
+      WorkerLost: not so.
+    """
+    if code == LOST:
+        raise WorkerLost("the fork server ended, and with it what is known of the reader of this input")
+    if code == -signal.SIGXCPU or (code == -signal.SIGKILL and is_used_up):
+        raise Refused("timeout", "the processor time that a work may use was used up")
+    if code < 0 and -code not in CRASHES:
+        raise WorkerLost(f"{_signal(-code)} from outside ended the reader of this input")
+    how = _signal(-code) if code < 0 else f"exit code {code}"
+    raise Refused("worker-crashed", f"the reader of this input ended with {how}")
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal, which has no name
+        return f"signal {number}"
