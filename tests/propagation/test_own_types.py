@@ -24,7 +24,7 @@ return z"""
 
 
 def pinned_to_their_own(model, plan):
-    """The model with one value fixed to its type, for each value whose fixed type has a say in nothing else."""
+    """The model with one value fixed to its type, for each value where that has a say in nothing else."""
     rows_say = {
         port.value for kernel in plan.kernels_in_order if kernel.row is None for port in kernel.inputs
     }

@@ -68,7 +68,8 @@ class Step:
 class Ranges:
     """Kernels in order with what their ports have to hold; the range and the pin of each value.
 
-    `unfixed`: ranges without the cut of fixed types; `narrow`: by value and width in bits, the range that storages of that width hold instead of all of it;
+    `unfixed`: ranges without the cut of fixed types; `narrow`: by value and width in bits, the range that
+    storages of that width hold instead of all of it;
     `entered`: identities of the steps through which carried values enter their loops; `signs`: values that
     are plus or minus one number.
     """
@@ -515,7 +516,7 @@ def _stored_ends(found: Ranges, step: Step, output: int) -> Reals | None:
 
 
 def _masks(found: Ranges, step: Step) -> bool:
-    """Whether a kernel reads infinities, as far as a float32 goes, which statistics of its result leave out."""
+    """Whether a kernel reads infinities (float32's ends), which statistics of its result leave out."""
     if {"Add", "Sub", "Where"}.isdisjoint(op.type for op in step.region.ops):
         return False
     for port in step.kernel.inputs:
