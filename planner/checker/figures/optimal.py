@@ -19,7 +19,7 @@ from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import Port, PortTyped
-from planner.target.records import PortType
+from planner.target.records import Costs, PortType
 
 MANY: Final = 64
 """Readers of a value around which no other labels are tried: their product with classes would be large."""
@@ -70,7 +70,7 @@ def check_optimal(plan: Plan, ranges: Ranges, losses: Sequence[Lost], *, clips: 
             for name in names & ends.readers.keys():
                 elements = plan.graph.values[name].elements
                 saved += ends.price(name, elements, trips) - other.price(name, elements, trips)
-            saved += _saved_bits(plan, losses, losses_of(_retyped(ranges, patch)))
+            saved += _saved_bits(plan.target.costs, losses, losses_of(_retyped(ranges, patch)))
             if saved > 1e-6 * plan.cost + len(losses) / UNIT:
                 first = _at(ranges, places[0])
                 told = f"would save {saved:g} of a cost said to be optimal, {plan.cost!r}"
@@ -240,15 +240,16 @@ def _retyped(ranges: Ranges, patch: Patch) -> Ranges:
     return replace(ranges, steps=steps)
 
 
-def _saved_bits(plan: Plan, before: Sequence[Lost], after: Sequence[Lost]) -> float:
+def _saved_bits(costs: Costs, before: Sequence[Lost], after: Sequence[Lost]) -> float:
     """What other types save at least in lost bits; negative: what they cost at most.
 
     Nobody pays for what every plan loses, which is no more than either of these does, nor for the free bits.
-    Data that is moved in float may lose less than that, as it counts stored: there no saving is sure.
+    Data that is moved in float may lose less than that, as it counts stored: there no saving is sure. Types
+    that may lose more than `max_bits_lost` beyond what every plan loses are no plan's, and save nothing.
     """
-    costs, saved = plan.target.costs, 0.0
+    saved, most = 0.0, math.inf if costs.max_bits_lost is None else costs.max_bits_lost * UNIT
     for one, other in zip(before, after, strict=True):
-        if one.bits is None or other.bits is None:
+        if one.bits is None or other.bits is None or other.bits > max(one.bits, most):
             return -math.inf
         fewer = (one.bits - other.bits) / UNIT
         sure = 0.0 if other.floated else max(fewer - costs.free_bits, 0.0)

@@ -27,6 +27,10 @@ from planner.target.records import Row
 Reals = tuple[float, float]
 FAR: Final = float(np.finfo(np.float32).max)
 ALL: Reals = (-math.inf, math.inf)
+HALF: Final = 0.5 + 1e-4
+"""Half a step, and what rounding a scale to float32 adds to it."""
+ROUNDED: Final = 1e-6
+"""Share of a range that rounding in statistics may make of its ends."""
 
 
 @dataclass(slots=True)
@@ -64,7 +68,8 @@ class Step:
 class Ranges:
     """Kernels in order with what their ports have to hold; the range and the pin of each value.
 
-    `narrow`: by value and width in bits, the range that storages of that width hold instead of all of it;
+    `unfixed`: ranges without the cut of fixed types; `narrow`: by value and width in bits, the range that
+    storages of that width hold instead of all of it;
     `entered`: identities of the steps through which carried values enter their loops; `signs`: values that
     are plus or minus one number.
     """
@@ -77,6 +82,7 @@ class Ranges:
     makers: Mapping[str, Op]
     readers: Mapping[str, Sequence[Step]]
     narrow: dict[str, ByWidth] = field(default_factory=dict)
+    unfixed: dict[str, Reals] = field(default_factory=dict)
     entered: frozenset[int] = frozenset()
     signs: frozenset[str] = frozenset()
 
@@ -151,7 +157,7 @@ def stored_parts(found: Ranges, step: Step) -> dict[str, Reals]:
 def needs_told(found: Ranges) -> dict[str, Reals]:
     """What uses need together of each value of which one needs less than all."""
     asked: dict[str, list[Reals]] = {}
-    less = set()
+    less, outputs = set(), frozenset(found.graph.outputs)
     # Of a constant that is read in float alone no range is asked.
     served = [step for step in found.steps if step.served is not None or step.moves]
     stored = {port.value for step in served for port in step.kernel.inputs}
@@ -163,9 +169,8 @@ def needs_told(found: Ranges) -> dict[str, Reals]:
                 required = cut_to(extent, step.needed.get(port.value, ALL)) if extent is not None else None
             if extent is None or required is None or not port.value:
                 continue
-            asked.setdefault(port.value, [extent] if port.value in found.graph.outputs else []).append(
-                required
-            )
+            # An output of the model needs all of it, and a use that needs nothing inside no more than that.
+            asked.setdefault(port.value, []).append(extent if port.value in outputs else required)
             if step.fixed[i] is None and cut_to(extent, step.needed.get(port.value, ALL)) != extent:
                 less.add(port.value)
     return {name: ends for name in less if (ends := hull(asked[name])) is not None}
@@ -262,11 +267,20 @@ def _seen(facts: Facts) -> Reals | None:
     return None if seen is None else (seen.lo, seen.hi)
 
 
-def _known(seen: Reals | None, *kinds: Uniform | None) -> Reals | None:
-    for kind in kinds:
-        if kind is not None:
-            seen = (kind.lo, kind.hi) if seen is None else cut_to(seen, (kind.lo, kind.hi))
+def _known(seen: Reals | None, pin: Uniform | None, fixed: Uniform | None = None) -> Reals | None:
+    if pin is not None:
+        seen = _pin_ends(pin, seen) if seen is None else cut_to(seen, _pin_ends(pin, seen))
+    if fixed is not None:
+        seen = (fixed.lo, fixed.hi) if seen is None else cut_to(seen, (fixed.lo, fixed.hi))
     return seen
+
+
+def _pin_ends(pin: Uniform, seen: Reals | None) -> Reals:
+    """Ends of a fixed type, which cuts nothing off of a range within half a step of them."""
+    if seen is None or not pin.is_per_tensor:
+        return pin.lo, pin.hi
+    below, above = (pin.lo - seen[0]) / pin.scale, (seen[1] - pin.hi) / pin.scale
+    return seen[0] if 0 <= below <= HALF else pin.lo, seen[1] if 0 <= above <= HALF else pin.hi
 
 
 def _given(
@@ -325,8 +339,10 @@ def _forward(found: Ranges, numbers: Mapping[str, Constant]) -> None:
             if not port.value:
                 continue
             facts = graph.values[port.value].facts
-            own = _known(_seen(facts), found.pins.get(port.value), step.fixed[reads + i])
-            _tell(of, port.value, cut_to(own, moved) if own and moved else own or moved)
+            seen = _seen(facts)
+            seen = cut_to(seen, moved) if seen and moved else seen or moved
+            _tell(found.unfixed, port.value, seen)
+            _tell(of, port.value, _known(seen, found.pins.get(port.value), step.fixed[reads + i]))
             found.narrow[port.value] = narrowed(of.get(port.value), [chosen(facts), narrow])
 
 
@@ -383,11 +399,14 @@ def _backward(found: Ranges) -> dict[str, Reals | None]:
     for name in found.graph.outputs:
         uses.setdefault(name, []).append(ALL)
     kept: dict[str, Reals | None] = {}
+    given: dict[str, Reals] = {}
     for step in reversed(found.steps):
         reads = len(step.kernel.inputs)
         for i, port in enumerate(step.kernel.outputs):
             if port.value:
-                kept[port.value] = _kept(found, step, i, hull(uses.get(port.value, ())))
+                asked = hull(uses.get(port.value, ()))
+                kept[port.value] = _kept(found, step, i, asked)
+                given[port.value] = _given_up(found, step, i, asked, kept[port.value])
                 step.required[reads + i] = _required(found, port, kept[port.value])
         through: Reals | None = ALL
         if step.moves:
@@ -397,7 +416,7 @@ def _backward(found: Ranges) -> dict[str, Reals | None]:
             results = (name for op in step.region.ops for name in op.outputs if name)
             through = through if all(found.graph.values[name].is_float for name in results) else ALL
         else:
-            step.needed = _needs(found, step, kept)
+            step.needed = _needs(found, step, given)
         for i, port in enumerate(step.kernel.inputs):
             if port.value:
                 kind = step.fixed[i]
@@ -407,11 +426,11 @@ def _backward(found: Ranges) -> dict[str, Reals | None]:
     return kept
 
 
-def _needs(found: Ranges, step: Step, kept: Mapping[str, Reals | None]) -> Mapping[str, Reals]:
+def _needs(found: Ranges, step: Step, given: Mapping[str, Reals]) -> Mapping[str, Reals]:
     """What a kernel that computes needs of what it reads, by the numbers of its ops."""
     asking = {op.type for op in step.region.ops if op.type in ASKING}
-    wanted = [kept[port.value] for port in step.kernel.outputs if port.value]
-    if not asking or (asking <= {"Add", "Div", "Sub"} and all(one in (None, ALL) for one in wanted)):
+    wanted = [given[port.value] for port in step.kernel.outputs if port.value]
+    if not asking or (asking <= {"Add", "Div", "Sub"} and all(one == ALL for one in wanted)):
         return {}
     read = {port.value: port.type for port in reversed(step.kernel.inputs) if port.value}
     results = {port.value: i for i, port in enumerate(step.kernel.outputs) if port.value}
@@ -449,21 +468,64 @@ def _needs(found: Ranges, step: Step, kept: Mapping[str, Reals | None]) -> Mappi
         return inside + [op for other in others for op in other.region.ops if name in op.inputs]
 
     around = Around(found.graph, found.numbers, extent, steps, step_of, found.makers.get, ops_of)
-    return needed(step.region, {name: kept[name] or ALL for name in results}, around)
+    asked = needed(step.region, {name: given[name] for name in results}, around)
+    cut = {name: _cutting(ends, extent(name)) for name, ends in asked.items()}
+    return {name: ends for name, ends in cut.items() if ends != ALL}
+
+
+def _cutting(ends: Reals, extent: Reals | None) -> Reals:
+    """Without the ends that cut off no more of a range than rounding in statistics may make of it."""
+    if extent is None:
+        return ends
+    near = ROUNDED * (max(extent[1], 0.0) - min(extent[0], 0.0))
+    return (
+        -math.inf if ends[0] <= extent[0] + near else ends[0],
+        math.inf if ends[1] >= extent[1] - near else ends[1],
+    )
 
 
 def _kept(found: Ranges, step: Step, output: int, asked: Reals | None) -> Reals | None:
     name = step.kernel.outputs[output].value
     pin = found.pins.get(name)
-    own = ALL if pin is None else (pin.lo, pin.hi)
+    own = ALL if pin is None else _pin_ends(pin, found.unfixed.get(name))
     if asked is not None:
-        return asked if pin is None else cut_to(own, asked) if step.moves else own
+        if pin is not None:
+            return cut_to(own, asked) if step.moves else own
+        return cut_to(_stored_ends(found, step, output) or asked, asked)
     # A recurrent kernel reads its state itself at its next step, whoever else does.
     if step.served is None or step.moves:
         return None
     place = len(step.kernel.inputs) + output
     groups = [group for group in step.served.groups if place in group]
     return own if any(i < len(step.kernel.inputs) for group in groups for i in group) else None
+
+
+def _given_up(found: Ranges, step: Step, output: int, asked: Reals | None, kept: Reals | None) -> Reals:
+    """The part of a result that its kernel has to give: no more than is stored of it, and than uses keep."""
+    ends = None if asked is None else _stored_ends(found, step, output)
+    return (kept or ALL) if ends is None or asked is None else cut_to(ends, asked)
+
+
+def _stored_ends(found: Ranges, step: Step, output: int) -> Reals | None:
+    """Ends of the range of a result that is computed and stored: it saturates there."""
+    port = step.kernel.outputs[output]
+    kind = port.type
+    if step.moves or not isinstance(kind, Uniform) or kind.storage.float_name or _masks(found, step):
+        return None
+    return held_in(found, port.value, kind.storage)
+
+
+def _masks(found: Ranges, step: Step) -> bool:
+    """Whether a kernel reads infinities (float32's ends), which statistics of its result leave out."""
+    if {"Add", "Sub", "Where"}.isdisjoint(op.type for op in step.region.ops):
+        return False
+    for port in step.kernel.inputs:
+        extent = found.of.get(port.value)
+        if extent is None and port.value in found.numbers:
+            extent = _given(found, port.value, found.numbers, found.readers[port.value])
+        if extent is not None and FAR in (-extent[0], extent[1]):
+            return True
+    return False
 
 
 def _required(found: Ranges, port: Port, keeps: Reals | None) -> Reals | None:

@@ -112,19 +112,19 @@ def asks(network: Network, kernel: Kernel) -> bool:
     # Of most nets all sums are needed whole, and there is nothing to hand on.
     if not types <= HANDING - {"Mul"}:
         return True
-    kept = (network.values[port.value].kept for port in present(network, kernel.outputs) if types)
+    kept = (network.values[port.value].given for port in present(network, kernel.outputs) if types)
     return any(one is not None and one != ALL for one in kept)
 
 
 def needs_of(network: Network, kernel: Kernel) -> Mapping[str, Interval]:
     """What the kernel needs of each value it reads, by name, in reals; those not named it needs whole.
 
-    What is needed of its results has to be known: `Value.kept`.
+    What is needed of its results has to be known: `Value.given`.
     """
     region = kernel.choice.region
     results = {network.values[port.value].name: port for port in present(network, kernel.outputs)}
     asked: dict[str, list[Interval]] = {
-        name: [network.values[port.value].kept or ALL] for name, port in results.items()
+        name: [network.values[port.value].given or ALL] for name, port in results.items()
     }
     inside = {name for op in region.ops for name in op.outputs} - results.keys()
     for op in reversed(region.ops):

@@ -35,9 +35,10 @@ ALL: Final[Interval] = (-math.inf, math.inf)
 class Value:
     """One value: who writes and reads it, and what is known of its reals.
 
-    `stated`: ranges that calibration chose for some widths; `by_width`: those that storages of these widths
-    hold instead of `range`. `saturates`: a constant whose infinities become an end of the storage. `signs`:
-    it is plus or minus one number, and nothing between.
+    `unfixed`: its range without the cut of its fixed type; `kept`: what its uses keep; `given`: what of it
+    its kernel has to give. `stated`: ranges that calibration chose for some widths; `by_width`: those that
+    storages of these widths hold instead of `range`. `saturates`: a constant whose infinities become an end
+    of the storage. `signs`: it is plus or minus one number, and nothing between.
     """
 
     name: str
@@ -52,6 +53,8 @@ class Value:
     outputs: tuple[int, ...] = ()
     range: Interval | None = None
     kept: Interval | None = None
+    given: Interval | None = None
+    unfixed: Interval | None = None
     saturates: bool = False
     signs: bool = False
     stated: Mapping[int, Interval] = field(default_factory=dict)

@@ -7,6 +7,7 @@ chose a range for a width, a port of that width holds this one (`Value.by_width`
 Source: design 01, section 5, the price, item 1.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
-from planner.ir.types.qtypes import Uniform
+from planner.ir.types.qtypes import Storage, Uniform
 from planner.propagation.network.needed_ranges import asks, needs_of
 from planner.propagation.network.ports import (
     ALL,
@@ -23,6 +24,7 @@ from planner.propagation.network.ports import (
     Interval,
     Kernel,
     Network,
+    Port,
     Value,
     cut_to,
     hull,
@@ -34,6 +36,10 @@ from planner.propagation.selection.choice import NO_RANGE, Choice, in_float
 from planner.propagation.selection.row_layout import has_numbers, moves_alone, moves_data
 
 FAR: Final = float(np.finfo(np.float32).max)
+NEAR: Final = 1e-6
+"""Share of a range that rounding in statistics may make of its ends."""
+HALF: Final = 0.5 + 1e-4
+"""Half a step, and what rounding a scale to float32 adds to it."""
 MASKED: Final = frozenset({"Add", "Sub", "Where"})
 """Ops through which a constant masks another operand."""
 
@@ -134,7 +140,8 @@ def unbounded(network: Network) -> list[int]:
 def _forward(network: Network) -> list[int]:
     for number, value in enumerate(network.values):
         if value.definition < 0:
-            value.range = _known(value.calibrated, value.pin)
+            value.unfixed = value.calibrated
+            value.range = _known(value.unfixed, value.pin)
             tensor = network.graph.values[value.name]
             if 0 in (tensor.shape or ()) and value.range is None:
                 value.range = (0.0, 0.0)
@@ -168,9 +175,10 @@ def _write(network: Network, kernel: Kernel, *, moves: bool, served: bool) -> No
             continue
         port = network.ports[p]
         value = network.values[port.value]
-        value.range = _known(value.calibrated, value.pin, (port.fixed if served else None) or port.pin)
+        value.unfixed = value.calibrated
         if moved is not None:
-            value.range = moved if value.range is None else cut_to(value.range, moved)
+            value.unfixed = moved if value.unfixed is None else cut_to(value.unfixed, moved)
+        value.range = _known(value.unfixed, value.pin, (port.fixed if served else None) or port.pin)
         value.by_width = _by_width(value, moved_by_width)
 
 
@@ -232,10 +240,7 @@ def _backward(network: Network) -> dict[int, Interval | None]:
         kernel = network.kernels[number]
         for p in kernel.outputs:
             if p >= 0:
-                value = values[ports[p].value]
-                value.kept = _kept(network, ports[p].value, kept_by, moved=kernel.moves)
-                if value.kept is None and _is_state(kernel, ports[p].name):
-                    value.kept = ALL if value.pin is None else (value.pin.lo, value.pin.hi)
+                _keep(network, kernel, ports[p], kept_by)
         moved = [values[ports[p].value].kept for p in kernel.outputs if p >= 0] if kernel.moves else []
         through = hull([*moved, kernel.asked] if kernel.asked else moved)
         if kernel.moves and _tells_places(network, kernel):
@@ -251,7 +256,8 @@ def _backward(network: Network) -> dict[int, Interval | None]:
             elif kernel.moves:
                 kept_by[p] = cut_to(through, kernel.cut) if through and kernel.cut else through
             else:
-                port.needed = needs.get(values[port.value].name)
+                value = values[port.value]
+                port.needed = _cutting(needs.get(value.name), value.range)
                 kept_by[p] = port.needed or ALL
     return kept_by
 
@@ -268,12 +274,12 @@ def _ask_for(network: Network) -> bool:
     return new
 
 
-def _known(observed: Interval | None, *types: Uniform | None) -> Interval | None:
+def _known(observed: Interval | None, pin: Uniform | None, fixed: Uniform | None = None) -> Interval | None:
+    extents = [pin_range(pin, observed)] if pin is not None else []
+    extents += [(fixed.lo, fixed.hi)] if fixed is not None else []
     extent = observed
-    for kind in types:
-        if kind is not None:
-            own = (kind.lo, kind.hi)
-            extent = own if extent is None else cut_to(extent, own)
+    for own in extents:
+        extent = own if extent is None else cut_to(extent, own)
     return extent
 
 
@@ -317,15 +323,66 @@ def _lacks_range(network: Network, kernel: Kernel) -> bool:
     return False
 
 
-def _kept(
-    network: Network, index: int, kept_by: dict[int, Interval | None], *, moved: bool
-) -> Interval | None:
-    value = network.values[index]
+def _keep(network: Network, kernel: Kernel, port: Port, kept_by: dict[int, Interval | None]) -> None:
+    """Fill in what the uses of a result keep of it, and what its kernel has to give.
+
+    A result that is computed and stored saturates at the ends of its own range, whether or not a fact fixes
+    its type, so the operands of its kernel need no more than that, and no more than its uses keep.
+    """
+    value = network.values[port.value]
     extent = hull([*(kept_by.get(p) for p in value.uses), *(ALL for _ in value.outputs)])
-    if value.pin is None or extent is None:
-        return extent
-    own = (value.pin.lo, value.pin.hi)
-    return cut_to(own, extent) if moved else own
+    own = None if value.pin is None else pin_range(value.pin, value.unfixed)
+    value.kept = value.given = extent
+    if extent is None:
+        if _is_state(kernel, port.name):
+            value.kept = value.given = own or ALL
+        return
+    if own is not None:
+        value.kept = value.given = cut_to(own, extent) if kernel.moves else own
+    stored = None if kernel.moves or _reads_infinity(network, kernel) else _stored_part(value, port)
+    if stored is not None:
+        value.kept = cut_to(stored, extent) if own is None else own
+        value.given = cut_to(stored, extent)
+
+
+def pin_range(pin: Uniform, seen: Interval | None) -> Interval:
+    """The range of a fixed type, with the ends of what was seen that lie within half a step of its own.
+
+    Rounding the zero point moves the ends of a type by half a step at most, which cuts nothing off: fixing a
+    value to the type it has changes nothing.
+    """
+    if seen is None or not pin.is_per_tensor:
+        return pin.lo, pin.hi
+    half = HALF * pin.scale
+    return (
+        seen[0] if pin.lo - half <= seen[0] <= pin.lo else pin.lo,
+        seen[1] if pin.hi <= seen[1] <= pin.hi + half else pin.hi,
+    )
+
+
+def _reads_infinity(network: Network, kernel: Kernel) -> bool:
+    """Whether a kernel masks with infinities, which the statistics of its result leave out."""
+    if MASKED.isdisjoint(op.type for op in kernel.choice.region.ops):
+        return False
+    extents = (network.values[port.value].range for port in present(network, kernel.inputs))
+    return any(extent is not None and FAR in (-extent[0], extent[1]) for extent in extents)
+
+
+def _stored_part(value: Value, port: Port) -> Interval | None:
+    """The range at whose ends a stored result saturates; None where it is not stored or has no range."""
+    store = port.spec.storage
+    stored = port.kind != FLOAT and isinstance(store, Storage) and not store.float_name
+    return range_in(value, port.spec) if stored else None
+
+
+def _cutting(needed: Interval | None, extent: Interval | None) -> Interval | None:
+    """What is needed of a range, None where that is all of it but for what rounding made of its ends."""
+    if needed is None or extent is None:
+        return needed
+    near = NEAR * (max(extent[1], 0.0) - min(extent[0], 0.0))
+    lo = needed[0] if needed[0] > extent[0] + near else -math.inf
+    hi = needed[1] if needed[1] < extent[1] - near else math.inf
+    return None if (lo, hi) == ALL else (lo, hi)
 
 
 def _tells_places(network: Network, kernel: Kernel) -> bool:
