@@ -13,6 +13,8 @@ import numpy as np
 from planner.errors import Conflict
 from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
+from planner.ir.inner_types import ineffective_facts
+from planner.ir.topology import running
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan
@@ -54,7 +56,20 @@ def warnings_of_all(
 ) -> tuple[str, ...]:
     """What the plan as a whole has to say; `rows` are those in use, by key, `costs` what it is made under."""
     whole = (unranged(graph, kernels), _unmeasured(graph, costs))
-    return (*filter(None, whole), *unmet_globs(graph, kernels, rows))
+    return (*filter(None, whole), *_ineffective(graph), *unmet_globs(graph, kernels, rows))
+
+
+def _ineffective(graph: Graph) -> Iterator[str]:
+    """What to say of facts on values that no port carries."""
+    for name, fact, why in ineffective_facts(graph):
+        yield f"{brief(fact)} on {name!r} has no effect: {why}"
+    alive = {region.name for region in running(graph)}
+    for region in graph.regions if len(alive) < len(graph.regions) else ():
+        for side, sides in (("in", region.input_facts), ("out", region.output_facts)):
+            for i, facts in enumerate(sides if region.name not in alive else ()):
+                for fact in facts:
+                    address = port_address(region.name, side, i)
+                    yield f"{brief(fact)} at {address} has no effect: no result of the kernel is used"
 
 
 def _unmeasured(graph: Graph, costs: Costs) -> str | None:
