@@ -25,8 +25,10 @@ from onnx import TensorProto, helper, numpy_helper
 import planner
 from planner.errors import Conflict, PlannerError, UnsupportedExport
 from planner.ir.graph import Graph
+from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
+from planner.plans.rescales import definitions
 from planner.target.load import target_ids
 
 SAMPLES: Final = 3
@@ -44,7 +46,8 @@ STORAGES: Final = {
     "i16": (TensorProto.INT16, 16, True),
     "u16": (TensorProto.UINT16, 16, False),
 }
-USUAL: Final = ("i8", "i8", "u8", "u8", "i16", "u16", "i4", "u4")
+USUAL: Final = ("i8", "i8", "i8", "u8", "u8", "u8", "i16", "u16", "i4", "u4")
+
 ACTIVATIONS: Final = ("Relu", "Relu", "Clip", "Clip6", "LeakyRelu", "HardSwish", "Sigmoid", "Tanh", "MaxPool")
 PRODUCTS: Final = (
     "Conv",
@@ -67,6 +70,7 @@ class Net:
 
     chance: Random
     dialect: str
+    storage: str = "i8"
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: list[onnx.TensorProto] = field(default_factory=list)
     weights: dict[tuple[int, ...], str] = field(default_factory=dict)
@@ -121,13 +125,13 @@ def quantized(net: Net, x: str, scale: float, storage: str, zero: int, *, cut: b
 def activation(net: Net, x: str, *, reach: float = 3.0) -> str:
     """A value behind a random quantizer that holds about `reach`, or cuts hard."""
     chance = net.chance
-    storage = chance.choice(USUAL)
+    storage = net.storage if chance.random() < 0.7 else chance.choice(USUAL)
     _, bits, signed = STORAGES[storage]
     hard = chance.random() < 0.25
     extent = reach * chance.choice((0.1, 0.3)) if hard else reach * chance.uniform(0.7, 2.0)
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
     scale = float(np.float32(2 * extent / (high - low)))
-    if chance.random() < 0.5:
+    if chance.random() < 0.7:
         zero = 0 if signed else chance.choice((0, 1 << bits - 1))
     else:
         zero = chance.randint(low, high)
@@ -162,7 +166,7 @@ def product(net: Net, kind: str, x: str, other: str) -> str:
     """An op that computes, on a tensor of (1, 4, 6, 6)."""
     chance = net.chance
     per_axis = chance.random() < 0.4
-    bias = [net.constant(net.floats(4, scale=0.2))] if chance.random() < 0.4 else []
+    bias = [net.constant(net.floats(4, scale=0.2))] if chance.random() < 0.2 else []
     match kind:
         case "Conv":
             return net.op("Conv", x, weight(net, 4, 4, 3, 3, per_axis=per_axis), *bias, pads=[1, 1, 1, 1])
@@ -181,7 +185,7 @@ def product(net: Net, kind: str, x: str, other: str) -> str:
         case "AddMatMul":
             made = net.op("MatMul", x, weight(net, 6, 6, axis=1, per_axis=per_axis))
             made = activation(net, made) if chance.random() < 0.5 else made
-            return net.op("Add", made, net.constant(net.floats(6, scale=0.2)))
+            return net.op("Add", made, quantized(net, net.constant(net.floats(6, scale=0.2)), 0.01, "i8", 0))
         case _:
             flat = net.op("Reshape", x, net.constant(np.asarray([24, 6], np.int64)))
             bias = [net.constant(net.floats(6, scale=0.2))] if bias else []
@@ -218,16 +222,19 @@ def bury(net: Net, values: Sequence[str]) -> None:
 def model_of(seed: int, *, dead: bool = True) -> onnx.ModelProto:
     """The model of a seed, with or without its dead ops."""
     chance = Random(seed)  # noqa: S311 - no secret
-    net = Net(chance, chance.choice(DIALECTS))
+    net = Net(chance, chance.choice(DIALECTS), chance.choice(USUAL))
     x = activation(net, "x")
+    # In most models everything that computes has a quantizer behind it, as training leaves them.
+    complete = chance.random() < 0.7
     values, made = [x], x
     for _ in range(chance.randint(1, 3)):
         made = product(net, chance.choice(PRODUCTS), made, chance.choice(values))
-        for _ in range(chance.choice((0, 1, 1, 1, 2))):
+        for _ in range(chance.choice((1, 1, 1, 2) if complete else (0, 0, 1, 2))):
             made = activation(net, made)
-        if chance.random() < 0.8:
-            made = activated(net, chance.choice(ACTIVATIONS), made)
-        if chance.random() < 0.7:
+        kind = chance.choice(ACTIVATIONS) if chance.random() < 0.8 else ""
+        made = activated(net, kind, made) if kind else made
+        is_moved = kind in ("", "Relu", "Clip", "Clip6", "MaxPool")
+        if chance.random() < 0.5 or (complete and not is_moved):
             made = activation(net, made)
         values.append(made)
     outputs = [made]
@@ -327,21 +334,53 @@ def _on(seed: int, target: str, given: tuple[Graph, Graph, Any], counts: Counts)
     elif plan.warnings:
         counts.ends["warned"] += 1
     else:
-        unheld = _unheld(plan)
-        counts.ends["types of other rows" if unheld else "differs"] += 1
-        if not unheld:
+        rounded = _roundings(plan)
+        counts.ends[f"rounded again: {min(rounded)}" if rounded else "differs"] += 1
+        if not rounded:
             yield Finding(seed, target, f"{found.worst_sqnr:.1f} dB and no warning")
 
 
-def _unheld(plan: Plan) -> bool:
-    """Whether a kernel yields another type than its result is fixed to, which a rescale behind it mends."""
+def _roundings(plan: Plan) -> set[str]:
+    """Where a plan rounds other than its source does: what has no type there, or a type without a row.
+
+    `float`: a value that the source keeps in float. `type`: a value of another grid than its type's.
+    """
+    regions = {region.name: region for region in plan.graph.regions}
+    bases = {**definitions(plan.graph, plan.kernels_in_order), **plan.held_pins}
+    found = set()
     for kernel in plan.kernels_in_order:
+        moves = all(is_mover(op, plan.graph) for op in regions[kernel.name].ops)
+        read = [port for port in kernel.inputs if isinstance(port.type, Uniform)]
+        for port in read:
+            base = bases.get(port.value)
+            if port.value in plan.graph.constants:
+                facts = plan.graph.values[port.value].facts
+                found |= set() if port.type in facts else {"float"}
+            elif not isinstance(base, Uniform):
+                found.add("float")
+            elif not _holds(port.type, base):
+                found.add("type")
         for port in kernel.outputs:
-            facts = plan.graph.values[port.value].facts if port.value else ()
-            pins = [fact for fact in facts if isinstance(fact, Uniform)]
-            if port.type is not None and pins and str(port.type) != str(pins[0]):
-                return True
-    return False
+            if not port.value or not isinstance(port.type, Uniform):
+                continue
+            base = bases.get(port.value)
+            wanted = read[0].type if moves and read else _pin(plan, port.value)
+            if wanted is None or not isinstance(base, Uniform):
+                found.add("float")
+            elif not _holds(port.type, wanted):
+                found.add("type")
+    return found
+
+
+def _pin(plan: Plan, name: str) -> Uniform | None:
+    return next((fact for fact in plan.graph.values[name].facts if isinstance(fact, Uniform)), None)
+
+
+def _holds(kind: Any, wanted: Any) -> bool:
+    """Whether a type has the grid of another and all of its numbers."""
+    if not isinstance(kind, Uniform) or not isinstance(wanted, Uniform) or kind.scales != wanted.scales:
+        return False
+    return kind.lo <= wanted.lo and wanted.hi <= kind.hi if kind.is_per_tensor else kind == wanted
 
 
 def campaign(seeds: Iterator[int], targets: Sequence[str], until: float) -> tuple[Counts, list[Finding]]:

@@ -182,7 +182,10 @@ CASES = {
     "a_row_asked_of_a_kernel": Case(25, ports={"fc.in[0]": (-1, 1), "fc.out[0]": (-4, 4)}),
     "a_pin_chooses_the_row": Case(27, ports={"fc.in[0]": B, "fc.out[0]": (-4, 4)}),
     "partial_signature_contradicted": Case(
-        27, rescales=("a#0 widen -> fc.in[0]", "b#0 requantize -> k2.in[0] x2"), about=("fc",)
+        27,
+        rescales=("a#0 widen -> fc.in[0]", "b#0 requantize -> k2.in[0] x2"),
+        warnings=("k2.in[0] is !quant.uniform<i8", "k2.in[1] is !quant.uniform<i8"),
+        about=("fc",),
     ),
     "wildcard_takes_its_readers_storage": Case(28, casts=(1, 1), ports={"move.in[0]": (-1, 1, U8)}),
     "wildcard_takes_its_default": Case(28, floats={"g": "no row"}, ports={"move.in[0]": (-1, 1)}),

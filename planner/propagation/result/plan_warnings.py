@@ -209,6 +209,7 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         yield from _of_near_scales(network, port, address)
     if value.pin is not None and not value.constant:
         yield from _of_multiplied(kernel, port, value, address)
+        yield from _of_fewer_steps(kernel, port, value, address)
     if value.constant:
         yield from _of_copies(network, port, address)
         yield from _of_long_bias(network, port, address)
@@ -253,6 +254,18 @@ def _of_multiplied(kernel: Kernel, port: Port, value: Value, address: str) -> It
             f"{address} is {brief(kind)}, {value.name!r} is pinned to {brief(pin)}: no shift leads from one "
             "to the other, so the device has to multiply"
         )
+
+
+def _of_fewer_steps(kernel: Kernel, port: Port, value: Value, address: str) -> Iterator[str]:
+    """A port whose storage has fewer and wider steps than the type that its value is fixed to."""
+    pin, kind = value.pin, port.type
+    if pin is None or kind is None or not (pin.is_per_tensor and kind.is_per_tensor):
+        return
+    # What moves data hands on the numbers that it reads, whatever finer grid they are on from there.
+    is_rounded = port.side[0] == "in" or not kernel.moves
+    has_fewer = kind.storage.steps < pin.storage.steps and kind.scale > pin.scale * (1 + SAME_SCALE)
+    if is_rounded and has_fewer and port.fixed is None:
+        yield f"{address} is {brief(kind)}, and {value.name!r} is fixed to {brief(pin)}: it is rounded there"
 
 
 def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:
