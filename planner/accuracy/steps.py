@@ -23,6 +23,7 @@ from planner.interpreter.store import Store
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
+from planner.plans.rescales import pins
 
 Array: TypeAlias = NDArray[Any]
 
@@ -54,7 +55,10 @@ class FloatRun:
 
 
 class Steps:
-    """The float model of a plan, ready to run whole and from any kernel on."""
+    """The float model of a plan, ready to run whole and from any kernel on.
+
+    A model whose file has quantizers of its own is rounded where these stand, as the reference is.
+    """
 
     def __init__(self, model: Graph, plan: Plan, *, reference: Graph | None = None, threads: int = 1) -> None:
         """Take the plan apart.
@@ -70,14 +74,15 @@ class Steps:
         self._chosen = Interpreter(model, self._plan, threads=threads)
         self._weights: dict[tuple[str, Uniform], Array] = {}
         self.outputs = tuple(name for name in plan.graph.outputs if plan.graph.values[name].is_float)
-        self.steps = steps_of(base, self._plan)
-        self._stretches = stretches(plan.graph, self.steps)
+        self._pins = pins(plan.graph) if model.written is not None else {}
+        self.steps = steps_of(base, self._plan, self._pins)
+        self._stretches = stretches(plan.graph, self.steps, self._pins)
         self._step_of = {region.name: step for step in self.steps for region in step.regions}
 
     def run(self, sample: Mapping[str, Array]) -> FloatRun:
         """Run the float model on one sample that fits."""
         store = Store()
-        memory = self._memory({})
+        memory = self._memory(self._pins)
         for name in self.graph.inputs:
             memory.define(name, sample[name])
         for step in self.steps:
@@ -133,15 +138,15 @@ class Steps:
                 return None if is_simple else (one, other)
         return None
 
-    def resume(self, start: Start, pins: Mapping[str, Uniform], floats: FloatRun) -> Mapping[str, Array]:
+    def resume(self, start: Start, own: Mapping[str, Uniform], floats: FloatRun) -> Mapping[str, Array]:
         """Outputs that a run with one choice reaches.
 
         Args:
           start: of the choice.
-          pins: the choice's.
+          own: the pins of the choice.
           floats: the float run of the sample.
         """
-        memory = self._memory(pins)
+        memory = self._memory({**self._pins, **own})
         # A mask of -3.4e38 on a grid of 8 bits may round to infinity.
         with np.errstate(over="ignore"):
             self._resume(memory, start, floats)
@@ -196,8 +201,8 @@ class Steps:
                 found.append(step)
         return tuple(reversed(found))
 
-    def _memory(self, pins: Mapping[str, Uniform]) -> Memory:
-        return Memory(self.graph, self._plan, pins, self._weights)
+    def _memory(self, pinned: Mapping[str, Uniform | None]) -> Memory:
+        return Memory(self.graph, self._plan, pinned, self._weights)
 
 
 def with_reference(model: Graph, reference: Graph) -> Graph:

@@ -39,12 +39,12 @@ class Step:
     writes: frozenset[str]
 
 
-def steps_of(model: Graph, plan: Plan) -> tuple[Step, ...]:
-    """The kernels of a plan in float, in order."""
+def steps_of(model: Graph, plan: Plan, pinned: Mapping[str, object]) -> tuple[Step, ...]:
+    """The kernels of a plan in float, in order; `pinned` values are rounded where they are made."""
     return tuple(
         Step(
             regions,
-            items_of(model, plan, ROUNDED, {}, regions),
+            items_of(model, plan, ROUNDED, pinned, regions),
             _reads(plan.graph, regions),
             frozenset(name for region in regions for name in writes(region)),
         )
@@ -72,8 +72,14 @@ def _units(graph: Graph, regions: Sequence[Region]) -> list[tuple[Region, ...]]:
     return found
 
 
-def stretches(graph: Graph, steps: Sequence[Step]) -> tuple[tuple[Step, tuple[Step, ...]], ...]:
-    """Steps as few longer ones, each with those it is made of; loops and branches stay alone."""
+def stretches(
+    graph: Graph, steps: Sequence[Step], pinned: Mapping[str, object]
+) -> tuple[tuple[Step, tuple[Step, ...]], ...]:
+    """Steps as few longer ones, each with those it is made of; loops and branches stay alone.
+
+    Args:
+      pinned: values that are rounded where they are made, which ends a stretch.
+    """
     readers: dict[str, set[Step]] = {}
     for step in steps:
         for name in step.reads:
@@ -82,7 +88,13 @@ def stretches(graph: Graph, steps: Sequence[Step]) -> tuple[tuple[Step, tuple[St
     parts: list[list[Step]] = []
     for step in steps:
         last = parts[-1][-1] if parts else None
-        if last is not None and _is_plain(last) and _is_plain(step) and len(parts[-1]) < most:
+        if (
+            last is not None
+            and last.writes.isdisjoint(pinned)
+            and _is_plain(last)
+            and _is_plain(step)
+            and len(parts[-1]) < most
+        ):
             parts[-1].append(step)
         else:
             parts.append([step])

@@ -1,10 +1,10 @@
-"""Values: the whole quantized program against the float model at every value, in one pass over both.
+"""Values: the whole quantized program against the reference at every value, in one pass over both.
 
 The quantized program is the reference interpreter's. A value inside a loop is that of the last trip.
 Source: design 11, section 3.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import reduce
@@ -13,12 +13,13 @@ from itertools import islice
 import numpy as np
 
 from planner.accuracy.groups import Slices, merged, slices_of
-from planner.accuracy.own_noise import Job, Progress, error_of, power, shards_of
+from planner.accuracy.own_noise import Array, Job, Progress, error_of, power, shards_of
 from planner.accuracy.steps import Steps
 from planner.calibration.samples import open_samples
 from planner.errors import SampleError
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import as_f32
+from planner.interpreter.reference import named_in_reference, open_reference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,13 +67,15 @@ def _seen(job: Job, shard: tuple[int, int] | None, progress: Progress | None) ->
     opened = open_samples(job.samples, job.model)
     steps = Steps(job.model, job.plan, reference=job.reference)
     quantized = Interpreter(job.model, job.plan, threads=1)
+    written = _written(job)
     for done, feed in enumerate(islice(opened.feeds, *(shard or (None,))), 1):
         with np.errstate(over="ignore"):
             # A mask of -3.4e38 on a grid of 8 bits may round to infinity.
             floats, got = steps.run(feed.arrays), quantized.run(feed.arrays).reals
+        known = written(feed.arrays)
         signal, noise, ranges, outputs = {}, {}, {}, {}
         for name in got.keys() & floats.names:
-            wanted = as_f32(floats.memory.real(name))
+            wanted = as_f32(known[name] if name in known else floats.memory.real(name))
             if wanted.shape != got[name].shape:
                 continue
             error = error_of(wanted, got[name])
@@ -85,6 +88,17 @@ def _seen(job: Job, shard: tuple[int, int] | None, progress: Progress | None) ->
         yield Seen(signal, noise, ranges, outputs, 1)
         if progress is not None:
             progress(done, opened.count)
+
+
+def _written(job: Job) -> Callable[[Mapping[str, Array]], Mapping[str, Array]]:
+    """Return a function that runs the model's own file, if that has quantizers: values that both name."""
+    model = job.model
+    if model.written is None:
+        return lambda _: {}
+    names = tuple(name for name, value in model.values.items() if value.is_float and name not in model.inputs)
+    known = named_in_reference(model, names)
+    run = open_reference(model, known)
+    return lambda arrays: run("a sample", arrays, known)
 
 
 def _added(first: Seen, other: Seen) -> Seen:

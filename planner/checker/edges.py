@@ -241,10 +241,14 @@ def kinds_between(before: PortTyped, after: PortTyped, costs: Costs) -> tuple[st
 
 
 def _is_within(a: Storage, b: Storage) -> bool:
-    """Whether stored numbers of one storage are numbers of another of as many bits: nothing is cut off."""
-    if (a.signed, a.float_name) != (b.signed, b.float_name):
+    """Whether stored numbers of one storage are numbers of another of as many bits: nothing is cut off.
+
+    Between storages of different signs every number is moved by half of what the width holds.
+    """
+    if a.float_name != b.float_name:
         return False
-    return a.qmin >= b.qmin and a.qmax <= b.qmax
+    half = (int(a.signed) - int(b.signed)) * (1 << a.bits - 1)
+    return a.qmin + half >= b.qmin and a.qmax + half <= b.qmax
 
 
 def _differing(a: Uniform, b: Uniform) -> list[str]:

@@ -30,6 +30,8 @@ FACTS: Final[Mapping[type[QType], str]] = {
 }
 REMEDIES: Final = ("annotated", "apart", "let go", "left", "short", "sign", "grown", "finer")
 HEADS: Final = (*REMEDIES, "row", "no row")
+BESIDE: Final = ("needed", "no effect")
+"""Rules of steps that say more of a value than its facts do."""
 SEARCHED: Final = frozenset({"range", "shared"})
 
 
@@ -178,13 +180,16 @@ def check_reasons(plan: Plan, log: Sequence[StepRow], served: Mapping[str, Serve
 def _facts(plan: Plan, log: Sequence[StepRow]) -> tuple[Mapping[str, Sequence[int]], int]:
     """Steps of each value's facts, and the first step that is of no fact."""
     found: dict[str, list[int]] = {}
+    carried = {port.value for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)}
     for number, port, text, rule, source, because, _ in log:
         if rule in HEADS:
             break
-        if rule == "needed":
-            # Figures are recomputed in `figures.ranges`.
+        if rule in BESIDE:
+            # Figures of needs are recomputed in `figures.ranges`.
             if because != tuple(found.get(port, ())) or port not in plan.graph.values:
                 refuse(port, f"step {number} rests on {because}; accepted: the facts of {port!r}")
+            if rule == "no effect" and port in carried:
+                refuse(port, f"step {number} says that no port carries {port!r}, and one does")
             found.setdefault(port, []).append(number)
             continue
         facts = plan.graph.values[port].facts if port in plan.graph.values else ()
@@ -195,7 +200,7 @@ def _facts(plan: Plan, log: Sequence[StepRow]) -> tuple[Mapping[str, Sequence[in
             refuse(port, f"step {number} says {rule} {text} of {source}; accepted: {wanted}")
         told.append(number)
     for name, value in plan.graph.values.items():
-        told = [n for n in found.get(name, ()) if log[n][3] != "needed"]
+        told = [n for n in found.get(name, ()) if log[n][3] not in BESIDE]
         if value.facts and len(told) not in (0, len(value.facts)):
             refuse(name, f"carries {len(value.facts)} facts, the log tells {len(told)} of them")
     return found, sum(map(len, found.values()))

@@ -1,5 +1,6 @@
-"""Apart: a kernel that no row serves becomes smaller ones, made of its ops without the pattern that made it.
+"""Apart: a kernel becomes smaller ones, made of its ops without the pattern that made it.
 
+For one of two reasons: no row serves it, or a type stands on a value inside it that its result would miss.
 Down to single ops, as far as that leads to a row; where it does for no part that does the work, the kernel
 stays whole. Constraints on its ports go to the ports that take their place. Source: design 04, `fusions`.
 """
@@ -30,21 +31,23 @@ def taken_apart(
     target: Target,
     *,
     is_served: Serves,
-    computes: Serves,
+    accepts: Callable[[Sequence[Region]], bool],
     taken: Collection[str],
     tried: Sequence[Region],
+    kept: frozenset[str] = frozenset(),
 ) -> tuple[Region, ...]:
-    """The parts of a kernel that no row serves; () where it is as well left whole.
+    """The parts of a kernel; () where it is as well left whole.
 
     Args:
       is_served: whether some row takes a region.
-      computes: whether a region does what the kernel is for.
+      accepts: whether the kernel is better run as some parts than whole.
       taken: names of the other kernels.
       tried: the kernel, and those that it is a part of.
+      kept: inner values that are to stand between the parts.
     """
     # Two patterns may make kernels of the same ops: neither comes again out of the other.
-    parts = _parts(region, graph, target, frozenset(map(identity, tried)), is_served)
-    if not any(is_served(part) and computes(part) for part in parts):
+    parts = _parts(region, graph, target, (frozenset(map(identity, tried)), kept), is_served)
+    if not accepts(parts):
         return ()
     names = set(taken)
     found = []
@@ -58,15 +61,15 @@ def taken_apart(
 
 
 def _parts(
-    region: Region, graph: Graph, target: Target, barred: Barred, is_served: Serves
+    region: Region, graph: Graph, target: Target, limits: tuple[Barred, frozenset[str]], is_served: Serves
 ) -> Sequence[Region]:
-    barred |= {identity(region)}
+    barred, kept = limits[0] | {identity(region)}, limits[1]
     found: list[Region] = []
-    for part in regions_of(_inside(region, graph), target, barred):
+    for part in regions_of(_inside(region, graph), target, barred, kept):
         smaller = (
             ()
             if is_served(part) or not can_be_apart(part)
-            else _parts(part, graph, target, barred, is_served)
+            else _parts(part, graph, target, (barred, kept), is_served)
         )
         found += smaller if any(map(is_served, smaller)) else [part]
     return found

@@ -16,13 +16,14 @@ from planner.fusion.match import Fit, OpIndex, fits, index_ops
 from planner.ir.borders import closed_scope
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.roles import NON_PORT_INPUTS, port_outputs
-from planner.ir.topology import topological
+from planner.ir.topology import live, topological
 from planner.ir.unknowns import reason_of_unknown
 from planner.target.patterns import OpPattern, Pattern, count_ops, op_types, parse_pattern, variants
 from planner.target.predicates import failing
 from planner.target.records import Fusion, Target
 
 MOST_OBJECTIONS: Final = 4
+UNUSED: Final = "none of its results is used"
 
 Barred: TypeAlias = frozenset[tuple[str, tuple[str, ...], frozenset[str]]]
 """Kernels that are not to be made: their name in the target, what they read, and their ops by name."""
@@ -58,6 +59,7 @@ class _Taken:
     regions: dict[int, Region]
     names: set[str]
     barred: Barred = frozenset()
+    kept: frozenset[str] = frozenset()
 
 
 def fuse(graph: Graph, target: Target) -> Graph:
@@ -73,11 +75,26 @@ def fuse(graph: Graph, target: Target) -> Graph:
     return legalize(fused, target, regions_of) if target.legalize else fused
 
 
-def regions_of(graph: Graph, target: Target, barred: Barred = frozenset()) -> tuple[Region, ...]:
-    """Group the ops of a graph that has no regions, but not into `barred` kernels; in topological order."""
-    index = index_ops(graph)
+def regions_of(
+    graph: Graph, target: Target, barred: Barred = frozenset(), kept: frozenset[str] = frozenset()
+) -> tuple[Region, ...]:
+    """Group the ops of a graph that has no regions into kernels, in topological order.
+
+    Ops without a used result are left out first, so that none of them keeps a kernel apart; each is a region
+    of its own, which nothing runs.
+
+    Args:
+      barred: kernels that are not to be made.
+      kept: values that are to stay between kernels.
+    """
+    alive = live(graph)
+    dead = tuple(op for op in graph.ops if op.name not in alive)
+    if dead:
+        index = index_ops(replace(graph, ops=tuple(op for op in graph.ops if op.name in alive)), kept)
+    else:
+        index = index_ops(graph, kept)
     book = _read(target)
-    taken = _Taken([""] * len(graph.ops), {}, set(), barred)
+    taken = _Taken([""] * len(index.ops), {}, set(), barred, kept)
     groups = [(group, fusion, p) for fusion, p in book.groups for group in groups_of(p, index)]
     groups.sort(key=lambda found: -len(found[0].members))
     for variant in book.ordered:
@@ -92,7 +109,11 @@ def regions_of(graph: Graph, target: Target, barred: Barred = frozenset()) -> tu
     for i, owner in enumerate(taken.owner):
         if not owner:
             taken.regions[i] = _alone(i, _reason(i, book, index, taken), index, taken)
-    return topological(tuple(taken.regions[i] for i in sorted(taken.regions)))
+    made = [taken.regions[i] for i in sorted(taken.regions)]
+    if dead:
+        rest = index_ops(replace(graph, ops=dead))
+        made += [_alone(i, UNUSED, rest, taken) for i in range(len(dead))]
+    return topological(tuple(made))
 
 
 @lru_cache(maxsize=16)
@@ -130,6 +151,9 @@ def _objection(variant: _Variant, fit: Fit, root: int, index: OpIndex, taken: _T
     """Say why a fit may not become a kernel; None if it may."""
     members = fit.members
     inside = frozenset(members)
+    for i in members if taken.kept else ():
+        if i != root and not taken.kept.isdisjoint(index.ops[i].outputs):
+            return f"{index.ops[i].outputs[0]!r} has a type of its own"
     for i in members:
         # A fused kernel writes only its last result: nobody else may need what is computed on the way.
         outside = None if i == root else _outside(i, inside, index)
@@ -231,6 +255,10 @@ def _take_group(group: Group, fusion: Fusion, pattern: Pattern, index: OpIndex, 
     if any(taken.owner[i] for i in members) or not outputs or reenters(group, index):
         return
     ops = tuple(index.ops[i] for i in members)
+    if taken.kept and not taken.kept.isdisjoint(
+        name for op in ops for name in op.inputs if name not in inputs
+    ):
+        return
     first = (*inputs[:1], "")[0]
     named = {v.name: inputs[len(pattern.variables) - 1 :] if v.variadic else first for v in pattern.variables}
     ports = {"out": outputs} | named

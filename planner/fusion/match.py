@@ -26,7 +26,7 @@ class OpIndex:
     Attributes:
       operands: values at the ports of each op.
       before: type of the op that writes each of them, "" for none.
-      results: the model's outputs.
+      results: the model's outputs, and values that are to stay between kernels.
     """
 
     graph: Graph
@@ -57,8 +57,12 @@ class Fit:
         return max(self.steps, key=lambda step: step[0])[1]
 
 
-def index_ops(graph: Graph) -> OpIndex:
-    """Index the ops of a graph; linear in operands."""
+def index_ops(graph: Graph, kept: frozenset[str] = frozenset()) -> OpIndex:
+    """Index the ops of a graph; linear in operands.
+
+    Args:
+      kept: values that count as results, whoever reads them.
+    """
     by_type: dict[str, list[int]] = {}
     for i, op in enumerate(graph.ops):
         by_type.setdefault(op.type, []).append(i)
@@ -72,7 +76,7 @@ def index_ops(graph: Graph) -> OpIndex:
         by_type=by_type,
         operands=operands,
         before=tuple(tuple(written.get(name, "") for name in names) for names in operands),
-        results=frozenset(graph.outputs),
+        results=kept.union(graph.outputs),
     )
 
 

@@ -29,7 +29,7 @@ _COPIES: Final = _OF_ALL | {"Cast", "Dropout"}
 
 def normalise(graph: Graph) -> Graph:
     """Run every pass. In: ops of opset 21 in topological order; out: the same, fewer and plainer."""
-    graph = infer(split_sums(fold_constants(drop_identities(graph))))
+    graph = infer(split_sums(fold_constants(drop_identities(drop_dead(graph)))))
     for _ in range(_MAX_ROUNDS):
         before = graph
         for rewrite in TO_FIXPOINT:

@@ -23,7 +23,7 @@ from planner.litert_reader.identifier import starts_as_litert
 from planner.litert_reader.read import read_litert_written
 from planner.onnx.composites.take_apart import has_composites, take_apart
 from planner.onnx.decoding import decoded
-from planner.onnx.normalise import normalise
+from planner.onnx.normalise import drop_dead, normalise
 from planner.onnx.operators.before_opset_7 import OLDEST, to_opset_7
 from planner.onnx.operators.limits import refuse_operands
 from planner.onnx.operators.soundness import sound
@@ -105,6 +105,8 @@ def read_written(
 
 def _normal(graph: Graph) -> Graph:
     """A graph of opset 21, or a body, in normal form, its bodies opened."""
+    # First, so that no consumer without a use of its own keeps quantizers, weights or sums apart.
+    graph = drop_dead(graph)
     plain = normalise(absorb(take_apart(graph, told=False)))
     if has_composites(plain):
         # Sizes that only folding tells may decide how one is taken apart.

@@ -20,7 +20,7 @@ DEPTH: Final = 6
 WORDINGS: Final[Mapping[str, str]] = {
     "": "[{n}] {rule} gives {port} its type ({source})",
     "annotated": "[{n}] {port} is annotated: {type}, by {source}",
-    "apart": "[{n}] {port} was part of a {type}, which no row takes whole: {source}",
+    "apart": "[{n}] {port} was part of a {type}, which does not run whole: {source}",
     "any": "[{n}] the model asks for at least {type} at {port}",
     "calibrated": "[{n}] {port} was observed in {type}",
     "constant": "[{n}] {port} holds constants: the type comes from {source}",
@@ -30,6 +30,7 @@ WORDINGS: Final[Mapping[str, str]] = {
     "left": "[{n}] {port} could not keep {type}: {source}",
     "let go": "[{n}] {port} could not keep {type} with weights of the types they had in training: {source}",
     "moved": "[{n}] {port} keeps {source}",
+    "no effect": "[{n}] what is said of {port} has no effect: {source}",
     "needed": "[{n}] of {port} {type} is needed: {source}",
     "no row": "[{n}] {port} runs in float: {source}",
     "none": "[{n}] the model keeps {port} in float",
@@ -116,7 +117,7 @@ def _of_inner(plan: Plan, name: str) -> str:
 
 
 def _of_step(plan: Plan, step: Step) -> str:
-    lines = [f"{step.port} is {step.type}."]
+    lines = [_of_inner(plan, step.port) if step.rule == "no effect" else f"{step.port} is {step.type}."]
     seen: set[int] = set()
     _chain(plan.steps, step, 1, lines, seen)
     return "\n".join(lines)

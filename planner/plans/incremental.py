@@ -179,7 +179,7 @@ def _written(patch: Patch) -> tuple[Sequence[StepRow], Mapping[str, ValuePlan]]:
     touched = {kernels[at].name for at in patch.kernels}
     rows: list[StepRow] = []
     numbers: dict[Symbol, int] = {}
-    for name in _names_in_order(patch.base):
+    for name in dict.fromkeys((*_names_in_order(patch.base), *base.facts)):
         own = part if name in patch.values else base
         for k, row in enumerate(own.facts.get(name, ())):
             numbers["fact", name, k] = number = len(rows)

@@ -58,8 +58,8 @@ def _differences(source: Uniform, wanted: Uniform) -> list[Kind]:
         or ("requantize" not in kinds and source.zero_points != wanted.zero_points)
     ):
         kinds.append("zero_point")
-    # What lies within a range needs nothing to enter it.
-    if a.bits == b.bits and not a.lies_in(b):
+    # What lies within a range needs nothing to enter it, and a change of sign moves the range along.
+    if a.bits == b.bits and not a.fits_shifted(b):
         kinds.append("clamp")
     return kinds
 

@@ -182,7 +182,10 @@ CASES = {
     "a_row_asked_of_a_kernel": Case(25, ports={"fc.in[0]": (-1, 1), "fc.out[0]": (-4, 4)}),
     "a_pin_chooses_the_row": Case(27, ports={"fc.in[0]": B, "fc.out[0]": (-4, 4)}),
     "partial_signature_contradicted": Case(
-        27, rescales=("a#0 widen -> fc.in[0]", "b#0 requantize -> k2.in[0] x2"), about=("fc",)
+        27,
+        rescales=("a#0 widen -> fc.in[0]", "b#0 requantize -> k2.in[0] x2"),
+        warnings=("k2.in[0] is !quant.uniform<i8", "k2.in[1] is !quant.uniform<i8"),
+        about=("fc",),
     ),
     "wildcard_takes_its_readers_storage": Case(28, casts=(1, 1), ports={"move.in[0]": (-1, 1, U8)}),
     "wildcard_takes_its_default": Case(28, floats={"g": "no row"}, ports={"move.in[0]": (-1, 1)}),
@@ -264,7 +267,11 @@ CASES = {
         about=("step1.in[4]", "step1.in[5]"),
     ),
     "lstm_absent_operands": Case(39, casts=(2, 1), ports={"lstm.in[5]": CELL, "lstm.out[2]": CELL}),
-    "annotations_inside_a_region": Case(42, ports={"conv.out[0]": (0, 3)}),
+    "annotations_inside_a_region": Case(
+        42,
+        ports={"conv.out[0]": (0, 3)},
+        warnings=("!quant.uniform<i8:f32, 0.03125> on 't' has no effect: it is inside kernel 'conv'",),
+    ),
     "variadic_concat": Case(43, alike=tuple(f"cat.in[{i}]" for i in range(5)), ports={"cat.out[0]": (-2, 1)}),
     "three_consumers_two_alike": Case(
         44, rescales=("a#0 requantize -> k3.in[0] x2",), warnings=("k3.in[0] is fixed", "k4.in[0] is fixed")

@@ -77,6 +77,12 @@ class Storage:
         alike = (self.bits, self.signed, self.float_name) == (other.bits, other.signed, other.float_name)
         return alike and other.qmin <= self.qmin and self.qmax <= other.qmax
 
+    def fits_shifted(self, other: "Storage") -> bool:
+        """Whether its integers are integers of another storage once both have one sign: `i8` fits `u8`."""
+        alike = (self.bits, self.float_name) == (other.bits, other.float_name)
+        low, high = other.qmin - other.offset, other.qmax - other.offset
+        return alike and low <= self.qmin - self.offset and self.qmax - self.offset <= high
+
     @property
     def steps(self) -> int:
         """Number of steps between the smallest and the largest stored value."""

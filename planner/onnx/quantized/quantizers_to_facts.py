@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.errors import ModelError
 from planner.ir.graph import LINEAR, Facts, Graph, Op, Value
+from planner.ir.roles import NON_PORT_INPUTS
 from planner.ir.types.qtypes import AnyType, Bipolar, QType, Storage, Uniform
 from planner.onnx.folding import fold_constants
 from planner.onnx.grids import is_common, most_of
@@ -234,7 +235,7 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     """
     if isinstance(kind, Bipolar):
         return (kind,) if _readers_of_weight(work, found.result) else ()
-    if not isinstance(kind, Uniform):
+    if not isinstance(kind, Uniform) or _is_setting(work, found.result):
         return ()
     kind = _tight(kind, array)
     if array.dtype == np.float16 and kind.expressed == "f32":
@@ -250,6 +251,12 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
         # With zero points that few devices have: the numbers are kept where the row holds them.
         return (AnyType(store, kind.expressed, kind) if readers and kind.is_per_tensor else AnyType(store),)
     return ()
+
+
+def _is_setting(work: _Work, name: str) -> bool:
+    """Whether all that reads a constant takes it as a bound or the like, of which only the number counts."""
+    places = [(op, i) for op in work.users.get(name, ()) for i, read in enumerate(op.inputs) if read == name]
+    return bool(places) and all(i in NON_PORT_INPUTS.get(op.type, ()) for op, i in places)
 
 
 def _is_common(kind: Uniform, array: Array) -> bool:

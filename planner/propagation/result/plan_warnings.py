@@ -13,6 +13,8 @@ import numpy as np
 from planner.errors import Conflict
 from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
+from planner.ir.inner_types import ineffective_facts
+from planner.ir.topology import running
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan
@@ -54,7 +56,20 @@ def warnings_of_all(
 ) -> tuple[str, ...]:
     """What the plan as a whole has to say; `rows` are those in use, by key, `costs` what it is made under."""
     whole = (unranged(graph, kernels), _unmeasured(graph, costs))
-    return (*filter(None, whole), *unmet_globs(graph, kernels, rows))
+    return (*filter(None, whole), *_ineffective(graph), *unmet_globs(graph, kernels, rows))
+
+
+def _ineffective(graph: Graph) -> Iterator[str]:
+    """What to say of facts on values that no port carries."""
+    for name, fact, why in ineffective_facts(graph):
+        yield f"{brief(fact)} on {name!r} has no effect: {why}"
+    alive = {region.name for region in running(graph)}
+    for region in graph.regions if len(alive) < len(graph.regions) else ():
+        for side, sides in (("in", region.input_facts), ("out", region.output_facts)):
+            for i, facts in enumerate(sides if region.name not in alive else ()):
+                for fact in facts:
+                    address = port_address(region.name, side, i)
+                    yield f"{brief(fact)} at {address} has no effect: no result of the kernel is used"
 
 
 def _unmeasured(graph: Graph, costs: Costs) -> str | None:
@@ -194,6 +209,7 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         yield from _of_near_scales(network, port, address)
     if value.pin is not None and not value.constant:
         yield from _of_multiplied(kernel, port, value, address)
+        yield from _of_fewer_steps(kernel, port, value, address)
     if value.constant:
         yield from _of_copies(network, port, address)
         yield from _of_long_bias(network, port, address)
@@ -238,6 +254,18 @@ def _of_multiplied(kernel: Kernel, port: Port, value: Value, address: str) -> It
             f"{address} is {brief(kind)}, {value.name!r} is pinned to {brief(pin)}: no shift leads from one "
             "to the other, so the device has to multiply"
         )
+
+
+def _of_fewer_steps(kernel: Kernel, port: Port, value: Value, address: str) -> Iterator[str]:
+    """A port whose storage has fewer and wider steps than the type that its value is fixed to."""
+    pin, kind = value.pin, port.type
+    if pin is None or kind is None or not (pin.is_per_tensor and kind.is_per_tensor):
+        return
+    # What moves data hands on the numbers that it reads, whatever finer grid they are on from there.
+    is_rounded = port.side[0] == "in" or not kernel.moves
+    has_fewer = kind.storage.steps < pin.storage.steps and kind.scale > pin.scale * (1 + SAME_SCALE)
+    if is_rounded and has_fewer and port.fixed is None:
+        yield f"{address} is {brief(kind)}, and {value.name!r} is fixed to {brief(pin)}: it is rounded there"
 
 
 def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:

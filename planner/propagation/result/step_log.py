@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from planner.ir.asked import Asked, asked_of
-from planner.ir.graph import port_address
+from planner.ir.graph import Facts, port_address
+from planner.ir.inner_types import ineffective_facts
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import Refused, StepRow, StepRows
@@ -40,6 +41,7 @@ BY_RANGE: Final = "the range it has to hold"
 RANGE_TOLD: Final = f"{BY_RANGE}, %g to %g"
 """The same with its ends; a long log formats one for each value, and this way takes half the time."""
 SHARED: Final = "the label that costs its component least"
+NO_EFFECT: Final = "no effect"
 SIGN: Final = "it differs in the sign of its activations alone, and kernels around have the other"
 _FACTS: Mapping[type[QType], str] = {
     AnyType: "any",
@@ -59,6 +61,7 @@ class Steps(StepRows):
         self._of_ports = [-1] * len(network.ports)
         number = sum(len(network.graph.values[value.name].facts) for value in network.values)
         number += sum(needs_told(network, value) is not None for value in network.values)
+        number += sum(len(facts) + 1 for _, facts, _ in _ineffective(network))
         for kernel in network.kernels:
             ports = [p for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
             number += bool(ports)  # the step that says the row
@@ -161,9 +164,21 @@ def _written(outcome: Outcome, numbers: Sequence[int]) -> list[StepRow]:
         if told is not None:
             log.add(value.name, told[0], "needed", told[1], because=range(first, len(log.steps)))
         log.facts_at.append(range(first, len(log.steps)))
+    for name, facts, why in _ineffective(outcome.network):
+        rests = [log.add(name, str(fact), _FACTS[type(fact)], "model") for fact in facts]
+        if not facts:
+            rests = [*log.facts_at[outcome.network.value_ids[name]]]
+        log.add(name, "float", NO_EFFECT, why, because=rests)
     for number in range(len(outcome.network.kernels)):
         _kernel_steps(log, outcome, number)
     return log.steps
+
+
+def _ineffective(network: Network) -> list[tuple[str, Facts, str]]:
+    """Values with facts that have no effect, those of the facts that have no step so far, and the reason."""
+    found = {name: why for name, _, why in ineffective_facts(network.graph)}
+    values, told = network.graph.values, network.value_ids
+    return [(name, () if name in told else values[name].facts, why) for name, why in found.items()]
 
 
 def needs_told(network: Network, value: Value) -> tuple[str, str] | None:

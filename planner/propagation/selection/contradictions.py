@@ -3,11 +3,13 @@
 Looked at before rows are. Source: design 01, section 4.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from planner.errors import Conflict
-from planner.ir.graph import Facts, Graph, port_address
+from planner.ir.graph import Facts, Graph, Region, port_address
+from planner.ir.topology import reads, running, writes
 from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, QType, Uniform
 from planner.propagation.selection.conflicts import HARD, Concession, Fact
 
@@ -21,16 +23,25 @@ def refuse_contradictions(graph: Graph) -> None:
     Raises:
       Conflict: two types, a type and a float, or a type that is narrower than an Any asks for.
     """
+    alive = running(graph)
+    dead = _unused(graph, alive) if len(alive) < len(graph.regions) else frozenset()
     for name, value in graph.values.items():
-        if len(value.facts) > 1:
+        if len(value.facts) > 1 and name not in dead:
             _refuse_pair(name, f"value {name!r}", repr(name), value.facts)
-    for region in graph.regions:
+    for region in alive:
         for side, sides in (("in", region.input_facts), ("out", region.output_facts)):
             for i, facts in enumerate(sides):
                 if len(facts) > 1:
                     address = port_address(region.name, side, i)
                     _refuse_pair(address, f"port {address}", address, facts)
     _refuse_unlike_caches(graph)
+
+
+def _unused(graph: Graph, alive: Sequence[Region]) -> frozenset[str]:
+    """Values at kernels that reach no output of the model, and at no others: they constrain nothing."""
+    values = {name for region in graph.regions for name in (*reads(region), *writes(region))}
+    used = {name for region in alive for name in (*reads(region), *writes(region))}
+    return frozenset(values - used - {*graph.inputs, *graph.outputs})
 
 
 def _refuse_unlike_caches(graph: Graph) -> None:
