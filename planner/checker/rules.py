@@ -14,6 +14,7 @@ import numpy as np
 
 from planner.checker.kernel_ports import NEAR, Served, refuse
 from planner.checker.moves import check_slices
+from planner.checker.rows.predicates import breaks_requirement
 from planner.errors import PlannerError, RuleError
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.scales import F32_TINY
@@ -265,6 +266,16 @@ def _derive(served: Served, rule: Rule) -> None:
             )
 
 
+def _requires(served: Served, rule: Rule) -> None:
+    if breaks_requirement(served, rule.args["holds"]):
+        kinds = [brief(port.type) for port in served.ports if isinstance(port.type, Uniform)]
+        refuse(
+            served.kernel.name,
+            f"has ports of {', '.join(kinds)}; requires at {rule.source} accepts {rule.args['holds']}",
+            served.row,
+        )
+
+
 JUDGES: Final[Mapping[str, Callable[[Served, Rule], None]]] = {
     "derive": _derive,
     "fixed_scale": _fixed_scale,
@@ -272,6 +283,7 @@ JUDGES: Final[Mapping[str, Callable[[Served, Rule], None]]] = {
     "free_scale": _free,
     "multiplier_accumulator_scale": _multiplier_accumulator,
     "multiplier_scale": _multiplier,
+    "requires": _requires,
     "same_scale": _same_scale,
     "same_storage": _free,
 }

@@ -31,7 +31,7 @@ from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Call, Operand
 from planner.interpreter.dynamic import product
 from planner.interpreter.fixed_point import ARITHMETICS
 from planner.interpreter.kernels.geometry import pool_geometry
-from planner.interpreter.kernels.litert import LITERT, LITERT_KERNELS
+from planner.interpreter.kernels.litert import COMPARISONS, LITERT, LITERT_KERNELS
 from planner.interpreter.kernels.pooling import max_pool
 from planner.interpreter.kernels.recurrent import LITERT_LAYERS
 from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
@@ -184,7 +184,7 @@ class Interpreter:
         if block.row is not None and block.row.dynamic is not None:
             self._run_dynamic(memory, block, block.row.dynamic)
             return
-        if block.arithmetic == LITERT and self._run_layer(memory, block):
+        if block.arithmetic == LITERT and (self._run_layer(memory, block) or _compare(memory, block)):
             return
         core, tail = split_tail(block.core) if block.float_result else (block.core, ())
         result = _on_integers(memory, block, core) if block.result or block.float_result else None
@@ -332,6 +332,17 @@ class Interpreter:
     def _output(self, memory: Memory, name: str) -> Array:
         pinned = self._pinned.get(name)
         return memory.real(name) if pinned is None else memory.stored(name, pinned)
+
+
+def _compare(memory: Memory, block: Block) -> bool:
+    """Run a comparison of stored integers; False where the block is none."""
+    if len(block.core) != 1 or block.core[0].type not in COMPARISONS:
+        return False
+    call = Call(block.core, _operands(memory, block, block.core), None, block.arithmetic, memory.real)
+    found = LITERT_KERNELS[block.core[0].type,](call)
+    if found is not None:
+        memory.define(block.core[0].outputs[0], found)
+    return found is not None
 
 
 def _is_known(arithmetic: str) -> bool:

@@ -279,12 +279,27 @@ def _lookup(types: Mapping[str, Uniform]) -> Callable[[Ref], Fraction]:
     return look
 
 
+def requires(inputs: Views, outputs: Views, args: Args) -> Mapping[PortId, Uniform]:
+    """Require a condition of the ports' scales and zero points. Decides nothing.
+
+    A kernel whose types do not meet it once they are known leaves the row, as one does whose sums do not fit
+    an accumulator (`propagation.parameters.fit`).
+
+    Args:
+      inputs, outputs: views of the kernel's present ports.
+      args: `holds`, a condition: `max(a.scale, b.scale) >= 1/256`.
+    """
+    del inputs, outputs, args
+    return {}
+
+
 RULES: Final[Mapping[str, QuantFn]] = {
     "derive": derive,
     "fixed_scale": fixed_scale,
     "free_scale": free_scale,
     "multiplier_accumulator_scale": multiplier_accumulator_scale,
     "multiplier_scale": multiplier_scale,
+    "requires": requires,
     "same_scale": same_scale,
     "same_storage": free_scale,  # storages are found before there are types (`storage_groups`)
 }

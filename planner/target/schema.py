@@ -196,6 +196,7 @@ class RuleModel(Model):
     ) = None
     multiplier_accumulator_scale: AccumulatorScaleModel | None = None
     derive: DeriveModel | None = None
+    requires: Annotated[str, Field(min_length=1)] | None = None
     fn: (
         Annotated[Annotated[Name, Tag("text")] | Annotated[FnModel, Tag("map")], Discriminator(_shape)] | None
     ) = None

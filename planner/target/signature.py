@@ -3,7 +3,7 @@
 In: the models of `schema` and the marked tree (for places). Out: records. Source: design 04.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -13,7 +13,7 @@ from planner.ir.arithmetic.multipliers import MOST_BITS, Multiplier
 from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage, round_scale, storage
 from planner.ir.types.ranges import power_of_two_from, power_of_two_to
 from planner.ir.types.typetext import parse_storage
-from planner.target.conditions.grammar import parse_condition, refs_of
+from planner.target.conditions.grammar import check_words, parse_condition, refs_of
 from planner.target.expressions import Ref, parse_expression, parse_number, references, refuse_constants
 from planner.target.records import (
     DynamicRange,
@@ -411,8 +411,10 @@ def build_rule(building: Building, model: RuleModel, node: Node) -> Rule:
     """Make a rule; its arguments are always a mapping, port names without `?` and `*`."""
     kind = model.kind
     value = getattr(model, kind)
-    if isinstance(value, str):
-        args: dict[str, Any] = {"name": value, "args": {}}
+    if kind == "requires":
+        args: dict[str, Any] = {"holds": value}
+    elif isinstance(value, str):
+        args = {"name": value, "args": {}}
     elif isinstance(value, list):
         args = {"ports": value}
     else:
@@ -429,6 +431,8 @@ def _check_arithmetic(building: Building, kind: str, args: Mapping[str, Any], no
     if kind == "derive":
         for key in ("scale", "zero_point"):
             building.attempt(child(node, kind, key), "T025", partial(_derivable, key, str(args[key])))
+    if kind == "requires":
+        building.attempt(child(node, kind), "T025", partial(_requirable, args["holds"]))
     if kind == "fixed_scale":
         building.attempt(child(node, kind, "scale"), "T025", partial(_fixable, args["scale"]))
     if kind == "multiplier_scale":
@@ -460,16 +464,34 @@ def _derivable(key: str, text: str) -> None:
     """
     expression = parse_expression(text)
     asked = references(expression)
-    for ref in asked:
-        if ref.attribute not in DERIVABLE or ref.index is not None:
-            known = ", ".join(f"{ref.port}.{name}" for name in DERIVABLE)
-            raise TargetError(f"{ref} is not known to derive; known: {known}")
+    _check_parameters(asked, "derive")
     try:
         refuse_constants(expression)
     except RuleError as error:
         raise TargetError(f"{text!r}: {error.message}") from error
     if key == "scale" and not asked:
         _fixable(text)
+
+
+def _requirable(text: str) -> None:
+    """Read the condition of `requires`.
+
+    Raises:
+      TargetError: no condition, or one that asks for anything but parameters of ports.
+    """
+    condition = parse_condition(text, of_key=False)
+    check_words(condition)
+    asked = refs_of(condition)
+    _check_parameters(asked, "requires")
+    if not asked:
+        raise TargetError(f"{text!r} asks for no port")
+
+
+def _check_parameters(asked: Iterable[Ref], rule: str) -> None:
+    for ref in asked:
+        if ref.attribute not in DERIVABLE or ref.index is not None:
+            known = ", ".join(f"{ref.port}.{name}" for name in DERIVABLE)
+            raise TargetError(f"{ref} is not known to {rule}; known: {known}")
 
 
 def bare(name: str) -> str:

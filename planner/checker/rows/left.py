@@ -16,6 +16,7 @@ from planner.checker.kernel_ports import Served, parameter_problem, refuse
 from planner.checker.numbers import Extent, extent_of
 from planner.checker.rows.merit import merit_of
 from planner.checker.rows.no_type import no_type
+from planner.checker.rows.predicates import breaks_requirement
 from planner.checker.rows.reading import read_row
 from planner.checker.weights import own_type
 from planner.errors import PlannerError
@@ -105,6 +106,10 @@ def _cannot_be_kept(served: Served, row: Row, why: str) -> bool:
     said = MULTIPLIER.match(why)
     if said is not None:
         return _multiplier_is_outside(other, int(said.group(1)))
+    if why.startswith("requires "):
+        return any(
+            rule.kind == "requires" and breaks_requirement(other, rule.args["holds"]) for rule in row.rules
+        )
     if why.startswith("channel "):
         return _bias_is_too_long(other)
     return _is_too_far(other) or _came_from_too_far(other, why)

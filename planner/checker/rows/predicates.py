@@ -72,6 +72,15 @@ _INDEXED: Final = re.compile(r"(\w+)\[(-?\d+)\]")
 _DIMENSION: Final = re.compile(r"shape\[(-?\d+)\]")
 
 
+_PARAMETERS: Final[Mapping[str, Callable[[Uniform], Any]]] = {
+    "qmax": lambda kind: kind.storage.qmax,
+    "qmin": lambda kind: kind.storage.qmin,
+    "scale": lambda kind: kind.scale if kind.is_per_tensor else list(kind.scales),
+    "zero_point": lambda kind: kind.zero_point if kind.is_per_tensor else list(kind.zero_points),
+}
+"""What the rule `requires` may ask of the types at a port."""
+
+
 class _Undecided(Exception):
     """A term whose value is in a model that was not given."""
 
@@ -123,6 +132,12 @@ def _judge(served: Served, key: str, wanted: Any) -> str | None:
     return None
 
 
+def breaks_requirement(served: Served, text: str) -> bool:
+    """Whether the types of the kernel's ports break the condition of a `requires` rule."""
+    said = _says(served, parse_condition(text, of_key=False), None)
+    return said in (_Says.NO, _Says.UNKNOWN)
+
+
 def _first_broken(served: Served, texts: Any) -> str | None:
     for text in texts:
         said = _says(served, parse_condition(text, of_key=False), None)
@@ -139,6 +154,8 @@ def _values(served: Served, owner: str, what: str) -> Iterator[Any]:
             yield sum(1 for port in ports if port.value)
         elif what == "bits":
             yield from _asked_bits(served, owner)
+        elif what in _PARAMETERS:
+            yield from (_PARAMETERS[what](port.type) for port in ports if isinstance(port.type, Uniform))
         else:
             yield from (_of_tensor(served, port.value, what) for port in ports)
         return

@@ -18,6 +18,7 @@ from planner.exporters.litert.geometry import VALID, Windows, lowest, padded, pa
 from planner.exporters.litert.operations import Tensor
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
+from planner.ir.types.qtypes import Uniform
 from planner.litert_reader.vocabulary import REDUCTIONS
 
 _SPATIAL: Final = (2, 3)
@@ -82,24 +83,31 @@ def reduction(call: Call) -> Sequence[Tensor] | None:
     if tuple(axes) == _SPATIAL and len(x.shape) == 4:
         # As a pool over the whole image: an NPU reduces over height and width of NHWC, not over its depth.
         x = call.last()
-    if call.op.type == "ReduceSum":
-        _check_sum(call)
     keeps = bool(call.op.attributes.get("keepdims", 1))
+    if call.op.type == "ReduceSum" and call.y is not None:
+        return [_summed(call, x, axes, keeps=keeps)]
     return [_reduced(call, REDUCTIONS[call.op.type], x, axes, keeps=keeps)]
 
 
-def _check_sum(call: Call) -> None:
-    """Refuse sums of stored integers as they are: SUM takes zero points and scales off in one case only."""
-    x, y = call.kind(0), call.y
-    if x is None or y is None:
-        return
-    is_same = (x.scale, x.zero_point) == (y.scale, y.zero_point)
-    if x.storage.bits > 8 or is_same:
-        what = "16-bit integers" if x.storage.bits > 8 else "integers of the result's own type"
-        raise call.builder.refuse(
-            f"ReduceSum of {what}, whose zero points and scales SUM leaves in; litert accepts 8 bits, "
-            "the result on another scale"
-        )
+def _summed(call: Call, x: Tensor, axes: Sequence[int], *, keeps: bool) -> Tensor:
+    """A sum of stored integers: a MEAN, whose result has the same integers in finer steps, times the count.
+
+    SUM's reference kernel leaves the zero point of its result out, and where both types are one, or 16 bits,
+    SUM leaves scales and zero points in.
+    """
+    y, count = _stored_result(call), prod(x.sizes[axis] for axis in axes)
+    fine = replace(y, scales=(float(np.float32(y.scale / count)),))
+    mean = _reduced(replace(call, y=fine), "MEAN", x, axes, keeps=keeps)
+    one = Uniform(y.storage, (float(count),), (0,))
+    number = np.ones((1,) * len(mean.shape))
+    times = call.builder.program.constant(number, mean.element, f"{call.stem}_count", kind=one)
+    return call.emit("MUL", (mean, times), replace(mean, kind=y), "MulOptions", {})
+
+
+def _stored_result(call: Call) -> Uniform:
+    if call.y is None:
+        raise TypeError(f"{call.stem!r} is float")
+    return call.y
 
 
 def _reduced(call: Call, operator: str, x: Tensor, axes: Sequence[int], *, keeps: bool) -> Tensor:

@@ -1,7 +1,8 @@
 """LiteRT: kernels of rows in the arithmetic `litert`, as the runtime's reference kernels round.
 
-What rounds in a way of its own is here: averages, means, tables of 513 entries, sigmoids of 16 bits,
-piecewise linear functions and bilinear resizing. All else is in `table`, where `litert` rounds as `gemmlowp`.
+What rounds in a way of its own is here: averages, means, sums, tables of 513 entries, sigmoids of 16 bits,
+piecewise linear functions, comparisons, bilinear resizing. All else is in `table`, where `litert` rounds as
+`gemmlowp`.
 Source: TensorFlow Lite, reference kernels and their preparation; measured in docs/litert.md.
 """
 
@@ -54,14 +55,15 @@ def average_pool(call: Call) -> Array | None:
 
 
 def mean(call: Call) -> Array | None:
-    """One sum, times a multiplier with the count in it."""
+    """One sum, times a multiplier with the count in it; a ReduceSum is a mean in steps finer by the count."""
     x, axes = _operand(call), _axes(call)
     if x is None or axes is None:
         return None
     keeps = call.op.type == "GlobalAveragePool" or bool(call.op.attributes.get("keepdims", 1))
     total = np.asarray(x.shifted().sum(axes, keepdims=keeps))
     count = math.prod(x.stored.shape[axis] for axis in axes)
-    factor = mean_factor(float(np.float32(x.kind.scale)) / float(np.float32(call.y.scale)), count)
+    scale = call.y.scale / count if call.op.type == "ReduceSum" else call.y.scale
+    factor = mean_factor(float(np.float32(x.kind.scale)) / float(np.float32(scale)), count)
     return saturated(apply_scale_32(total, *factor, double_round=True), call.y)
 
 
@@ -261,6 +263,31 @@ def _neighbours(size: int, wanted: int, mode: str) -> tuple[Integers, Integers, 
     return lower, upper, places - lower * _ONE
 
 
+def compared(call: Call) -> Array | None:
+    """A comparison of both operands as multiples of 1/256, each by its scale as a fraction.
+
+    Steps below that are lost, so rows keep to coarser ones.
+    """
+    sides = call.operand(0), call.operand(1)
+    found = [_in_256ths(x) for x in sides if x is not None and x.kind.is_per_tensor]
+    return np.asarray(COMPARISONS[call.op.type](*found)) if len(found) == len(sides) else None
+
+
+def _in_256ths(x: Operand) -> Integers:
+    factor = multiplier_or_zero(float(np.float32(x.kind.scale)))
+    return apply_scale_32(x.shifted() << 8, *factor, double_round=True)
+
+
+COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "Equal": np.equal,
+    "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+}
+"""What these ops ask of two numbers."""
+
+
 def table_of(
     function: Callable[[Any], Any], source: tuple[float, int], result: tuple[float, int]
 ) -> Integers:
@@ -338,12 +365,14 @@ def tabulated(op: Op, x: Uniform, y: Uniform, values: Array) -> Array | None:
 
 
 LITERT_KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
+    **{(name,): compared for name in COMPARISONS},
     ("AveragePool",): average_pool,
     ("Exp",): exp,
     ("GlobalAveragePool",): mean,
     ("HardSwish",): hard_swish,
     ("LeakyRelu",): leaky_relu,
     ("ReduceMean",): mean,
+    ("ReduceSum",): mean,
     ("Resize",): resize,
     ("Sigmoid",): sigmoid,
     ("Softmax",): softmax,

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import Kernel, Network, ports_of, present
+from planner.propagation.network.ports import Kernel, Network, kernel_views, ports_of, present
 from planner.propagation.parameters.accumulators import accumulator_bits, partial_bits
 from planner.propagation.parameters.constant_types import overflow_of
 from planner.propagation.parameters.multiplier_range import grown_result, outside
 from planner.propagation.parameters.multiplier_reach import TOO_FAR, read_as, too_far
 from planner.propagation.result.outcome import Outcome
 from planner.propagation.selection.remedies import Grown, Left, Remedies
+from planner.target.conditions.on_types import unmet
 from planner.target.records import PortId, Row
 
 
@@ -76,6 +77,11 @@ def _beyond(network: Network, kernel: Kernel, row: Row) -> Iterator[str]:
             said = overflow_of(network, kernel, str(rule.args["port"]))
             if said is not None:
                 yield said
+        if rule.kind == "requires":
+            inputs, outputs = kernel_views(network, kernel)
+            broken = unmet(rule.args["holds"], (*inputs, *outputs))
+            if broken is not None:
+                yield f"requires {broken}"
     if row.partial is not None:
         bits = partial_bits(network, kernel, row.partial.products)
         if bits is not None and bits > row.partial.storage.bits:

@@ -141,6 +141,10 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
         "The kernel multiplies: one output multiplier per channel.",
         {"out": "y", "of": ["x", "w"]},
     ),
+    "RuleModel.requires": (
+        "A condition of scales and zero points; a kernel whose types do not meet it leaves the row.",
+        "max(a.scale, b.scale) >= 1/256",
+    ),
     "RuleModel.same_storage": ("The ports that take any storage have one; scales are their own.", ["x", "y"]),
     "RuleModel.same_scale": ("The ports have one scale and zero point.", ["xs", "y"]),
     "SameScaleModel.direction": ("Who is followed.", "both"),

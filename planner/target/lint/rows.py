@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from planner.ir.types.qtypes import FloatType, Storage, round_scale
+from planner.target.conditions.grammar import parse_condition, refs_of
 from planner.target.expressions import parse_expression, parse_number, references
 from planner.target.lint.opnames import ONNX_OPS
 from planner.target.lint.terms import asked_of, place, predicate_problem
@@ -62,6 +63,8 @@ def _rule_ports(rule: Rule) -> Iterator[str]:
     for key in ("ports", "of", "port", "out"):
         value: Any = rule.args.get(key, ())
         yield from [value] if isinstance(value, str) else value
+    if rule.kind == "requires":
+        yield from (ref.port for ref in refs_of(parse_condition(rule.args["holds"], of_key=False)))
     if rule.kind == "derive":
         for key in ("scale", "zero_point"):
             for ref in references(parse_expression(str(rule.args.get(key, 0)))):

@@ -7,9 +7,13 @@ import pytest
 
 from planner.exporters.litert.flatbuffer import file_bytes
 from planner.exporters.litert.operations import Program, Tensor
+from planner.interpreter.calls import Call, Operand
 from planner.interpreter.fixed_point import ratios, scaled_sum
+from planner.interpreter.kernels.litert import COMPARISONS, LITERT, LITERT_KERNELS
 from planner.ir.arithmetic.rescaling import apply_scale_32, multiplier_or_zero
+from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform, storage, uniform
+from planner.litert_reader.vocabulary import COMPARISONS as VOCABULARY
 from tests.exporters.litert.running import told
 from tests.oracles import litert
 
@@ -82,6 +86,31 @@ def test_mean_has_the_count_in_its_multiplier(bits, x, y, size, tmp_path):
     off = np.abs(got - stored(scaled_sum([(sums, ratio)], "tosa_double")))
     assert off.max() <= 1
     assert size == 7 or not off.any()
+
+
+@pytest.mark.parametrize("kernels", ["reference", "optimized"])
+@pytest.mark.parametrize("kind", COMPARISONS)
+def test_comparisons_are_of_multiples_of_256ths(kind, kernels, tmp_path):
+    """Of every magnitude of two scales below 1, in every pair of bytes."""
+    rng, jobs, wanted = np.random.default_rng(0), [], []
+    a, b = np.arange(-128, 128, dtype=np.int8)[:, None], np.arange(-128, 128, dtype=np.int8)[None]
+    for power in range(-6, 1):
+        near = float(np.float32(10.0**power * rng.uniform(0.1, 0.999)))
+        other = near if power % 2 else float(np.float32(near * rng.uniform(0.01, 1)))
+        types = uniform(storage("i8"), near, int(rng.integers(-128, 128))), uniform(storage("i8"), other, -7)
+        program = Program()
+        pair = [
+            program.argument(name, array.shape, "i8", type_)
+            for name, array, type_ in zip("ab", (a, b), types, strict=True)
+        ]
+        result = program.emit(VOCABULARY[kind], pair, Tensor(-1, (256, 256), "bool", (0, 1)), "y")
+        program.result("y", result)
+        jobs.append((file_bytes(program, name="one", description=""), [{"a": a, "b": b}]))
+        operands = {("y", 0): Operand(a, types[0]), ("y", 1): Operand(b, types[1])}
+        call = Call((Op("y", kind, ("a", "b"), ("y",)),), operands, None, LITERT, lambda _: a)
+        wanted.append(LITERT_KERNELS[kind,](call))
+    for answer, own in zip(litert.run(tmp_path, jobs, kernels=kernels), wanted, strict=True):
+        np.testing.assert_array_equal(answer[0]["y"], own)
 
 
 @pytest.mark.parametrize("bits", [8, 16])
