@@ -1,4 +1,4 @@
-"""A kernel that a format cannot write by its row leaves the row while the plan is made, or is refused by name."""
+"""A kernel that a format cannot write by its row leaves it while the plan is made, or is refused by name."""
 
 from dataclasses import replace
 

@@ -45,7 +45,8 @@ def plan(
     Raises:
       Conflict: constraints that cannot all hold; `.facts` is a small set of them.
     """
-    options = {"strategy": strategy, "best_effort": best_effort, "bias_pins": bias_pins, "costs": costs}
+    options: dict[str, Any] = {"strategy": strategy, "best_effort": best_effort, "bias_pins": bias_pins}
+    options["costs"] = costs
     options |= {"formats": list(formats)} if formats else {}
     body: dict[str, Any] = {"model": model, "target": target, "options": options}
     given = {"stats": stats, "annotations": annotations}
