@@ -4,12 +4,15 @@ Nothing here reads or writes files of models, so the service may plan in a proce
 them; `pipeline` has these functions too. Source: design 03, "One `plan` call".
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.statistics import Statistics
+from planner.errors import expect, require_name
+from planner.exporters.table import EXPORTERS
+from planner.exporters.writable import refuse_unwritable, unwritten
 from planner.fusion.fuse import fuse
 from planner.ir.asked import refuse_unknown
 from planner.ir.expand import expand
@@ -56,6 +59,7 @@ def plan(
     best_effort: bool = False,
     bias_pins: BiasPins = "error",
     progress: Callable[[int, int | None], None] | None = None,
+    formats: Sequence[str] = (),
     **costs: float | None,
 ) -> Planned:
     """Choose a type, or float, for every port of every kernel of a model on a target.
@@ -67,11 +71,14 @@ def plan(
       best_effort: where constraints cannot all hold, give some up, each with a warning.
       bias_pins: `error` or `derive` where a bias is pinned to another scale than its factors' product.
       progress: called with (kernels typed, kernels in all), and again where a try asks for another.
+      formats: that the plan is to be exported in. A kernel that one of them cannot write by its row takes the
+        next row, or runs in float. By default the format of the target's own tools, where it has one alone.
       costs: keys of the target's cost tables, over its own (`bit_price=4.0`).
 
     Raises:
       Conflict: constraints that cannot all hold; `.facts` is a small set of them.
       AnnotationError: something is asked of a kernel that is not there.
+      UnsupportedExport: a kernel that one of `formats` cannot write in any form; names its operands.
 
     Example:
       >>> model = planner.load_model("examples/digits/digits.onnx")
@@ -81,6 +88,9 @@ def plan(
       <Plan of 'digits' for litert-int8: 15 kernels, 3 rescales and casts, cost 458>
     """
     device = as_target(target, functions)
+    expect(formats, (list, tuple), "formats are a list of names of formats")
+    for name in formats:
+        require_name("export format", name, EXPORTERS)
     model = expand(model)
     fused = fuse(model, device)
     for key in fused.wanted:
@@ -95,6 +105,9 @@ def plan(
         depths=None,
         fuses=not model.regions,
         progress=progress,
+        formats=formats,
+        unwritten=unwritten,
         **costs,
     )
+    refuse_unwritable(found)
     return for_model(found, model)

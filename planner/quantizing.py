@@ -165,7 +165,7 @@ def quantize(
         tell("correcting biases", 0, None)
         ready = corrected(ready, device, stats)
     tell("planning", 0, None)
-    found = plan(ready, device, progress=lambda done, all_: tell("planning", done, all_))
+    found = plan(ready, device, formats=(format,), progress=lambda done, all_: tell("planning", done, all_))
     tell("checking", 0, None)
     check(found, ready, device, progress=lambda done, all_: tell("checking", done, all_))
     tell("exporting", 0, None)

@@ -111,6 +111,7 @@ def make_plan(
         strategy=options["strategy"],
         best_effort=options["best_effort"],
         bias_pins=options["bias_pins"],
+        formats=options.get("formats", ()),
         **options["costs"],
     )
     return apply_steps(first, steps)

@@ -110,6 +110,11 @@ class PlanOptions(BaseModel):
     bias_pins: Literal["error", "derive"] = Field(
         default="error", description="derive a pinned bias anew whose scale is not its factors' product"
     )
+    formats: list[Annotated[str, Field(max_length=40)]] = Field(
+        default_factory=list,
+        max_length=8,
+        description="formats to export in: kernels that one of them cannot write take another row, or float",
+    )
     costs: dict[str, Real | None] = Field(default_factory=dict, max_length=32)
 
 

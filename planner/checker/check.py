@@ -77,6 +77,7 @@ class _Notes:
       types, texts: the problem of a type, "" for none, and its text, by its id (the plan keeps it alive).
       rows: rows read beside ports, by their key, the numbers of inputs and of ports, and which are absent.
       constants: constants known by their range that were judged.
+      formats: that the plan was made for.
     """
 
     steps: Mapping[str, StepRow]
@@ -90,6 +91,7 @@ class _Notes:
     texts: dict[int, str] = field(default_factory=dict)
     rows: dict[tuple[str, int, int, tuple[int, ...]], Reading] = field(default_factory=dict)
     constants: set[Judged] = field(default_factory=set)
+    formats: tuple[str, ...] = ()
 
 
 def check(
@@ -117,6 +119,7 @@ def check(
         numbers or {},
         frozenset(_binding(plan.graph)),
         check_engines(plan),
+        formats=plan.formats,
     )
     check_totals(plan)
     judged: list[tuple[KernelPlan, Region, Served | None]] = []
@@ -349,7 +352,7 @@ def _check_row(served: Served, target: Target, notes: _Notes) -> None:
     """The row is the one to be preferred of those that the kernel could keep."""
     left = notes.left.get(served.kernel.name, {})
     if left:
-        check_left(served, target, left, notes.behind.get(served.kernel.name, 0))
+        check_left(served, target, left, notes.behind.get(served.kernel.name, 0), notes.formats)
     if served.kernel.row is not None:
         short = notes.short.get(served.kernel.name, {})
         mirrored = next(iter(notes.mirrored.get(served.kernel.name, ())), "")

@@ -132,6 +132,7 @@ def plan(
                 best_effort=best_effort,
                 bias_pins="error",
                 progress=bar,
+                formats=tuple(formats or ()),
                 **costs,
             )
         with progress("checking") as bar:

@@ -44,6 +44,12 @@ class PlanFields:
     warnings: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The formats that the plan has to be written in: those requested, else the target's only one."""
+        named, own = self.options.get("formats", ()), self.target.files.formats
+        return tuple(named) or (own if len(own) == 1 else ())
+
     @cached_property
     def kernels(self) -> Mapping[str, KernelPlan]:
         """Planned kernels by name."""

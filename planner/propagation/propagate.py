@@ -31,13 +31,13 @@ from planner.propagation.network.presolve import settle_plain
 from planner.propagation.network.value_ranges import backward, demote, forward, out_of_reach, unbounded
 from planner.propagation.parameters.derived_ports import come_to_rest, refuse_disagreement
 from planner.propagation.parameters.fit import grow, unfit
-from planner.propagation.result.outcome import BiasPins, Outcome, Request, Strategy
+from planner.propagation.result.outcome import BiasPins, Outcome, Request, Strategy, Unwritten
 from planner.propagation.result.plan_builder import assemble
 from planner.propagation.selection.apart import served
 from planner.propagation.selection.choice import Choice, in_float
 from planner.propagation.selection.conflicts import Concession, explained
 from planner.propagation.selection.contradictions import refuse_contradictions
-from planner.propagation.selection.remedies import Inapplicable, Remedies
+from planner.propagation.selection.remedies import NO_REMEDIES, Inapplicable, Remedies, rows_left
 from planner.propagation.selection.rows import hand_on_floats, refuse_floats, refuse_unmet
 from planner.propagation.selection.signs import with_few_signs
 from planner.propagation.selection.too_little import with_wanted_db
@@ -62,6 +62,8 @@ def propagate(
     depths: Mapping[str, int] | None = None,
     fuses: bool = False,
     progress: Callable[[int, int | None], None] | None = None,
+    formats: Sequence[str] = (),
+    unwritten: Unwritten | None = None,
     **costs: float | None,
 ) -> Planned:
     """Plan a fused graph for a target.
@@ -76,6 +78,9 @@ def propagate(
       depths: of kernels by name (`Plan.wiring`), where the graph is a part of a bigger one.
       fuses: whether kernels that no row serves may be taken apart, as our own fusing made them.
       progress: called with (kernels typed, kernels in all), and again where a try asks for another.
+      formats: that the plan is to be written in, kept in it.
+      unwritten: gives the reason for each kernel of a plan that has to leave its row, as a format cannot
+        write it so; the plan is then made again without these rows.
       costs: keys of the target's cost tables, over its own.
 
     Raises:
@@ -86,7 +91,18 @@ def propagate(
     require_name("strategy", strategy, ("minimal", "rfc"))
     require_name("policy of bias_pins", bias_pins, ("error", "derive"))
     prices = _with_costs(target.costs, costs)
-    request = Request(strategy, prices, model, best_effort, bias_pins, depths or {}, fuses, progress)
+    request = Request(
+        strategy,
+        prices,
+        model,
+        best_effort,
+        bias_pins,
+        depths or {},
+        fuses,
+        progress,
+        tuple(formats),
+        unwritten,
+    )
     if best_effort:
         plan, notes = _conceding(_planned, graph, target, request)
         return replace(plan, warnings=(*notes, *plan.warnings))
@@ -150,17 +166,34 @@ def _conceding(
 
 
 def _planned(graph: Graph, target: Target, request: Request, given: Concession) -> Planned:
-    return assemble(_decided(graph, target, request, given))
+    """The plan, made again without the rows of kernels that a format cannot write by them."""
+    remedies = Remedies()
+    while True:
+        outcome = _decided(graph, target, request, given, remedies)
+        plan = assemble(outcome)
+        refused = {} if request.unwritten is None else request.unwritten(plan)
+        if not refused:
+            return plan
+        graph = outcome.network.graph
+        remedies = outcome.remedies | Remedies(rows_left(plan, refused))
 
 
-def _decided(graph: Graph, target: Target, request: Request, given: Concession) -> Outcome:
+def _decided(
+    graph: Graph,
+    target: Target,
+    request: Request,
+    given: Concession,
+    remedies: Remedies = NO_REMEDIES,
+) -> Outcome:
     """From facts to typed ports, tried again with every remedy that a try asks for.
+
+    Args:
+      remedies: to begin with.
 
     Raises:
       Conflict, RuleError: constraints that cannot all hold.
     """
     refuse_contradictions(graph)
-    remedies = Remedies()
     while True:
         choosing = with_wanted_db(target, request.costs)
         graph, choices, remedies = served(graph, choosing, remedies, given.floats, fuses=request.fuses)
@@ -325,4 +358,4 @@ def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:
     return replace(own, **{**given, **switched})  # type: ignore[arg-type]
 
 
-__all__ = ["BiasPins", "Strategy", "operand_types", "propagate"]
+__all__ = ["BiasPins", "Strategy", "Unwritten", "operand_types", "propagate"]

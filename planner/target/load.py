@@ -298,11 +298,12 @@ def _files(building: Building, document: Document, root: Node) -> Files:
     given = document.files
     if given is None:
         return Files()
+    formats = tuple(given.formats or ())
     if given.opset is None:
-        return Files(layout=given.layout)
+        return Files(layout=given.layout, formats=formats)
     least, most = given.opset
     node = child(root, "files", "opset")
-    made = building.attempt(node, "T028", lambda: Files((least, most), given.layout))
+    made = building.attempt(node, "T028", lambda: Files((least, most), given.layout, formats))
     return made if isinstance(made, Files) else Files()
 
 

@@ -229,10 +229,12 @@ class Files:
     Attributes:
       opset: the least and the greatest version of ONNX's operators; None: any.
       layout: where images have their channels; None: either.
+      formats: the formats that the device's own tools read; of a single one, plans keep to what it can write.
     """
 
     opset: tuple[int, int] | None = None
     layout: Literal["channels_first", "channels_last"] | None = None
+    formats: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.layout not in (None, "channels_first", "channels_last"):

@@ -515,6 +515,11 @@ class FilesModel(Model):
         description="Where images have their channels; formats of the other layout are refused.",
         examples=["channels_last"],
     )
+    formats: Annotated[list[Name], Field(max_length=8)] | None = Field(
+        None,
+        description="Formats that the device's tools read; of a single one, plans keep to what it can write.",
+        examples=[["litert"]],
+    )
 
 
 class Document(Model):

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from planner.errors import require_name
+from planner.exporters.writable import unwritten
 from planner.ir.graph import Graph
 from planner.plans.diff import counted
 from planner.plans.plan import Plan, require_plan
@@ -80,12 +81,12 @@ def pareto(
     part = cut_out(known, known.fused, kernels)
     if not stands_alone(known, part):
         part = known.fused
-    costs = {key: item for key, item in plan.options.items() if key in KEPT}
+    kept = {key: item for key, item in plan.options.items() if key in (*KEPT, "formats")}
 
     def at(limit: int | None) -> Tradeoff:
         bits = None if limit is None else limit / UNIT
-        wanted = {**costs, **SEARCHED, "max_bits_lost": bits}
-        found = propagate(part, known.whole_target, depths=known.wiring.depths, **wanted)
+        wanted = {**kept, **SEARCHED, "max_bits_lost": bits}
+        found = propagate(part, known.whole_target, depths=known.wiring.depths, unwritten=unwritten, **wanted)
         return _point(found, values, bits)
 
     loosest, tightest = at(None), at(0)

@@ -10,6 +10,7 @@ from typing import Final
 
 from planner.checker.origins import check_model, check_target
 from planner.errors import InputError
+from planner.exporters.writable import unwritten
 from planner.fusion.fuse import fuse
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest, with_facts
@@ -142,7 +143,14 @@ def _is_apart(plan: Planned, near: Vicinity) -> bool:
 
 def _from_scratch(plan: Planned, annotated: Graph, fused: Graph) -> Planned:
     graph, fuses = _whole(plan, annotated, fused), not annotated.regions
-    found = propagate(graph, plan.whole_target, model=model_digest(annotated), fuses=fuses, **plan.options)
+    found = propagate(
+        graph,
+        plan.whole_target,
+        model=model_digest(annotated),
+        fuses=fuses,
+        unwritten=unwritten,
+        **plan.options,
+    )
     return for_model(found, annotated)
 
 
@@ -170,7 +178,9 @@ def _whole(plan: Planned, annotated: Graph, fused: Graph) -> Graph:
 
 def _planned(plan: Planned, part: Graph) -> Planned:
     fuses = not plan.annotated.regions
-    return propagate(part, plan.whole_target, depths=plan.wiring.depths, fuses=fuses, **plan.options)
+    return propagate(
+        part, plan.whole_target, depths=plan.wiring.depths, fuses=fuses, unwritten=unwritten, **plan.options
+    )
 
 
 def _repeats(plan: Plan, part: Plan, near: Vicinity) -> bool:

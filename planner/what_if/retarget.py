@@ -5,6 +5,7 @@ around it keeps its own; the rest is planned as that target has it. Source: desi
 planned model".
 """
 
+from planner.exporters.writable import refuse_unwritable, unwritten
 from planner.fusion.fuse import regions_of
 from planner.fusion.legalize import legalize_planned
 from planner.ir.graph import Graph, model_digest
@@ -43,5 +44,13 @@ def retarget(
         "strategy": plan.options["strategy"],
         "best_effort": best_effort or "best_effort" in plan.options,
     }
-    found = propagate(graph, device, model=model_digest(known.annotated), **options)
+    found = propagate(
+        graph,
+        device,
+        model=model_digest(known.annotated),
+        formats=plan.options.get("formats", ()),
+        unwritten=unwritten,
+        **options,
+    )
+    refuse_unwritable(found)
     return for_model(found, known.annotated)

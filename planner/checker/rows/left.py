@@ -5,7 +5,7 @@ express, ports without a type, an engine that data do not come back to. Source: 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,7 +22,7 @@ from planner.checker.weights import own_type
 from planner.errors import PlannerError
 from planner.ir.types.qtypes import QType, Storage, Uniform
 from planner.ir.types.typetext import parse_type
-from planner.plans.records import Port
+from planner.plans.records import Port, is_unwritable
 from planner.target.borders import rows_for
 from planner.target.expressions import parse_number
 from planner.target.records import Engines, Row, Target
@@ -41,19 +41,24 @@ OWN: Final = re.compile(r"(\d+)-bit multiplier.*, shift (\d+)\.\.(\d+)(, else 0)
 """The arithmetic of a row with multipliers of its own."""
 
 
-def check_left(served: Served, target: Target, left: Mapping[str, str], behind: int = 0) -> None:
+def check_left(
+    served: Served, target: Target, left: Mapping[str, str], behind: int = 0, formats: Sequence[str] = ()
+) -> None:
     """Every row that a kernel is said to have left is one of its own, fits it, and cannot be kept.
 
     Args:
       served: the kernel beside any row.
       left: as for `check_choice`.
       behind: number of the latest engine on the way to the kernel.
+      formats: that the plan was made for; what they cannot write, their exporters know.
     """
     known = {row.key: row for row in rows_for(target, served.kernel.kernel)}
     for key, why in left.items():
         row = known.get(key)
         if row is None or merit_of(served, row, target.costs) is None:
             refuse(served.kernel.name, f"is said to have left {key!r}, which is no row that fits it")
+        if is_unwritable(why, formats):
+            continue
         if not (_comes_back(row, target.engines, why, behind) or _cannot_be_kept(served, row, why)):
             refuse(
                 served.kernel.name,

@@ -26,6 +26,7 @@ def plan(
     strategy: Literal["minimal", "rfc"] = "minimal",
     best_effort: bool = False,
     bias_pins: Literal["error", "derive"] = "error",
+    formats: Sequence[str] = (),
     as_job: bool = False,
     **costs: float | None,
 ) -> Steps[dict[str, Any]]:
@@ -37,13 +38,16 @@ def plan(
       stats: the digest of stored statistics, or the document.
       best_effort: give some constraints up where not all can hold, each with a warning.
       bias_pins: policy for a bias pinned to another scale than its factors' product.
+      formats: to export in; kernels that one of them cannot write take another row, or float.
       as_job: for models that take longer than the server plans within a request.
       costs: prices over the target's own.
 
     Raises:
       Conflict: constraints that cannot all hold; `.facts` is a small set of them.
     """
-    options = {"strategy": strategy, "best_effort": best_effort, "bias_pins": bias_pins, "costs": costs}
+    options: dict[str, Any] = {"strategy": strategy, "best_effort": best_effort, "bias_pins": bias_pins}
+    options["costs"] = costs
+    options |= {"formats": list(formats)} if formats else {}
     body: dict[str, Any] = {"model": model, "target": target, "options": options}
     given = {"stats": stats, "annotations": annotations}
     body |= {name: item for name, item in given.items() if item is not None}

@@ -15,7 +15,7 @@ from planner.exporters.litert.calls import NONE, Call
 from planner.exporters.litert.clamps import fused_activation, written_bounds
 from planner.exporters.litert.control_flow import write_items
 from planner.exporters.litert.flatbuffer import file_bytes
-from planner.exporters.litert.operations import Tensor
+from planner.exporters.litert.operations import Program, Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
 from planner.exporters.litert.table import FUSING, ONE_TYPE, RESCALING, WRITERS
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
@@ -37,8 +37,17 @@ def write_litert(graph: Graph, plan: Plan) -> bytes:
       plan: of that model.
 
     Raises:
-      UnsupportedExport: a type, kernel or arithmetic that LiteRT does not have, with port and row; or the
-        packages that write the file are not installed.
+      UnsupportedExport: as `build_litert`; or the packages that write the file are not installed.
+    """
+    program = build_litert(graph, plan)
+    return file_bytes(program, name=graph.name, description=f"planned for {plan.target.id}")
+
+
+def build_litert(graph: Graph, plan: Plan) -> Program:
+    """Build the tensors and operators of a planned model.
+
+    Raises:
+      UnsupportedExport: a type, kernel or arithmetic that LiteRT does not have, with port and row.
     """
     for address, row, value, kind in typed_ports(plan):
         problem = _problem(kind, is_constant=value in graph.constants)
@@ -50,7 +59,7 @@ def write_litert(graph: Graph, plan: Plan) -> bytes:
     for i, name in enumerate(graph.outputs):
         builder.address = port_address("@model", "in", i)
         builder.result(name)
-    return file_bytes(builder.program, name=graph.name, description=f"planned for {plan.target.id}")
+    return builder.program
 
 
 def _problem(kind: PortTyped, *, is_constant: bool) -> str:

@@ -20,6 +20,7 @@ from planner.exporters.tosa.movement import move
 from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.pooling import reduced
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
+from planner.exporters.tosa.resizing import resize_reals
 from planner.exporters.tosa.scaling import widened
 from planner.ir.graph import Op
 from planner.ir.roles import is_mover
@@ -158,7 +159,7 @@ def _results(builder: ProgramBuilder, op: Op, operands: Sequence[Tensor]) -> Seq
         return None
     if op.type == "TopK":
         return _top_one(builder, op, operands[0])
-    if is_mover(op, builder.graph) and op.type not in FLOAT_OPS:
+    if is_mover(op, builder.graph) and (op.type not in FLOAT_OPS or op.type == "Resize"):
         return move(builder, op, operands, None)
     writer = FLOAT_OPS.get(op.type)
     found = None if writer is None else writer(builder, op, operands)
@@ -417,6 +418,7 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "ReduceMean": _mean,
     "ReduceSum": _mean,
     "Relu": _clip,
+    "Resize": resize_reals,
     "Sigmoid": _unary("sigmoid"),
     "Sin": _unary("sin"),
     "Softmax": _softmax,

@@ -22,6 +22,7 @@ from planner.exporters.tosa.movement import move, pad_with
 from planner.exporters.tosa.pooling import average_pool, global_average_pool
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.exporters.tosa.recurrent import recurrent
+from planner.exporters.tosa.resizing import resize
 from planner.exporters.tosa.tables import pointwise
 from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
@@ -39,7 +40,7 @@ _ACTIVATIONS: Final = "i8 and u8 (or less) with any zero point, i16 with 0, u16 
 _CONSTANTS: Final = "up to i16, or i32 and more with zero point 0, per tensor or per axis"
 _CENTRES: Final = (0, 1 << 15)
 _KERNELS_IN_FLOAT: Final = frozenset(
-    {("LeakyRelu",), ("ReduceMean",), ("ReduceSum",), ("Sigmoid",), ("Softmax",)}
+    {("LeakyRelu",), ("ReduceMean",), ("ReduceSum",), ("Resize",), ("Sigmoid",), ("Softmax",)}
 )
 
 
@@ -190,6 +191,7 @@ WRITERS: Final[Mapping[tuple[str, ...], Writer]] = {
     ("Mul",): times,
     ("Pad",): pad_with,
     ("Pow",): times,
+    ("Resize",): resize,
     ("Sub",): plus,
     ("Where",): where,
 }

@@ -30,6 +30,7 @@ from planner.interpreter.kernels.pooling import (
     qlinear_average_pool,
     qlinear_global_average_pool,
 )
+from planner.interpreter.kernels.resizing import resize
 from planner.interpreter.kernels.softmax import least_size, overflows, qlinear_softmax
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import apply_scale_32, reciprocal_scale
@@ -276,6 +277,7 @@ KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     ("Pow",): square,
     ("ReduceMean",): reduce_mean,
     ("ReduceSum",): reduce_sum,
+    ("Resize",): resize,
     ("Sigmoid",): sigmoid,
     ("Softmax",): softmax,
     ("Sub",): subtract,

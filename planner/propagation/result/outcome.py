@@ -5,8 +5,9 @@ Data only. `propagate` makes it, `plan_builder` and `step_log` read it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from planner.plans.plan import Planned
 from planner.propagation.network.ports import Kernel, Network, ports_of
 from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.remedies import Remedies
@@ -17,13 +18,15 @@ from planner.target.records import Costs, PortId
 
 Strategy = Literal["minimal", "rfc"]
 BiasPins = Literal["error", "derive"]
+Unwritten: TypeAlias = Callable[[Planned], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What was asked for besides graph and target; `fuses`: whether the kernels are of our own fusing.
 
-    `progress`: called with (kernels whose numbers are typed, kernels in all).
+    `progress`: called with (kernels whose numbers are typed, kernels in all); `formats`: that the plan is to
+    be written in; `unwritten`: gives the reason for each kernel of a plan that has to leave its row for that.
     """
 
     strategy: Strategy
@@ -34,6 +37,8 @@ class Request:
     depths: Mapping[str, int]
     fuses: bool = False
     progress: Callable[[int, int | None], None] | None = None
+    formats: tuple[str, ...] = ()
+    unwritten: Unwritten | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ def _options(outcome: Outcome) -> dict[str, Any]:
         changed = {name: price for name, price in prices.items() if price != getattr(own, name)}
     policies: dict[str, Any] = {"best_effort": True} if request.best_effort else {}
     policies |= {"bias_pins": request.bias_pins} if request.bias_pins != "error" else {}
+    policies |= {"formats": list(request.formats)} if request.formats else {}
     return {"strategy": request.strategy, **policies, **changed}
 
 

@@ -8,9 +8,12 @@ Data only: `propagate` tries, `fit` finds what does not fit, `apart` takes kerne
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from planner.errors import RuleError
 from planner.ir.graph import Region
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
 from planner.target.records import PortId
 
 
@@ -90,3 +93,22 @@ class Inapplicable(RuleError):
     def __init__(self, kernel: str, key: str, left: Left) -> None:
         super().__init__(f"{kernel!r}: {left.why}")
         self.remedy = Remedies({kernel: {key: left}})
+
+
+NO_REMEDIES: Final = Remedies()
+
+
+def rows_left(plan: Plan, refused: Mapping[str, str]) -> Mapping[str, Mapping[str, Left]]:
+    """The rows that kernels of a plan leave, each with its reason and the types at their ports."""
+    found: dict[str, Mapping[str, Left]] = {}
+    for name, why in refused.items():
+        kernel = plan.kernels[name]
+        seen = [
+            f"{side}[{i}] {port.type}"
+            for side, ports in (("in", kernel.inputs), ("out", kernel.outputs))
+            for i, port in enumerate(ports)
+            if isinstance(port.type, Uniform) and port.type.is_per_tensor
+        ]
+        if kernel.row is not None:
+            found[name] = {kernel.row: Left(why, ", ".join(seen))}
+    return found

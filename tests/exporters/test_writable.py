@@ -1,0 +1,118 @@
+"""A kernel that a format cannot write by its row leaves it while the plan is made, or is refused by name."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import PlanInvalid, UnknownName, UnsupportedExport
+from planner.plans.read_mlir import plan_from_mlir
+from tests.awkward.net import Net
+
+
+def ready(data):
+    graph = planner.load_model(data)
+    random = np.random.default_rng(3)
+    samples = [
+        {name: random.normal(size=graph.values[name].shape).astype(np.float32) for name in graph.inputs}
+        for _ in range(2)
+    ]
+    return planner.annotate(graph, stats=planner.calibrate(graph, samples))
+
+
+def summed():
+    """A Conv, a sum with itself, a Conv."""
+    net = Net(1)
+    x = net.conv(net.input("x", [1, 3, 6, 6]), 3, 4)
+    net.conv(net.op("Add", x, net.op("Relu", x)), 4, 2, out="y")
+    net.output("y", None)
+    return ready(net.data())
+
+
+def picked():
+    """A Conv and a GatherND, which TOSA lacks."""
+    net = Net(2)
+    x = net.conv(net.input("x", [1, 3, 6, 6]), 3, 4)
+    net.op("GatherND", x, net.const(np.asarray([[0, 1], [0, 2]], np.int64)), out="y")
+    net.output("y", None)
+    return ready(net.data())
+
+
+def emptied():
+    """A Slice to nothing behind a Conv."""
+    net = Net(3)
+    x = net.conv(net.input("x", [1, 3, 6, 6]), 3, 4)
+    net.op("Slice", x, net.ints(2), net.ints(2), net.ints(1), out="y")
+    net.output("y", None)
+    return ready(net.data())
+
+
+def target_with(kernel, arithmetic):
+    """`litert-int8` with rows of a kernel that compute as no LiteRT operator does."""
+    device = planner.load_target("litert-int8")
+    rows = tuple(replace(row, requantize=arithmetic) for row in device.rows[kernel])
+    return replace(device, rows={**device.rows, kernel: rows})
+
+
+def test_a_row_that_the_own_format_cannot_write_is_left():
+    graph, device = summed(), target_with("add", "float32_even")
+    plan = planner.plan(graph, device)
+    planner.check(plan, graph, device)
+    (kernel,) = [kernel for kernel in plan.kernels_in_order if kernel.kernel == "add"]
+    assert kernel.row is None
+    assert "litert cannot write it: " in kernel.reason
+    assert "its row computes in float32_even" in kernel.reason
+    assert planner.export(graph, plan, "litert")
+    assert all(kernel.row for kernel in plan.kernels_in_order if kernel.kernel == "conv2d")
+
+
+def test_a_requested_format_goes_over_the_own():
+    graph, device = summed(), target_with("add", "float32_even")
+    plan = planner.plan(graph, device, formats=["onnx-qdq"])
+    assert all(kernel.row is not None for kernel in plan.kernels_in_order)
+
+
+def test_what_no_form_has_is_refused_by_name_while_planning():
+    with pytest.raises(UnsupportedExport) as caught:
+        planner.plan(picked(), "tosa-int8", formats=["tosa"])
+    assert str(caught.value).startswith(
+        "tosa cannot write 'GatherND_1', GatherND of f32[1, 4, 6, 6], i64[2, 2]"
+    )
+
+
+@pytest.mark.parametrize(("target", "form"), [("litert-int8", "litert"), ("tosa-int8", "tosa")])
+def test_nobody_who_requests_no_format_loses_integers_for_nothing(target, form):
+    """A format that has no form in float either gains nothing by it."""
+    plan = planner.plan(emptied(), target)
+    assert all(kernel.row is not None for kernel in plan.kernels_in_order)
+    with pytest.raises(UnsupportedExport, match=f"{form} cannot write 'Slice_1', Slice of "):
+        planner.plan(emptied(), target, formats=[form])
+
+
+@pytest.mark.parametrize("form", ["litert", "onnx-qdq"])
+def test_a_plan_carries_its_formats(form):
+    graph = summed()
+    plan = planner.plan(graph, "litert-int8", formats=[form])
+    assert plan.options["formats"] == [form]
+    assert plan.formats == (form,)
+    back = planner.plan_from_json(plan.to_json())
+    assert (back.options, back.key) == (plan.options, plan.key)
+    assert plan_from_mlir(plan.to_mlir()).options == plan.options
+    assert planner.plan(graph, "litert-int8").key != plan.key
+    again = planner.replan(back, {"values": {}}, model=graph, target="litert-int8")
+    assert again.options == plan.options
+    assert planner.retarget(plan, "tosa-int8").options["formats"] == [form]
+
+
+def test_a_format_that_is_none_is_refused():
+    with pytest.raises(UnknownName, match="onnx-qdk"):
+        planner.plan(summed(), "litert-int8", formats=["onnx-qdk"])
+
+
+def test_the_checker_takes_no_reason_of_another_format():
+    graph, device = summed(), target_with("add", "float32_even")
+    text = planner.plan(graph, device).to_json()
+    forged = planner.plan_from_json(text.replace("litert cannot write it: ", "tosa cannot write it: "))
+    with pytest.raises(PlanInvalid, match="is said to have left"):
+        planner.check(forged, graph, device)
