@@ -1,9 +1,10 @@
 """Chaos: jobs of three tenants while servers, workers, their fork servers, scheduler and database are killed.
 
 One tenant asks for as much as it may, two ask now and then; every few seconds something is killed and started
-again (`faults`). What is asked: every job that a server took is done once, one row a key, and the two are not
-kept waiting by the one.
-Usage, from the repository root: `python -m benchmarks.chaos [--minutes 30] [--every 6] [--seed 0]`.
+again (`faults`); on SQLite, doctors, backups and restores run beside the servers (`one_machine`). What is
+asked: every job that a server took is done once, one row a key, and the two are not kept waiting by the one.
+Usage, from the repository root:
+`python -m benchmarks.chaos [--minutes 30] [--every 6] [--seed 0] [--database postgresql|sqlite]`.
 """
 
 import argparse
@@ -15,6 +16,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -27,6 +30,7 @@ from sqlalchemy.exc import DatabaseError
 from api.storage.database import events, jobs, reading
 from api.storage.digests import digest_of
 from benchmarks.faults import DIGITS, FAULTS, company, strike
+from benchmarks.one_machine import Stage, on_sqlite
 
 ASKS: Final = {"greedy": 24, "one": 2, "two": 2}
 """Jobs of each tenant that wait or run at once."""
@@ -67,32 +71,48 @@ def tokens() -> str:
     return ",".join(f"{name}/ci:write:{digest}" for name, digest in digests.items())
 
 
-def campaign(minutes: float, every: float, seed: int) -> Outcome:
+@contextmanager
+def on_postgresql(folder: Path, tokens: str) -> Iterator[Stage]:
+    """Two servers on PostgreSQL and Dask."""
+    with company(folder, QPLAN_TOKENS=tokens) as parts:
+        _, _, servers, engine = parts
+        yield Stage(servers.ports, engine, FAULTS, lambda kind, chance, _: strike(kind, chance, parts))
+
+
+STAGES: Final = {"postgresql": on_postgresql, "sqlite": on_sqlite}
+
+
+def campaign(minutes: float, every: float, seed: int, database: str = "postgresql") -> Outcome:
     """Send and kill for so long, wait for what was taken, and count.
 
     Args:
       every: seconds between faults, on average.
+      database: one of `STAGES`.
     """
     chance = random.Random(seed)  # noqa: S311 - which process is killed is no secret
     start = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="chaos.") as folder,
-        company(Path(folder), QPLAN_TOKENS=tokens()) as parts,
+        STAGES[database](Path(folder), tokens()) as stage,
     ):
-        _, _, servers, engine = parts
+        engine = stage.engine
         tenants = [Tenant(name) for name in ASKS]
         for tenant in tenants:
-            prepare(tenant, servers.ports[0])
+            prepare(tenant, stage.ports[0])
         over = threading.Event()
-        senders = [threading.Thread(target=ask, args=(one, servers.ports, engine, over)) for one in tenants]
+        senders = [
+            threading.Thread(target=ask, args=(one, stage.ports, engine, over), daemon=True)
+            for one in tenants
+        ]
         for sender in senders:
             sender.start()
         faults: Counter[str] = Counter()
         kinds: list[str] = []
         while time.monotonic() - start < 60 * minutes:
             time.sleep(chance.uniform(0.5, 1.5) * every)
-            kinds = kinds or chance.sample(FAULTS, len(FAULTS))
-            faults[strike(kinds.pop(), chance, parts).kind] += 1
+            kinds = kinds or chance.sample(stage.kinds, len(stage.kinds))
+            stage.strike(kinds[-1], chance, sum(len(tenant.taken) for tenant in tenants))
+            faults[kinds.pop()] += 1
         over.set()
         for sender in senders:
             sender.join()
@@ -181,8 +201,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--every", type=float, default=6.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--database", choices=sorted(STAGES), default="postgresql")
     options = parser.parse_args()
-    outcome = campaign(options.minutes, options.every, options.seed)
+    outcome = campaign(options.minutes, options.every, options.seed, options.database)
     print(
         f"{sum(outcome.taken.values())} jobs in {outcome.seconds:.0f} s, {outcome.faults.total()} faults: ",
         end="",

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +50,7 @@ FAULTS: Final = (
     "stopped fork server",
 )
 ALLOWED: Final = 45.0
+FORK_SERVER: Final = "api.jobs.fork_server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,31 +82,45 @@ class Outcome:
 
 
 class Servers:
-    """Servers on one database and one cluster, each in a process that can be killed."""
+    """Servers on one database, each of processes that can be killed; `words` more of each command line."""
 
-    def __init__(self, count: int, data: Path, variables: dict[str, str]) -> None:
+    def __init__(
+        self, count: int, data: Path, variables: dict[str, str], words: Sequence[tuple[str, ...]] = ()
+    ) -> None:
         self.ports = [free_port() for _ in range(count)]
+        self.words = [*words, *[()] * (count - len(words))]
         self.data = data
         known = {name: text for name, text in os.environ.items() if not name.startswith("QPLAN_")}
         self.environment = {**known, "PYTHONPATH": str(ROOT), "QPLAN_DATA": str(data), **variables}
-        self.processes = [self._start(port) for port in self.ports]
+        self.processes = [self._start(place) for place in range(count)]
 
     def kill(self, place: int) -> None:
         """Kill one, and start it again."""
-        self.processes[place].kill()
-        self.processes[place].wait()
-        self.processes[place] = self._start(self.ports[place])
+        _kill_group(self.processes[place])
+        self.processes[place] = self._start(place)
 
     def stop(self) -> None:
         """End all of them."""
         for process in self.processes:
-            process.kill()
-            process.wait()
+            _kill_group(process)
 
-    def _start(self, port: int) -> subprocess.Popen[bytes]:
-        line = [sys.executable, "-c", COMMAND, "serve", "--port", str(port)]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(line, env=self.environment, cwd=self.data, **quiet)
+    def _start(self, place: int) -> subprocess.Popen[bytes]:
+        line = [sys.executable, "-c", COMMAND, "serve", "--port", str(self.ports[place]), *self.words[place]]
+        return subprocess.Popen(
+            line,
+            env=self.environment,
+            cwd=self.data,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a server with all of its processes, as a power cut does."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 Company: TypeAlias = tuple[Postgres, Dask, Servers, Engine]
@@ -219,12 +234,7 @@ def strike(kind: str, chance: random.Random, parts: Company) -> Fault:
 
 def strike_forks(chance: random.Random, owners: list[int], kind: str) -> None:
     """Kill what the children of a server or worker are forked from, or stop it for so long that it hangs."""
-    found = []
-    for pid in owners:
-        with suppress(OSError):  # it ended meanwhile
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                children = (thread / "children").read_text().split()
-                found += [int(child) for child in children if _is_fork_server(child)]
+    found = [child for pid in owners for child in children_of(pid, FORK_SERVER)]
     if not found:
         return
     struck = chance.choice(found)
@@ -234,7 +244,7 @@ def strike_forks(chance: random.Random, owners: list[int], kind: str) -> None:
     os.kill(struck, signal.SIGSTOP)
 
     def go_on() -> None:
-        if _is_fork_server(str(struck)):  # its owner was killed, so nobody ended it
+        if _runs(str(struck), FORK_SERVER):  # its owner was killed, so nobody ended it
             os.kill(struck, signal.SIGCONT)
 
     timer = threading.Timer(STOPPED_SECONDS, go_on)
@@ -242,9 +252,19 @@ def strike_forks(chance: random.Random, owners: list[int], kind: str) -> None:
     timer.start()
 
 
-def _is_fork_server(pid: str) -> bool:
+def children_of(pid: int, module: str) -> list[int]:
+    """Processes that a process started, of those that run a module."""
+    found = []
+    with suppress(OSError):  # it ended meanwhile
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            children = (thread / "children").read_text().split()
+            found += [int(child) for child in children if _runs(child, module)]
+    return found
+
+
+def _runs(pid: str, module: str) -> bool:
     with suppress(OSError):
-        return b"api.jobs.fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 

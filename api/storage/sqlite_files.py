@@ -51,20 +51,19 @@ def missing_files(files: OpenedFiles, pages: Callable[[], int]) -> str:
     """Why rows that are written to these files would be lost; "" where they would not.
 
     Args:
-      pages: gives the bytes of all pages that SQLite knows of; asked where the database became smaller,
-        since VACUUM does that too.
+      pages: gives the bytes of all pages that SQLite knows of, 0 where it sees that some lack; asked where
+        the database became smaller, since VACUUM does that too.
     """
     for end, identity in files.identities.items():
+        before = files.largest.get(identity, 0)  # looked up first: other threads note what grew meanwhile
         try:
             found = os.stat(_name(files.database, end))  # noqa: PTH116
         except OSError as error:
             return f"the database's {_FILES[end]} is gone: {error.strerror}"
         if (found.st_dev, found.st_ino) != identity:
             return f"the database's {_FILES[end]} is another one than was opened"
-        if not end and found.st_size < files.largest.get(identity, 0):
-            whole = max(pages(), 0)
-            if whole == 0 or found.st_size < whole:
-                return f"the database's file has {found.st_size} bytes of {files.largest[identity]}"
+        if found.st_size < before and not 0 < pages() <= found.st_size:
+            return f"the database's file has {found.st_size} bytes of {before}"
         if not end:
             files.largest[identity] = found.st_size
     return ""

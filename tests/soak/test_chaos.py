@@ -10,8 +10,9 @@ pytestmark = pytest.mark.soak
 
 
 @pytest.mark.parametrize("minutes", [30])
-def test_nothing_is_lost_doubled_or_starved(minutes, record_property):
-    outcome = chaos.campaign(minutes, 6.0, seed=0)
+@pytest.mark.parametrize("database", sorted(chaos.STAGES))
+def test_nothing_is_lost_doubled_or_starved(minutes, database, record_property):
+    outcome = chaos.campaign(minutes, 6.0, seed=0, database=database)
     record_property("count", sum(outcome.taken.values()))
     record_property("faults", outcome.faults.total())
     for name, waits in outcome.waits.items():
