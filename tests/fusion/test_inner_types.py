@@ -208,7 +208,7 @@ def test_bounds_between_two_steps_are_named():
     assert found.worst_sqnr < 100
     clip = next(kernel.name for kernel in plan.kernels_in_order if kernel.kernel == "Clip")
     grid = "!quant.uniform<i8:f32, 0.30000001192092896>"
-    assert plan.warnings == (f"{clip!r} cuts 't7' at -0.5, between two steps of {grid}: at -0.6",)
+    assert plan.warnings == (f"{clip!r} cuts 't3' at -0.5, between two steps of {grid}: at -0.6",)
 
 
 def test_fewer_steps_than_a_value_is_fixed_to_are_named():
