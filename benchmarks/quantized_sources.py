@@ -11,10 +11,12 @@ seeds as arguments, to run those again; `make soak` runs it longer.
 
 import argparse
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import planner
+from planner.constants.quantize import array_dtype, dequantize_array, quantize_array
 from planner.errors import Conflict, PlannerError, UnsupportedExport
 from planner.ir.graph import Graph
 from planner.ir.roles import is_mover
@@ -30,12 +33,15 @@ from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.rescales import definitions
 from planner.target.load import target_ids
+from planner.target_tests.engines.apart import run_litert, run_tosa
 
 SAMPLES: Final = 3
 EXACT: Final = 100.0
 """dB from which on two files give the same numbers."""
 ROUNDED: Final = 0.02
 """Share of elements that may be a step off: ties, and engines that add up in another order."""
+ALIKE: Final = 1e3
+"""Power of the signal, against the noise of an engine beside the interpreter: single steps are allowed."""
 OPSET: Final = 21
 QONNX: Final = "qonnx.custom_op.general"
 STORAGES: Final = {
@@ -62,6 +68,14 @@ PRODUCTS: Final = (
     "AddMatMul",
 )
 DIALECTS: Final = ("qdq", "qdq", "qcdq", "qonnx")
+
+
+ORACLES: Final = Path(__file__).resolve().parents[1] / ".oracles"
+NATIVE: Final = {
+    "litert-int8": ("litert", ORACLES / "litert" / "bin" / "python"),
+    "tosa-int8": ("tosa", ORACLES / "tosa" / "bin" / "python"),
+}
+"""Targets with formats of their own, and where engines of these are (`make oracles`)."""
 
 
 @dataclass(slots=True)
@@ -329,6 +343,7 @@ def _on(seed: int, target: str, given: tuple[Graph, Graph, Any], counts: Counts)
         return
     found = planner.compare(model, data, samples)
     counts.runs["onnxruntime"] += 1
+    yield from _natively(seed, (target, plan), (ready, samples), counts)
     if found.worst_sqnr >= EXACT:
         counts.ends["exact"] += 1
     elif plan.warnings:
@@ -338,6 +353,52 @@ def _on(seed: int, target: str, given: tuple[Graph, Graph, Any], counts: Counts)
         counts.ends[f"rounded again: {min(rounded)}" if rounded else "differs"] += 1
         if not rounded:
             yield Finding(seed, target, f"{found.worst_sqnr:.1f} dB and no warning")
+
+
+def _natively(
+    seed: int, planned: tuple[str, Plan], given: tuple[Graph, Any], counts: Counts
+) -> Iterator[Finding]:
+    """Run the target's own format in its engine, where both are here, against the reference interpreter."""
+    (target, plan), (ready, samples) = planned, given
+    kind, python = NATIVE.get(target, ("", Path()))
+    if not kind or not python.exists():
+        return
+    try:
+        data = planner.export(ready, plan, kind)
+    except UnsupportedExport:
+        counts.ends[f"no {kind}"] += 1
+        return
+    wanted = [planner.evaluate(ready, plan, sample).outputs["y"] for sample in samples]
+    with tempfile.TemporaryDirectory() as folder:
+        if kind == "litert":
+            [answer] = run_litert(str(python), Path(folder), [(data, samples)], kernels="reference")
+            got = answer if isinstance(answer, str) else [next(iter(one.values())) for one in answer]
+        else:
+            [answer] = run_tosa(str(python), Path(folder), [(data, [[_fed(plan, one)] for one in samples])])
+            got = answer if isinstance(answer, str) else [_real(plan, one[0]) for one in answer]
+    counts.runs[kind] += 1
+    if isinstance(got, str):
+        yield Finding(seed, target, f"{kind} is refused: {got.splitlines()[-1] if got else ''}")
+        return
+    signal = sum(float(np.sum(np.square(array, dtype=np.float64))) for array in wanted)
+    noise = sum(float(np.sum(np.square(a - b, dtype=np.float64))) for a, b in zip(wanted, got, strict=True))
+    if noise > signal / ALIKE:
+        yield Finding(seed, target, f"{kind} has {10 * np.log10(signal / noise):.1f} dB against `evaluate`")
+
+
+def _fed(plan: Plan, sample: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What a TOSA program is given: stored numbers where all that read the input want one type."""
+    kinds = {port.type for kernel in plan.kernels_in_order for port in kernel.inputs if port.value == "x"}
+    kind = next(iter(kinds)) if len(kinds) == 1 else None
+    return quantize_array(sample["x"], kind) if isinstance(kind, Uniform) else sample["x"]
+
+
+def _real(plan: Plan, array: np.ndarray) -> np.ndarray:
+    """What a TOSA program gives, in reals."""
+    kind = next(port.type for kernel in plan.kernels_in_order for port in kernel.outputs if port.value == "y")
+    if array.dtype.kind == "f" or not isinstance(kind, Uniform):
+        return array
+    return dequantize_array(array.view(array_dtype(kind.storage)), kind)
 
 
 def _roundings(plan: Plan) -> set[str]:

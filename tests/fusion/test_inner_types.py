@@ -200,3 +200,24 @@ def test_types_are_kept_apart_only_where_a_fusion_would_miss_them():
     fused = fuse(model, planner.load_target("litert-int8"))
     missed = [name for region in fused.regions for name, _ in unkept_types(region, fused)]
     assert missed == [op.outputs[0] for op in model.ops if op.type == "Conv"]
+
+
+def test_bounds_between_two_steps_are_named():
+    """A Clip alone on a fixed grid gives the nearest step, where the source gives the bound."""
+    _, plan, found = on(Source("Conv", "Clip", 0.3).data, "teaching-npu")
+    assert found.worst_sqnr < 100
+    clip = next(kernel.name for kernel in plan.kernels_in_order if kernel.kernel == "Clip")
+    grid = "!quant.uniform<i8:f32, 0.30000001192092896>"
+    assert plan.warnings == (f"{clip!r} cuts 't3' at -0.5, between two steps of {grid}: at -0.6",)
+
+
+def test_fewer_steps_than_a_value_is_fixed_to_are_named():
+    """A file of 16 bits on a device of 8."""
+    model = onnx.load_from_string(Source("Conv", "Relu", 0.02).data)
+    for constant in model.graph.initializer:
+        if constant.name == model.graph.node[0].input[2]:
+            constant.CopyFrom(numpy_helper.from_array(np.int16(0), constant.name))
+        if constant.name == model.graph.node[0].input[1]:
+            constant.CopyFrom(numpy_helper.from_array(np.float32(1e-4), constant.name))
+    _, plan, _ = on(model.SerializeToString(), "teaching-npu")
+    assert any("is fixed to !quant.uniform<i16:f32" in text for text in plan.warnings), plan.warnings

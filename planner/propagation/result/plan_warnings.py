@@ -42,6 +42,8 @@ from planner.propagation.selection.pinned_constants import lies_on
 from planner.propagation.solver.classes import clipped_share, label_of, width
 from planner.target.records import Costs, Row
 
+BETWEEN: Final = 1e-3
+"""Share of a step from which on a bound lies between two."""
 KEEPING: Final = frozenset({"Add", "Concat", "Max", "Min", "Sub", "Where"})
 """Ops whose results hold what each operand adds or is."""
 
@@ -116,6 +118,7 @@ def warnings_of(network: Network, kernel: Kernel, max_clip: float) -> list[str]:
     found += [text for port in ports for text in _of_clip(network, kernel, port, max_clip)]
     found += _of_short_accumulator(network, kernel)
     found += [*_of_same_scale(network, kernel), *_of_lost_operand(network, kernel)]
+    found += _of_rounded_bounds(network, kernel)
     return found + list(_of_odd_constant(network, kernel))
 
 
@@ -128,6 +131,29 @@ def _of_short_accumulator(network: Network, kernel: Kernel) -> Iterator[str]:
     if bits is not None and bits > row.accumulator.bits:
         does = "are saturated" if row.overflow == "saturate" else "wrap around"
         yield f"sums of {kernel.choice.region.name!r} may need {bits} bits, and {does} at {row.accumulator}"
+
+
+def _of_rounded_bounds(network: Network, kernel: Kernel) -> Iterator[str]:
+    """A clamp of fixed numbers whose bounds lie between two steps: its result has the nearest step."""
+    if not kernel.moves or kernel.cut is None or kernel.choice.row is None:
+        return
+    made = [network.values[port.value].pin for port in present(network, kernel.outputs)]
+    for port in present(network, kernel.inputs):
+        pin, kind = network.values[port.value].pin, port.type
+        if pin is None or kind is None or not kind.is_per_tensor:
+            continue
+        if any(behind is not None and behind.scales == kind.scales for behind in made):
+            continue  # the value behind is on that grid in the model, too
+        for bound in kernel.cut:
+            if not max(kind.lo, pin.lo) < bound < min(kind.hi, pin.hi):
+                continue
+            step = bound / kind.scale
+            if abs(step - round(step)) > BETWEEN:
+                name = network.values[port.value].name
+                yield (
+                    f"{kernel.choice.region.name!r} cuts {name!r} at {bound:g}, between two steps of "
+                    f"{brief(kind)}: at {round(step) * kind.scale:g}"
+                )
 
 
 def _of_lost_operand(network: Network, kernel: Kernel) -> Iterator[str]:
