@@ -40,8 +40,9 @@ def write_litert(graph: Graph, plan: Plan) -> bytes:
       UnsupportedExport: a type, kernel or arithmetic that LiteRT does not have, with port and row; or the
         packages that write the file are not installed.
     """
+    within = _kept_within(plan)
     for address, row, value, kind in typed_ports(plan):
-        problem = _problem(kind, is_constant=value in graph.constants)
+        problem = _problem(kind, is_constant=value in graph.constants, is_within=value in within)
         if problem:
             accepted = CONSTANTS if value in graph.constants else ACTIVATIONS
             raise refusal(address, row, value, kind, f"{problem}; litert accepts {accepted}")
@@ -53,7 +54,21 @@ def write_litert(graph: Graph, plan: Plan) -> bytes:
     return file_bytes(builder.program, name=graph.name, description=f"planned for {plan.target.id}")
 
 
-def _problem(kind: PortTyped, *, is_constant: bool) -> str:
+def _kept_within(plan: Plan) -> frozenset[str]:
+    """Values moved from constants: they lie within the narrow range of storage that the constants have."""
+    found = set(plan.graph.constants)
+    regions = {region.name: region for region in plan.graph.regions}
+    for kernel in plan.kernels_in_order:
+        ports = (*kernel.inputs, *kernel.outputs)
+        stores = {port.type.storage for port in ports if isinstance(port.type, Uniform)}
+        read = {port.value for port in kernel.inputs if port.value and port.type is not None}
+        moves = all(is_mover(op, plan.graph) for op in regions[kernel.name].ops)
+        if moves and len(stores) == 1 and read <= found:
+            found |= {port.value for port in kernel.outputs if port.value}
+    return frozenset(found)
+
+
+def _problem(kind: PortTyped, *, is_constant: bool, is_within: bool) -> str:
     problem = common_problem(kind)
     if problem or not isinstance(kind, Uniform):
         return problem
@@ -69,7 +84,7 @@ def _problem(kind: PortTyped, *, is_constant: bool) -> str:
     if kind.ranges or not kind.is_per_tensor:
         return "a scale or a range per slice"
     whole = 1 << (store.bits - 1)
-    if store.bits not in (8, 16) or (store.qmin, store.qmax) != (-whole, whole - 1):
+    if store.bits not in (8, 16) or not (is_within or (store.qmin, store.qmax) == (-whole, whole - 1)):
         return f"{store}"
     return ""
 
