@@ -18,7 +18,7 @@ from planner.propagation.solver.components import Sets, components_of, units_of
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
 from planner.propagation.solver.rfc import rfc
 from planner.propagation.solver.solve import Solution, solve, unavoidable_casts
-from planner.propagation.solver.tie_break import moved_late
+from planner.propagation.solver.tie_break import kept_on_grids, moved_late
 from planner.propagation.solver.ways import settle_losses
 from planner.target.records import Costs
 
@@ -145,7 +145,8 @@ def _label(
             solution = Solution(taken, price, min(price, unavoidable_casts(unit.edges, offered, cost_model)))
         else:
             solution = solve(unit, classes, offered, cost_model)
-            late = moved_late(network, unit, classes, offered, solution.labels, cost_model=cost_model)
+            kept = kept_on_grids(network, unit, classes, offered, solution.labels, cost_model=cost_model)
+            late = moved_late(network, unit, classes, offered, kept, cost_model=cost_model)
             solution = solution if late is solution.labels else replace(solution, labels=late)
         if any(_is_derived(classes[c]) for c in unit.classes):
             # The derived types follow labels of other units, so the least here proves nothing.

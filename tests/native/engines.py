@@ -80,7 +80,7 @@ def prepare(case: Case, target: str, form: str) -> Prepared | str:
     except PlannerError as error:
         return f"refused: {error}"
     # The last one is far beyond what calibration saw: kernels saturate there, or overflow.
-    beyond = {name: array * np.float32(40) for name, array in given[-1].items()}
+    beyond = {name: array * array.dtype.type(40) for name, array in given[-1].items()}
     return Prepared(case, ready, plan, [_snapped(plan, sample) for sample in (*given, beyond)], data)
 
 
@@ -93,8 +93,11 @@ def _snapped(plan: Any, sample: Arrays) -> Arrays:
     readers, found = uses(plan.graph, plan.kernels_in_order), {}
     for name, array in sample.items():
         kind = next((use.type for use in readers.get(name, ()) if isinstance(use.type, Uniform)), None)
-        found[name] = array if kind is None else dequantize_array(quantize_array(array, kind), kind)
-    return {name: array.astype(np.float32) for name, array in found.items()}
+        found[name] = array
+        if kind is not None:
+            stored = quantize_array(array.astype(np.float32), kind)
+            found[name] = dequantize_array(stored, kind).astype(array.dtype)
+    return found
 
 
 def _litert(kernels: str) -> Callable[[Path, Sequence[Prepared]], list[Any]]:

@@ -13,6 +13,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+DTYPES: Final[Mapping[str, tuple[int, type]]] = {
+    "f16": (TensorProto.FLOAT16, np.float16),
+    "f32": (TensorProto.FLOAT, np.float32),
+    "f64": (TensorProto.DOUBLE, np.float64),
+}
 Arrays: TypeAlias = dict[str, np.ndarray]
 SIGNS: Final = ("both", "positive", "negative", "skewed")
 SHAPES: Final = {1: (12,), 2: (3, 8), 3: (2, 3, 8), 4: (1, 4, 6, 5)}
@@ -27,6 +32,7 @@ class Case:
       ratio: the second operand's, or the weights', are near ten to this power times that.
       signs: one of `SIGNS`.
       bits: of the activations, 8 or 16.
+      dtype: of the model's floats, `f16` or `f64` too.
     """
 
     operator: str
@@ -36,11 +42,12 @@ class Case:
     bits: int = 8
     rank: int = 4
     seed: int = 0
+    dtype: str = "f32"
 
     def __str__(self) -> str:
         return (
             f"{self.operator} at 1e{self.magnitude:+.1f}, ratio 1e{self.ratio:+.1f}, {self.signs}, "
-            f"{self.bits} bits, rank {self.rank}, seed {self.seed}"
+            f"{self.bits} bits, rank {self.rank}, {self.dtype}, seed {self.seed}"
         )
 
 
@@ -293,12 +300,17 @@ def made(case: Case) -> bytes:
     """The model of a case, as a file."""
     net = Net(case, np.random.default_rng(case.seed), [], {}, {})
     OPERATORS[case.operator](net)
+    element, kind = DTYPES[case.dtype]
+    constants = {
+        name: array.astype(kind) if array.dtype == np.float32 else array
+        for name, array in net.constants.items()
+    }
     graph = helper.make_graph(
         net.nodes,
         "one",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in net.inputs.items()],
+        [helper.make_tensor_value_info(name, element, shape) for name, shape in net.inputs.items()],
         [helper.make_tensor_value_info("y", _element(case), None)],
-        [numpy_helper.from_array(array, name) for name, array in net.constants.items()],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
     imports = [helper.make_opsetid("", 21)]
     return helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
@@ -308,7 +320,7 @@ def _element(case: Case) -> int:
     kind = case.operator.split("-")[0]
     if kind in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"):
         return TensorProto.BOOL
-    return TensorProto.INT64 if kind == "ArgMax" else TensorProto.FLOAT
+    return TensorProto.INT64 if kind == "ArgMax" else DTYPES[case.dtype][0]
 
 
 def samples(case: Case, shapes: Mapping[str, tuple[int, ...]], count: int) -> list[Arrays]:
@@ -319,7 +331,7 @@ def samples(case: Case, shapes: Mapping[str, tuple[int, ...]], count: int) -> li
         arrays: Arrays = {}
         for place, (name, shape) in enumerate(shapes.items()):
             near = 10.0 ** (case.magnitude + (case.ratio if place else 0.0))
-            arrays[name] = (near * _signed(rng, shape, case.signs)).astype(np.float32)
+            arrays[name] = (near * _signed(rng, shape, case.signs)).astype(DTYPES[case.dtype][1])
         if case.operator.endswith("-near"):
             # The result is far smaller than what it is the difference of.
             first, second = arrays.values()

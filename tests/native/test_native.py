@@ -61,5 +61,23 @@ def test_limits_of_the_runtime(engine, tmp_path):
     assert findings.refused == []
 
 
+HALF = (
+    *("Abs", "Add", "Conv", "Elu", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "MaxPool", "Mul"),
+    *("Neg", "ReduceMean", "ReduceSum-flat", "Sigmoid", "Softplus", "Tanh", "Where"),
+)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "operators"), [("f16", HALF), ("f64", ("Abs", "Exp", "Neg", "ReduceMean"))]
+)
+def test_models_in_other_floats(dtype, operators, tmp_path):
+    """Between stored integers all is float32, whatever the model's floats are."""
+    findings = Findings()
+    cases = [Case(name, 0.0, seed=i, dtype=dtype) for i, name in enumerate(operators)]
+    compare("tosa", tmp_path, cases, findings)
+    assert findings.beyond("tosa") == []
+    assert findings.refused == []
+
+
 def test_every_operator_makes_a_model():
     assert all(made(Case(name, 0.0)) for name in OPERATORS)

@@ -13,7 +13,7 @@ import numpy as np
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.values import Values
-from planner.ir.graph import Op, Region
+from planner.ir.graph import Graph, Op, Region
 from planner.ir.roles import NON_PORT_INPUTS
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -164,6 +164,26 @@ def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
     if not tail or len(kernel.outputs) != 1 or tail[0].outputs[0] != kernel.outputs[0].value:
         return None
     return tail[0] if isinstance(kernel.outputs[0].type, Uniform) else None
+
+
+def is_written_in_f32(graph: Graph, block: Block) -> bool:
+    """Whether all a block reads and writes in float is stored in integers, or constant.
+
+    Its floats are float32 then, whatever the model's are.
+    """
+    outputs = () if block.float_result else block.kernel.outputs
+    for port in (*block.kernel.inputs, *outputs):
+        if port.value and not isinstance(port.type, Uniform):
+            return False
+    values, inside = graph.values, {name for op in block.core for name in op.outputs}
+    for op in block.core:
+        if op.captures or any(name and not values[name].is_float for name in op.outputs[:1]):
+            return False
+        for i, name in enumerate(op.inputs):
+            is_known = (op.name, i) in block.kinds or name in inside or name in graph.constants
+            if name and values[name].is_float and not is_known:
+                return False
+    return True
 
 
 def clamp_of(values: Values[Any], op: Op | None, kind: Uniform) -> Clamp | None:

@@ -16,6 +16,7 @@ from planner.exporters.common.blocks import (
     Block,
     Clamp,
     clamp_of,
+    is_written_in_f32,
     split_tail,
 )
 from planner.exporters.onnx.model_builder import SHAPE_READERS, ModelBuilder
@@ -58,7 +59,7 @@ def write_real(builder: ModelBuilder, block: Block) -> None:
     In float32 where the block is integer all around, whatever the model's own float: that is the arithmetic
     of a plan, and onnxruntime fuses nothing else into integer kernels.
     """
-    is_f32 = _is_written_in_f32(builder, block)
+    is_f32 = is_written_in_f32(builder.graph, block)
     ports = {port.value: port for port in block.kernel.outputs if port.value}
     reads = _Reads(builder, block, is_f32=is_f32)
     raw = {name: raw_name(builder, name, port.type, is_f32=is_f32) for name, port in ports.items()}
@@ -112,23 +113,6 @@ def hand_on(builder: ModelBuilder, block: Block, product: Block, write: Callable
         reads.inner[op.outputs[0]] = result if op is rest[-1] else builder.file.fresh(f"{op.outputs[0]}_f32")
         builder.file.emit_op(op, inputs, [reads.inner[op.outputs[0]]])
     define_float(builder, value, result, is_f32=True)
-
-
-def _is_written_in_f32(builder: ModelBuilder, block: Block) -> bool:
-    """Whether all a block reads and writes in float is stored in integers, or constant."""
-    outputs = () if block.float_result else block.kernel.outputs
-    for port in (*block.kernel.inputs, *outputs):
-        if port.value and not isinstance(port.type, Uniform):
-            return False
-    values, inside = builder.graph.values, {name for op in block.core for name in op.outputs}
-    for op in block.core:
-        if op.captures or any(name and not values[name].is_float for name in op.outputs[:1]):
-            return False
-        for i, name in enumerate(op.inputs):
-            is_known = (op.name, i) in block.kinds or name in inside or name in builder.graph.constants
-            if name and values[name].is_float and not is_known:
-                return False
-    return True
 
 
 def _plain(op: Op) -> Op:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, TypeVar
 
+import numpy as np
+
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.layouts import Order, plain
@@ -39,12 +41,14 @@ class ProgramBuilder:
       plan: types of all ports; its graph has the regions.
       program: what has been written.
       address: of the port being written, for refusals.
+      in_f32: whether floats of the kernel being written are float32, whatever the model's are.
     """
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start with the model's inputs."""
         self.graph, self.plan, self.program = graph, plan, Program()
         self.values, self.address = Values[Tensor](graph, plan, self, held), ""
+        self.in_f32 = False
         self.notes = [f"tosa of {graph.name!r} for {plan.target.id}"]
         readers = uses(plan.graph, plan.kernels_in_order)
         for i, name in enumerate(graph.inputs):
@@ -103,6 +107,8 @@ class ProgramBuilder:
             return values.reals[value, None]
         if values.is_constant(value):
             array = values.array(value)
+            if self.in_f32 and self.graph.values[value].is_float:
+                array, dtype = array.astype(np.float32), "f32"
             if dtype not in PLAIN_ELEMENTS:
                 raise self.refuse(f"constant {value!r} is {dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
             if dtype == "i64" and array.size and max(-int(array.min()), int(array.max())) > INT32:
@@ -232,8 +238,9 @@ class ProgramBuilder:
 
     def _check_real(self, value: str, kind: Uniform) -> None:
         problem = problem_of(held(kind))
-        if problem or self.graph.values[value].dtype != "f32":
-            problem = problem or f"it is {self.graph.values[value].dtype}"
+        dtype = "f32" if self.in_f32 else self.graph.values[value].dtype
+        if problem or dtype != "f32":
+            problem = problem or f"it is {dtype}"
             raise self.refuse(
                 f"{value!r} between reals and integers: {problem}; tosa accepts one scale and f32"
             )

@@ -69,7 +69,9 @@ def _tabulated(builder: ProgramBuilder, block: Block, x: Operand, y: Uniform, sh
         own = tabulated(block.core[0], one, held(y), np.broadcast_to(values, (count, *shape)))
         if own is not None:
             return own.astype(np.int64).reshape(count, -1).T
-    real = as_f32(program_of(builder.graph, block.core, (result,), block.kinds).run(feed)[result])
+    real = as_f32(
+        program_of(builder.graph, block.core, (result,), block.kinds, in_f32=True).run(feed)[result]
+    )
     stored = quantize_array(np.ascontiguousarray(np.broadcast_to(real, (count, *shape))), held(y))
     return stored.astype(np.int64).reshape(count, -1).T
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import RuleError, UnsupportedExport
-from planner.exporters.common.blocks import Block, Clamp, clamp_of, operand_of
+from planner.exporters.common.blocks import Block, Clamp, clamp_of, is_written_in_f32, operand_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, sizes_blamed
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
@@ -96,6 +96,7 @@ def _write_block(builder: ProgramBuilder, block: Block) -> None:
             return
     row = None if kernel.row is None else builder.plan.row_of(kernel.name)
     builder.values.arithmetic = "" if row is None else row.requantize
+    builder.in_f32 = is_written_in_f32(builder.graph, block)
     port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
     builder.address = f"{port} ({f'row {kernel.row}' if kernel.row else 'in float'})"
     types = ", ".join(str(item.type.storage) for item in kernel.outputs if isinstance(item.type, Uniform))

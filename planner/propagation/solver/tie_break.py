@@ -50,6 +50,42 @@ def moved_late(
     return found
 
 
+def kept_on_grids(
+    network: Network,
+    unit: Unit,
+    classes: Sequence[LabelClass],
+    offered: Offered,
+    labels: Mapping[int, Label | None],
+    *,
+    cost_model: CostModel,
+) -> Mapping[int, Label | None]:
+    """The labels, data-movement operators on the grid of a constant's fixed type where that costs the same.
+
+    Each number of such a constant lies on its grid: any other rounds it once more, even the next finer one,
+    which ties prefer. All classes that share the label move together.
+    """
+    found = dict(labels)
+    for c in unit.classes:
+        grid = _grid_entering(network, classes[c]) if _moves(network, classes[c]) else None
+        if grid is None or found[c] in (None, grid) or grid not in offered[c]:
+            continue
+        sharing = [other for other in unit.classes if found[other] == found[c] and grid in offered[other]]
+        moved = {**found, **dict.fromkeys(sharing, grid)}
+        if price_of_labels(unit, moved, cost_model)[:2] == price_of_labels(unit, found, cost_model)[:2]:
+            found = moved
+    return found
+
+
+def _grid_entering(network: Network, entry: LabelClass) -> Label | None:
+    """The label of the constants that enter a class, where their fixed types agree on one."""
+    values = (network.values[port.value] for port in entry.entering)
+    pins = [value.pin for value in values if value.constant]
+    if not pins or any(pin is None or not pin.is_per_tensor for pin in pins):
+        return None
+    grids = {label_of(pin) for pin in pins if pin is not None}
+    return grids.pop() if len(grids) == 1 else None
+
+
 def _price_of_losses(unit: Unit, labels: Mapping[int, Label | None], cost_model: CostModel) -> Price:
     return price_of_labels(Part(losses=unit.losses, ways=unit.ways), labels, cost_model)
 
