@@ -15,6 +15,7 @@ import numpy as np
 from planner.errors import PlannerError, UnsupportedExport
 from planner.exporters.litert.write import build_litert
 from planner.exporters.table import EXPORTERS
+from planner.ir.borders import border_op
 from planner.ir.graph import Constant, Graph, Region, Value
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, Planned
@@ -153,7 +154,9 @@ class _Parts:
     def refusal(self, kernel: KernelPlan, form: str) -> UnsupportedExport | None:
         """Why a format cannot write a kernel; None where it can, or where a kernel alone tells nothing."""
         region = self._regions.get(kernel.name)
-        if region is None or not region.ops or any(op.captures or op.structure for op in region.ops):
+        if region is None or not region.ops or border_op(region) is not None:
+            return None
+        if any(op.captures or op.structure for op in region.ops):
             return None
         part = self._cut(region)
         if part is None or not part.outputs:

@@ -116,3 +116,23 @@ def test_the_checker_takes_no_reason_of_another_format():
     forged = planner.plan_from_json(text.replace("litert cannot write it: ", "tosa cannot write it: "))
     with pytest.raises(PlanInvalid, match="is said to have left"):
         planner.check(forged, graph, device)
+
+
+@pytest.mark.parametrize(("target", "form"), [("litert-int8", "litert"), ("tosa-int8", "tosa")])
+def test_borders_of_bodies_are_no_kernels_to_ask_about(target, form):
+    """A model with an If, whose borders stand in no file alone."""
+    net = Net(4)
+    x = net.conv(net.input("x", [1, 3, 6, 6]), 3, 4)
+    flag = net.op("Greater", net.op("ReduceSum", x, keepdims=0), net.const(np.float32(0)))
+    bodies = {}
+    for word, kind in (("then_branch", "Relu"), ("else_branch", "Tanh")):
+        body = Net(5)
+        body.op(kind, x, out=word)
+        body.output(word, [1, 4, 6, 6])
+        bodies[word] = body.graph(word)
+    net.op("If", flag, out="y", **bodies)
+    net.output("y", [1, 4, 6, 6])
+    graph = ready(net.data())
+    plan = planner.plan(graph, target, formats=[form])
+    planner.check(plan, graph, target)
+    assert planner.export(graph, plan, form)
