@@ -39,6 +39,7 @@ from planner.onnx.read import read_onnx
 from planner.onnx.sessions import Optimisation
 from planner.plan_model import annotate, plan
 from planner.plans.plan import Plan, require_plan
+from planner.propagation.result.told_again import check_warnings
 from planner.stablehlo_reader.identifier import is_serialized, payload
 from planner.stablehlo_reader.serialized import serialized_text
 from planner.target.load import TargetSource, as_target
@@ -203,6 +204,8 @@ def check(
     """
     require_plan(plan)
     check_plan(plan, model, None if target is None else as_target(target), progress)
+    if model is not None:
+        check_warnings(plan, model)
 
 
 def export(
@@ -265,6 +268,7 @@ def _exportable(model: Graph, plan: Plan, name: str) -> Graph:
     model = expand(model)
     require_plan(plan)
     check_plan(plan, model)
+    check_warnings(plan, model)
     return exportable(model, plan, name)
 
 

@@ -40,6 +40,7 @@ from planner.litert_reader.identifier import is_litert
 from planner.pipeline import export
 from planner.plans.plan import Plan
 from planner.plans.read_json import plan_from_json
+from planner.propagation.result.told_again import check_warnings
 from planner.report.summary import INTERPRETED
 from planner.target.records import Target
 from planner.what_if.replan import as_planned
@@ -199,6 +200,7 @@ def measure_losses(graph: Graph, target: Target, job: Arguments) -> dict[str, An
     model = with_facts(expand(graph), plan.graph)
     # The plan may be a stranger's: what runs its kernels takes it to be whole.
     check(plan, model, target)
+    check_warnings(plan, model)
     samples = _scanned(job["samples"])
     found = losses(
         model,

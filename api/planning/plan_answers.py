@@ -165,6 +165,7 @@ def summary(plans: Sequence[Plan], given: Arguments) -> bytes:
         "rescales": count.rescales,
         "casts": count.casts,
         "cost": count.cost,
+        "excused": count.excused,
         "optimal": count.optimal,
         "work": count.work.total,
         "work_unit": count.work_unit,

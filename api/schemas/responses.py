@@ -412,6 +412,7 @@ class Suggestion(BaseModel):
     price: tuple[float, float]
     rescales: tuple[int, int]
     worst_bits_lost: tuple[float, float]
+    excused: tuple[float, float] = Field(description="of the prices, the part that facts excuse")
 
 
 class Suggestions(BaseModel):
@@ -490,6 +491,9 @@ class PlanSummary(BaseModel):
     rescales: int
     casts: int
     cost: float
+    excused: float = Field(
+        description="price of bits that facts force consumers to lose; with the cost, what plans compare by"
+    )
     optimal: bool
     work: float
     work_unit: str

@@ -40,7 +40,7 @@ from planner.checker.log import (
     check_values,
 )
 from planner.checker.numbers import Judged, check_constants
-from planner.checker.origins import check_model, check_target
+from planner.checker.origins import check_key, check_model, check_options, check_target
 from planner.checker.pins import lies_on
 from planner.checker.rows.asked import FOR_NEIGHBOURS, asked_of, check_asked, check_globs
 from planner.checker.rows.choice import check_choice, check_float_for_little, check_none_asked
@@ -101,6 +101,7 @@ def check(
     progress: Callable[[int, int | None], None] | None = None,
 ) -> None:
     """Refuse a plan that breaks a rule of its target, its model or its own log; see `pipeline.check`."""
+    check_options(plan)
     if target is not None:
         check_target(plan, target)
         target = with_floor(target, plan.target.costs)
@@ -173,6 +174,8 @@ def check(
         check_lost(plan, losses)
         check_price(plan, losses)
         check_optimal(plan, ranges, losses, clips=clips)
+    # Last: of a plan that was changed the change is the fault to name.
+    check_key(plan)
 
 
 def _told(log: Sequence[StepRow], wanted: str) -> Mapping[str, Mapping[str, str]]:

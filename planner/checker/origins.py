@@ -4,7 +4,7 @@ Digests first, then the structure and the rows that the plan carries, item by it
 check reads those. Source: design 01, section 6.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,12 +15,64 @@ from planner.ir.asked import without_asked
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_digest, port_address
 from planner.ir.roles import port_inputs
 from planner.ir.types.qtypes import AnyType
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, plan_key
 from planner.target.borders import BORDER_ROWS
 from planner.target.records import Costs, Target
 
 NUMBER: Final = 2e-3
 """Largest spread, as a share of the largest, of constants that a pattern takes for one number."""
+
+
+POLICIES: Final[Mapping[str, tuple[object, ...]]] = {
+    "best_effort": (True,),
+    "bias_pins": ("derive",),
+    "strategy": ("minimal", "rfc"),
+}
+"""Options of a plan besides costs, and what each may be; a policy at its default is left out."""
+
+
+FORMATS: Final = "formats"
+"""The option that lists what a plan is to be written in."""
+
+
+def check_options(plan: Plan) -> None:
+    """Every option of a plan is one that planning knows, with a value that it takes.
+
+    Raises:
+      PlanInvalid: the first that is unknown, or that the plan was not made under.
+    """
+    prices = Costs.__dataclass_fields__
+    known = ", ".join(sorted({*POLICIES, FORMATS, *prices}))
+    for name, value in plan.options.items():
+        if name == FORMATS:
+            _check_formats(value)
+        elif name not in POLICIES and name not in prices:
+            refuse("", f"has the option {name!r}, which planning does not know; accepted: {known}")
+        if name in POLICIES and not any(value is one or value == one for one in POLICIES[name]):
+            listed = " or ".join(map(repr, POLICIES[name]))
+            refuse("", f"has the option {name}: {value!r}; accepted: {listed}")
+        if name in prices and value != getattr(plan.target.costs, name):
+            own = getattr(plan.target.costs, name)
+            refuse("", f"has the option {name}: {value!r}; accepted: {own!r}, as its costs have it")
+
+
+def _check_formats(value: object) -> None:
+    if not (isinstance(value, Sequence) and not isinstance(value, str)):
+        refuse("", f"has the option {FORMATS}: {value!r}; accepted: a list of formats")
+    if not value or not all(isinstance(one, str) for one in value) or len({*value}) < len(value):
+        refuse("", f"has the option {FORMATS}: {value!r}; accepted: formats by name, each once")
+
+
+def check_key(plan: Plan) -> None:
+    """The key is that of the plan's model, constraints, target and options, and of this planner.
+
+    Raises:
+      PlanInvalid: another key.
+    """
+    key = plan_key(plan.graph, plan.model, plan.target.digest, plan.options)
+    if plan.key != key:
+        told = "its model, target or options were changed since, or another revision of the planner made it"
+        refuse("", f"has the key {plan.key}; accepted: {key}: {told}: plan again")
 
 
 def check_target(plan: Plan, target: Target) -> None:

@@ -41,7 +41,8 @@ class PlanDiff:
       kernels: rows that changed, kernels of one plan only.
       ports: types that changed, at kernels of both.
       rescales: changes of type on use edges of one plan only.
-      totals: (before, after) of price, rescales, casts, rescaled elements, worst bits lost, float kernels.
+      totals: (before, after) of price (cost and excused), excused, rescales, casts, rescaled elements, worst
+        bits lost, float kernels.
     """
 
     kernels: tuple[Change, ...]
@@ -186,7 +187,8 @@ def _rescale_text(rescale: Rescale) -> str:
 def _totals(plan: Plan) -> dict[str, float]:
     rescales, casts = counted(plan)
     return {
-        "price": plan.cost,
+        "price": plan.price,
+        "excused": plan.excused,
         "rescales": len(rescales),
         "rescaled elements": sum(item.elements for item in rescales),
         "casts": len(casts),

@@ -25,6 +25,7 @@ class PlanFields:
       target: the target as the plan saw it: the rows in use, the prices.
       graph: the model's regions, values and facts; its constants hold no numbers.
       cost, bound: the price of 01 section 5 and a proven lower bound of it, in element-rescales.
+      excused: the price of the bits that facts and rows force consumers to lose, which `cost` leaves out.
       optimal: whether cost equals the least possible.
       sources: where `model` and `target` lay when a command wrote the plan, from its folder on; no part of
         what was decided.
@@ -42,6 +43,7 @@ class PlanFields:
     optimal: bool
     bound: float
     warnings: tuple[str, ...] = ()
+    excused: float = 0.0
     sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -49,6 +51,11 @@ class PlanFields:
         """The formats that the plan has to be written in: those requested, else the target's only one."""
         named, own = self.options.get("formats", ()), self.target.files.formats
         return tuple(named) or (own if len(own) == 1 else ())
+
+    @property
+    def price(self) -> float:
+        """Cost and what it leaves out: the figure by which plans under different facts are compared."""
+        return self.cost + self.excused
 
     @cached_property
     def kernels(self) -> Mapping[str, KernelPlan]:

@@ -84,13 +84,14 @@ def patched(
     warned: Mapping[str, tuple[str, ...]],
     *,
     cost: float,
+    excused: float,
     bound: float,
 ) -> PatchedPlan:
     """The plan with a patch.
 
     Args:
       kernels: of the whole, in order.
-      warned: as `Planned.warned`; `cost` and `bound` are of the whole, too.
+      warned: as `Planned.warned`; `cost`, `excused` and `bound` are of the whole, too.
     """
     base = patch.base
     if _height(base) >= LONGEST:
@@ -105,6 +106,7 @@ def patched(
         values=_Values(records),
         steps=_Log(records),
         cost=cost,
+        excused=excused,
         optimal=cost == bound,
         bound=bound,
         warnings=tuple(text for texts in warned.values() for text in texts),

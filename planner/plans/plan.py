@@ -167,7 +167,9 @@ def for_model(plan: Planned, model: Graph) -> Planned:
     if "best_effort" not in plan.options:
         return replace(plan, annotated=model)
     kept = with_facts(model, plan.graph)
-    return replace(plan, model=model_digest(kept), annotated=kept)
+    digest = model_digest(kept)
+    key = plan_key(plan.graph, digest, plan.target.digest, plan.options)
+    return replace(plan, key=key, model=digest, annotated=kept)
 
 
 def plan_key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:

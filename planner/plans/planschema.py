@@ -104,6 +104,7 @@ class PlanRestDoc(TypedDict):
     target: TargetDoc
     options: dict[str, Any]
     cost: float
+    excused: NotRequired[float]
     optimal: bool
     bound: float
     warnings: list[str]

@@ -103,6 +103,7 @@ def assemble(
         values=values,
         steps=tuple([_read_step(entry) for entry in rest["steps"]]),
         cost=rest["cost"],
+        excused=rest.get("excused", 0.0),
         optimal=rest["optimal"],
         bound=rest["bound"],
         warnings=tuple(rest["warnings"]),

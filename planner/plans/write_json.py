@@ -44,7 +44,8 @@ def json_parts(plan: PlanFields) -> Iterator[str]:
     rows: dict[str | None, str] = {None: "null"}
     rows.update((key, quote(text)) for key, text in row_texts(plan.target).items())
     document: dict[str, Any] = {"format": VERSION}
-    document |= {name: rest[name] for name in ("key", "model", "options", "cost", "optimal", "bound")}
+    first = ("key", "model", "options", "cost", "excused", "optimal", "bound")
+    document |= {name: rest[name] for name in first}
     document["warnings"] = rest["warnings"]
     document["kernels"] = Lines(_kernel_line(kernel, rows, texts) for kernel in plan.kernels_in_order)
     document["values"] = rest["values"]
@@ -96,6 +97,7 @@ def plan_rest(plan: PlanFields, texts: TypeTexts) -> dict[str, Any]:
         "target": _target_doc(plan.target),
         "options": attributes_to_json(plan.options),
         "cost": float(plan.cost),
+        "excused": float(plan.excused),
         "optimal": plan.optimal,
         "bound": float(plan.bound),
         "warnings": list(plan.warnings),

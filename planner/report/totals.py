@@ -35,6 +35,7 @@ class Totals:
     rescales: int
     casts: int
     cost: float
+    excused: float
     changed: float
     bound: float
     optimal: bool
@@ -48,7 +49,8 @@ class Totals:
     def cost_text(self) -> str:
         """Cost, and how far from the least it can be."""
         proof = "the least possible" if self.optimal else f"at least {self.bound:,.0f} is needed"
-        return f"{self.cost:,.0f} ({proof})"
+        excused = f" + {self.excused:,.0f} excused" if round(self.excused) else ""
+        return f"{self.cost:,.0f}{excused} ({proof})"
 
     @property
     def engines_text(self) -> str:
@@ -75,6 +77,7 @@ def totals(plan: Plan) -> Totals:
         rescales=len(plan.rescales) - casts,
         casts=casts,
         cost=plan.cost,
+        excused=plan.excused,
         changed=sum(rescale.cost for rescale in plan.rescales),
         bound=plan.bound,
         optimal=plan.optimal,

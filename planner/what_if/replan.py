@@ -74,7 +74,7 @@ def replan(
         moved = _rows_moved(known, after, near, seeds)
         if not moved:
             patch = Patch(known, after, near.kernels, near.values, annotated, fused)
-            return _in_part(patch, cost=after.cost - before.cost, bound=after.bound - before.bound)
+            return _in_part(patch, before)
         seeds |= moved
     return _from_scratch(known, annotated, fused)
 
@@ -210,8 +210,8 @@ def _rows_moved(plan: Plan, part: Plan, near: Vicinity, seeds: frozenset[str]) -
     return frozenset(found)
 
 
-def _in_part(patch: Patch, *, cost: float, bound: float) -> Planned:
-    """The plan with a part planned again; `cost` and `bound`: what the part has now more than before."""
+def _in_part(patch: Patch, before: Planned) -> Planned:
+    """The plan with a part planned again; `before`: the part as it was."""
     base, kernels = patch.base, patch.kernels_in_order()
     touched = frozenset(kernels[at].name for at in patch.kernels)
     warned = merged_warnings(kernels, base.warned, patch.part.warned, touched)
@@ -220,4 +220,12 @@ def _in_part(patch: Patch, *, cost: float, bound: float) -> Planned:
     )
     if whole:
         warned = {"": whole} | warned
-    return patched(patch, kernels, warned, cost=base.cost + cost, bound=base.bound + bound)
+    after = patch.part
+    return patched(
+        patch,
+        kernels,
+        warned,
+        cost=base.cost + after.cost - before.cost,
+        excused=base.excused + after.excused - before.excused,
+        bound=base.bound + after.bound - before.bound,
+    )

@@ -34,7 +34,8 @@ class Suggestion:
       text: what it does, in a sentence.
       plan: the plan with it.
       harm: what its types cost the numbers, beside those of the plan.
-      price, rescales, worst_bits_lost: of the whole plan: (before, after).
+      price, rescales, worst_bits_lost: of the whole plan: (before, after). The price is with what facts
+        excuse, as plans under different facts are compared by; `excused`: how much that is of it.
     """
 
     edits: Mapping[str, Any]
@@ -44,6 +45,7 @@ class Suggestion:
     price: tuple[float, float]
     rescales: tuple[int, int]
     worst_bits_lost: tuple[float, float]
+    excused: tuple[float, float] = (0.0, 0.0)
 
     @property
     def size(self) -> int:
@@ -58,9 +60,10 @@ class Suggestion:
     def lines(self) -> Iterator[str]:
         """Its text and its figures, a line each."""
         price, rescales, bits = self.price, self.rescales, self.worst_bits_lost
+        excused = f" (excused {self.excused[0]:,.0f} -> {self.excused[1]:,.0f})" if any(self.excused) else ""
         yield self.text
         yield (
-            f"price {price[0]:,.0f} -> {price[1]:,.0f}, rescales {rescales[0]} -> {rescales[1]}, "
+            f"price {price[0]:,.0f} -> {price[1]:,.0f}{excused}, rescales {rescales[0]} -> {rescales[1]}, "
             f"worst bits lost {bits[0]:.2f} -> {bits[1]:.2f}"
         )
         told = "; ".join(self.harm.lines())
@@ -74,6 +77,7 @@ class Suggestion:
             "text": self.text,
             **asdict(self.harm),
             "price": list(self.price),
+            "excused": list(self.excused),
             "rescales": list(self.rescales),
             "worst_bits_lost": list(self.worst_bits_lost),
         }
@@ -154,7 +158,8 @@ def _tried(plan: Plan, rescale: Rescale, ideas: tuple[_Idea, ...]) -> Suggestion
         text="; ".join(idea.text for idea in ideas),
         plan=after,
         harm=harm(plan, after),
-        price=(plan.cost, after.cost),
+        price=(plan.price, after.price),
+        excused=(plan.excused, after.excused),
         rescales=(len(old), len(new)),
         worst_bits_lost=(worst_bits_lost(plan), worst_bits_lost(after)),
     )

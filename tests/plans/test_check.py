@@ -12,7 +12,7 @@ from planner.fusion.fuse import fuse
 from planner.ir.graph import model_digest
 from planner.onnx.read import read_onnx
 from planner.pipeline import export
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, plan_key
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
 from planner.plans.records import Step
@@ -132,7 +132,9 @@ def test_the_name_of_the_other_strategy_is_refused_where_a_label_gives_it_away()
         graph = random_graph(seed, 6 + seed, facts=(0.0, 0.1, 0.3)[seed % 3])
         least, greedy = (propagate(graph, TARGET, strategy=name) for name in ("minimal", "rfc"))
         check(greedy)
-        problem = refusal(replace(least, options={**least.options, "strategy": "rfc"}))
+        forged = replace(least, options={**least.options, "strategy": "rfc"})
+        key = plan_key(forged.graph, forged.model, forged.target.digest, forged.options)
+        problem = refusal(replace(forged, key=key))
         assert not problem or "by the strategy rfc it would be" in problem
         assert not problem or least.kernels_in_order != greedy.kernels_in_order
         refusals += bool(problem)

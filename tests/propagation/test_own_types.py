@@ -48,6 +48,7 @@ def assert_unmoved(model, target):
             continue  # of two kernel variants the one that stores what facts say comes first
         assert port_types(again) == port_types(plan), name
         assert again.rescales == plan.rescales, name
+        assert again.price == plan.price, name
         planner.check(again, pinned, target)
         count += 1
     return count

@@ -1,7 +1,8 @@
 """Re-verify lost bits and the price independently, from the types of ports and the ranges they have to hold.
 
-Not judged: bits of data that had a scale per slice or block, or that passed a mover in float. What a use
-would lose anyway is in no plan, so that the price is known between two ends. Source: design 01, section 5,
+Not judged: bits of data that had a scale per slice or block, or that passed a mover in float. The sum of cost
+and excused bits follows from the types. How much of it is excused, as every plan loses it, is a matter of all
+labels that might have been: it is known between two ends. Source: design 01, section 5,
 items 4 and 5.
 """
 
@@ -73,7 +74,11 @@ def check_lost(plan: Plan, losses: Sequence[Lost]) -> None:
 
 
 def check_price(plan: Plan, losses: Sequence[Lost]) -> None:
-    """The price is that of the rescales, and of lost bits no more than if none of them were unavoidable."""
+    """The price is that of the rescales and of lost bits, split into cost and what is excused.
+
+    Raises:
+      PlanInvalid: another sum, a cost below its rescales', or excused bits that nothing lost.
+    """
     costs = plan.target.costs
     # Prices are integers in 1/1024 of an element-rescale: each kind's, and each use's for what it loses.
     least = most = 0
@@ -87,6 +92,16 @@ def check_price(plan: Plan, losses: Sequence[Lost]) -> None:
     if not least - 1 <= plan.cost * UNIT or (known and plan.cost * UNIT > least + most + 1):
         ends = f"{least / UNIT!r} for its rescales, up to {(least + most) / UNIT!r} with lost bits"
         refuse("", f"costs {plan.cost!r}; accepted: {ends}")
+    whole = plan.price * UNIT
+    # What single uses lose is not always known: it is no more than what the plan says of the worst.
+    room = 0.0
+    for loss in losses if not known else ():
+        worst = plan.values[loss.value].bits_lost if loss.bits is None and loss.value in plan.values else 0.0
+        room += math.ceil(loss.elements * costs.bit_price * max(worst, 0.0) * UNIT)
+    if not least + most - 1 <= whole <= least + most + room + 1 or not plan.excused >= 0:
+        told = f"costs {plan.cost!r} and excuses {plan.excused!r} of lost bits"
+        ends = f"{(least + most) / UNIT!r}" + (f" to {(least + most + room) / UNIT!r}" if room else "")
+        refuse("", f"{told}; accepted: {ends} together")
 
 
 def losses_of(ranges: Ranges) -> list[Lost]:

@@ -267,12 +267,13 @@ def _seen(facts: Facts) -> Reals | None:
     return None if seen is None else (seen.lo, seen.hi)
 
 
-def _known(seen: Reals | None, pin: Uniform | None, fixed: Uniform | None = None) -> Reals | None:
-    if pin is not None:
-        seen = _pin_ends(pin, seen) if seen is None else cut_to(seen, _pin_ends(pin, seen))
-    if fixed is not None:
-        seen = (fixed.lo, fixed.hi) if seen is None else cut_to(seen, (fixed.lo, fixed.hi))
-    return seen
+def _known(seen: Reals | None, *kinds: Uniform | None) -> Reals | None:
+    extent = seen
+    for kind in kinds:
+        if kind is not None:
+            ends = _pin_ends(kind, seen)
+            extent = ends if extent is None else cut_to(extent, ends)
+    return extent
 
 
 def _pin_ends(pin: Uniform, seen: Reals | None) -> Reals:
@@ -420,7 +421,9 @@ def _backward(found: Ranges) -> dict[str, Reals | None]:
         for i, port in enumerate(step.kernel.inputs):
             if port.value:
                 kind = step.fixed[i]
-                keeps = step.needed.get(port.value, through) if kind is None else (kind.lo, kind.hi)
+                keeps = step.needed.get(port.value, through)
+                if kind is not None:
+                    keeps = _pin_ends(kind, found.of.get(port.value))
                 uses.setdefault(port.value, []).append(keeps)
                 step.required[i] = _required(found, port, keeps)
     return kept

@@ -121,8 +121,8 @@ class Network:
     turns: bool = False
     begins: dict[int, int] = field(default_factory=dict)
     """Kernel through which a carried value enters its loop, by the one through which it leaves."""
-    lost: dict[int, int] = field(default_factory=dict)
-    """Bits lost, in 1/1024, at uses that no class has a say in, by value."""
+    lost: list[tuple[int, int, int]] = field(default_factory=list)
+    """Bits lost, in 1/1024, at uses that no class has a say in: value, bits, elements."""
     widened: dict[int, str] = field(default_factory=dict)
     """The reason by port, of weights whose scales grew for the sake of a multiplier."""
     finer: dict[int, str] = field(default_factory=dict)

@@ -252,7 +252,7 @@ def _backward(network: Network) -> dict[int, Interval | None]:
             port = ports[p]
             fixed = port.fixed or port.pin
             if fixed is not None:
-                kept_by[p] = (fixed.lo, fixed.hi)
+                kept_by[p] = pin_range(fixed, values[port.value].range)
             elif kernel.moves:
                 kept_by[p] = cut_to(through, kernel.cut) if through and kernel.cut else through
             else:
@@ -274,12 +274,12 @@ def _ask_for(network: Network) -> bool:
     return new
 
 
-def _known(observed: Interval | None, pin: Uniform | None, fixed: Uniform | None = None) -> Interval | None:
-    extents = [pin_range(pin, observed)] if pin is not None else []
-    extents += [(fixed.lo, fixed.hi)] if fixed is not None else []
+def _known(observed: Interval | None, *kinds: Uniform | None) -> Interval | None:
     extent = observed
-    for own in extents:
-        extent = own if extent is None else cut_to(extent, own)
+    for kind in kinds:
+        if kind is not None:
+            own = pin_range(kind, observed)
+            extent = own if extent is None else cut_to(extent, own)
     return extent
 
 

@@ -24,7 +24,7 @@ from planner.propagation.selection.choice import port_facts
 from planner.propagation.selection.conflicts import Concession, refuse
 from planner.propagation.selection.wanted_rows import ANNOTATED
 from planner.propagation.solver.classes import UNIT
-from planner.propagation.solver.price import loss_units
+from planner.propagation.solver.price import excused_price, loss_units
 from planner.target.records import Costs, Row
 
 
@@ -55,6 +55,7 @@ def assemble(outcome: Outcome) -> Planned:
         values=_value_plans(outcome, steps.of_ports()),
         steps=steps,
         cost=outcome.labelled.cost / UNIT,
+        excused=_excused(outcome) / UNIT,
         optimal=outcome.labelled.cost == outcome.labelled.bound,
         bound=outcome.labelled.bound / UNIT,
         warnings=tuple(text for texts in warned.values() for text in texts),
@@ -184,13 +185,31 @@ def _value_plans(outcome: Outcome, steps: Sequence[int]) -> dict[str, ValuePlan]
 def _lost(outcome: Outcome) -> dict[str, int]:
     """Bits lost in the worst use of each value, in 1/1024."""
     labelled, values = outcome.labelled, outcome.network.values
-    found = {values[index].name: bits for index, bits in outcome.network.lost.items()}
+    found: dict[str, int] = {}
+    for index, bits, _ in outcome.network.lost:
+        found[values[index].name] = max(bits, found.get(values[index].name, 0))
     for unit in labelled.units:
         labels = labelled.solutions[unit.classes[0]].labels
         known: dict[int, int] = {}
         for loss in unit.losses:
             name = values[loss.value].name
             found[name] = max(found.get(name, 0), loss_units(loss, unit.ways, labels, known))
+    return found
+
+
+def _excused(outcome: Outcome) -> int:
+    """Price of the bits that facts and rows force uses to lose, in 1/1024."""
+    labelled, costs = outcome.labelled, outcome.request.costs
+    free = round(costs.free_bits * UNIT)
+    found = sum(
+        round(elements * costs.bit_price * max(0, bits - free)) for _, bits, elements in outcome.network.lost
+    )
+    for unit in labelled.units:
+        labels = labelled.solutions[unit.classes[0]].labels
+        known: dict[int, int] = {}
+        found += sum(
+            excused_price(loss, loss_units(loss, unit.ways, labels, known), costs) for loss in unit.losses
+        )
     return found
 
 

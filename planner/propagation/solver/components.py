@@ -156,12 +156,10 @@ def units_of(network: Network, components: Sequence[Component]) -> list[Unit]:
     home = {c: i for i, component in enumerate(components) for c in component.classes}
     sets = Sets(len(components))
     found, ways = losses_of(network)
-    network.lost = {}
-    for loss in found:
-        # No class has a say: what is lost here is lost in every labelling and is only told.
-        if not loss.upstream:
-            settled = max(0, loss.constant - loss.own, network.lost.get(loss.value, 0))
-            network.lost[loss.value] = settled
+    # No class has a say: what is lost here is lost in every labelling and is only told.
+    network.lost = [
+        (loss.value, max(0, loss.constant - loss.own), loss.elements) for loss in found if not loss.upstream
+    ]
     losses = [loss for loss in found if loss.upstream]
     # Ways that no use asks for tie nothing together.
     used = behind(losses, ways)

@@ -104,6 +104,16 @@ def loss_price(loss: Loss, lost: int, costs: Costs) -> int:
     return loss.times * round(loss.elements * costs.bit_price * paid) if paid > 0 else 0
 
 
+def excused_price(loss: Loss, lost: int, costs: Costs) -> int:
+    """Price of the bits lost at a use that facts and rows force it to lose, which is in no plan's price.
+
+    With `loss_price` it is the price of all bits but the free ones, whatever is unavoidable: fixing a value
+    to the type it has moves bits from one to the other, and changes no sum.
+    """
+    paid = max(0, lost - round(costs.free_bits * UNIT))
+    return loss.times * round(loss.elements * costs.bit_price * paid) - loss_price(loss, lost, costs)
+
+
 def price_of_labels(part: Priced, assignment: Mapping[int, Label | None], cost_model: CostModel) -> Price:
     """What a labelling of these edges, losses costs."""
     price = count = lost_total = 0

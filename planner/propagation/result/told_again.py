@@ -1,0 +1,147 @@
+"""Warnings of a plan, told again: what planning says of its rows and types, from plan and numbers alone.
+
+A network of the plan's own rows and types, with ranges, and nothing chosen or searched. So each warning has
+one text, in `plan_warnings`, and a plan that drops or invents one is refused. What was given up for best
+effort, and what `restore` dropped, came before there was a plan: these are held against what the plan has.
+Source: design 13, section 5.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from planner.errors import PlanInvalid
+from planner.ir.expand import expand
+from planner.ir.graph import Constant, Graph, Region
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.storages import storage
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, Port
+from planner.propagation.network.build import build_network
+from planner.propagation.network.per_axis import give_slices
+from planner.propagation.network.ports import Network, ports_of
+from planner.propagation.network.value_ranges import backward, forward
+from planner.propagation.result.plan_warnings import warnings_of, warnings_of_all
+from planner.propagation.selection.choice import Choice
+from planner.propagation.selection.row_layout import Layouts
+from planner.propagation.solver.classes import build_classes
+from planner.target.records import PortPattern, PortType, Target
+
+LEFT_OUT: Final = "left out: "
+IN_FLOAT: Final = "runs in float: "
+RESTORED: Final = " was restored to float: "
+DONE: Final = "done all the same"
+
+
+def check_warnings(plan: Plan, model: Graph) -> None:
+    """Refuse a plan whose warnings are not those of its rows and types.
+
+    Args:
+      model: with the numbers of its constants.
+
+    Raises:
+      PlanInvalid: the first warning that is missing, or that nothing in the plan gives rise to.
+    """
+    wanted = told_again(plan, expand(model).constants)
+    own = [text for text in plan.warnings if not _is_of_making(plan, text)]
+    missing = next((text for text in wanted if text not in own), None)
+    if missing is not None:
+        raise PlanInvalid(f"does not warn that {missing}; accepted: all warnings of its rows and types")
+    odd = next((text for text in own if text not in wanted), None)
+    if odd is not None:
+        raise PlanInvalid(f"warns that {odd}; accepted: nothing that its rows and types do not give rise to")
+    if [*own] != [*wanted]:
+        raise PlanInvalid(
+            "its warnings are in another order, or one comes twice; accepted: each once, in order"
+        )
+
+
+def told_again(plan: Plan, numbers: Mapping[str, Constant]) -> tuple[str, ...]:
+    """The warnings that planning gives with these rows and types."""
+    network = _network(plan, numbers)
+    whole = warnings_of_all(network.graph, plan.kernels_in_order, plan.target.rows, plan.target.costs)
+    max_clip = plan.target.costs.max_clip
+    return (*whole, *(text for kernel in network.kernels for text in warnings_of(network, kernel, max_clip)))
+
+
+def _network(plan: Plan, numbers: Mapping[str, Constant]) -> Network:
+    graph = replace(plan.graph, constants={**plan.graph.constants, **numbers})
+    regions = {region.name: region for region in graph.regions}
+    layouts = Layouts()
+    choices = [_choice(plan, kernel, regions[kernel.name], layouts) for kernel in plan.kernels_in_order]
+    network = build_network(graph, choices, _target(plan))
+    network.derives_bias = plan.options.get("bias_pins") == "derive"
+    network.costs = plan.target.costs
+    give_slices(network)
+    forward(network)
+    backward(network)
+    build_classes(network, [0] * len(choices), plan.target.costs.max_clip)
+    for kernel, planned in zip(network.kernels, plan.kernels_in_order, strict=True):
+        types = [port.type for port in (*planned.inputs, *planned.outputs) if port.value]
+        for port, kind in zip(ports_of(network, kernel), types, strict=True):
+            port.type = kind if isinstance(kind, Uniform) else None
+    return network
+
+
+def _choice(plan: Plan, kernel: KernelPlan, region: Region, layouts: Layouts) -> Choice:
+    """The row of a kernel, its wildcards in the storages that they have."""
+    row = plan.row_of(kernel.name)
+    layout = layouts.of(row, region) if row is not None else None
+    if row is None or layout is None:
+        return Choice(region, reason=kernel.reason or "")
+    if layout.wild:
+        layout = replace(
+            layout,
+            inputs=_stored(layout.inputs, kernel.inputs),
+            outputs=_stored(layout.outputs, kernel.outputs),
+            wild=False,
+        )
+    return Choice(region, row, layout)
+
+
+def _stored(patterns: Sequence[PortPattern], ports: Sequence[Port]) -> tuple[PortPattern, ...]:
+    return tuple(
+        replace(pattern, type=replace(pattern.type, storage=port.type.storage))
+        if pattern.type.is_wildcard and isinstance(port.type, Uniform)
+        else pattern
+        for pattern, port in zip(patterns, ports, strict=True)
+    )
+
+
+def _target(plan: Plan) -> Target:
+    """As much of the target as the plan carries; all its wildcards are resolved."""
+    ours = plan.target
+    whole: Storage = storage("i8")
+    return Target(
+        ours.id, ours.version, "", "fixed", ours.file, {}, (), ours.costs, PortType(whole),
+        rescale_single_consumer=ours.rescale_single_consumer, storages=ours.storages,
+    )  # fmt: skip
+
+
+def _is_of_making(plan: Plan, text: str) -> bool:
+    """Whether a warning tells what was given up before this plan was made, and the plan lacks that."""
+    if "best_effort" in plan.options:
+        return any(map(bool, parts := [*_given_up(plan, text)])) and all(parts)
+    name, found, _ = text.partition(RESTORED)
+    return bool(found) and any(
+        repr(kernel.name) == name and kernel.row is None and plan.graph.wanted.get(kernel.name) is not None
+        for kernel in plan.kernels_in_order
+    )
+
+
+def _given_up(plan: Plan, text: str) -> Iterator[bool]:
+    """Of each thing that a warning says was given up, whether the plan is without it."""
+    if text.endswith(DONE):
+        yield True
+    for mark in (LEFT_OUT, IN_FLOAT):
+        for part in text.split(mark)[1:]:
+            told = part.partition("; ")[0]
+            if mark == IN_FLOAT:
+                yield told in plan.kernels and plan.kernels[told].row is None
+            else:
+                fact, _, where = told.rpartition(" at ")
+                value = plan.graph.values.get(where)
+                yield value is None or fact not in map(str, value.facts)
+
+
+__all__ = ["check_warnings", "told_again"]
