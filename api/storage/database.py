@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from struct import Struct
 from typing import Any, Final
 
 from alembic import command
@@ -42,6 +41,7 @@ from sqlalchemy.types import JSON
 
 from api.problems import DISK_FULL, Problem, Refused, disk_full
 from api.server.tokens import DEFAULT
+from api.storage.sqlite_files import Identity, missing_files, opened_files
 from planner.errors import InputError
 
 POOL: Final = 8
@@ -49,8 +49,7 @@ WAIT_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 5
 MIGRATING: Final = 0x71706C616E
 _READS: Final = "qplan_reads"
-_FILE: Final = "qplan_file"
-_HEAD: Final = Struct(">16xH10xI")
+_FILES: Final = "qplan_files"
 
 _DRIVERS: Final = dict.fromkeys(("postgres", "postgresql", "postgresql+psycopg"), "postgresql+psycopg")
 
@@ -144,21 +143,10 @@ def missing(connection: Connection) -> str:
     """Why rows that are written here would be lost; "" where they would not, and of PostgreSQL.
 
     A file that was taken away, or that another one took the place of, is written to until the last connection
-    closes. One that was cut is shorter than its own head says; a checkpoint writes the head before the pages.
+    closes; one that was cut lacks pages.
     """
-    path = connection.engine.url.database
-    if connection.dialect.name != "sqlite" or path is None:
-        return ""
-    try:
-        stands = Path(path).stat()
-    except OSError as error:
-        return f"the database's file is gone: {error.strerror}"
-    if (stands.st_dev, stands.st_ino) != connection.info.get(_FILE):
-        return "the database's file is another one than was opened"
-    pages, size = _head_of(path)
-    if stands.st_size < pages * size and Path(path).stat().st_size < pages * size:
-        return f"the database's file has {stands.st_size} bytes of {pages * size}"
-    return ""
+    files = connection.info.get(_FILES)
+    return "" if files is None else missing_files(files, lambda: _bytes_of_pages(connection))
 
 
 def require_rows_kept(connection: Connection) -> None:
@@ -171,14 +159,15 @@ def require_rows_kept(connection: Connection) -> None:
         raise Refused("not-ready", found)
 
 
-def _head_of(path: str) -> tuple[int, int]:
-    """Pages of a file of SQLite, and bytes of each. Source: its file format, 1.3."""
-    with Path(path).open("rb") as file:
-        head = file.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        return 1, _HEAD.size
-    size, pages = _HEAD.unpack(head)
-    return pages, 1 << 16 if size == 1 else size
+def _bytes_of_pages(connection: Connection) -> int:
+    """Bytes of the pages that SQLite knows of; 0 where it sees itself that some lack."""
+    try:
+        count, size = (
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("page_count", "page_size")
+        )
+    except DatabaseError:
+        return 0
+    return int(count) * int(size)
 
 
 def now(connection: Connection) -> float:
@@ -252,14 +241,15 @@ def _sqlite(url: URL) -> Engine:
             hint="sqlite:///FILE; what is in memory is kept for nobody",
         )
     engine = create_engine(url, pool_size=POOL, connect_args={"timeout": WAIT_SECONDS})
+    largest: dict[Identity, int] = {}
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # transactions are begun below, not by the driver
         for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={WAIT_SECONDS * 1000}"):
             connection.execute(f"PRAGMA {pragma}")
-        stands = Path(str(url.database)).stat()  # of a file that these have made
-        record.info[_FILE] = (stands.st_dev, stands.st_ino)
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()  # so that all files are there
+        record.info[_FILES] = opened_files(str(url.database), largest)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

@@ -46,6 +46,7 @@ from planner.annotated.structure import (
     structure_to_json,
 )
 from planner.errors import AnnotationError, PlanFormatError, QTypeError
+from planner.ir.dims import symbol_of
 from planner.ir.dtypes import NUMPY
 from planner.ir.edges import with_edges
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate, without_written
@@ -272,7 +273,10 @@ def _read_value(entry: ValueDoc, types: _Types, path: str) -> Value:
         if isinstance(dim, int) and dim < 0:
             raise PlanFormatError(f"{path}.shape[{i}]: {dim} is negative; an unknown size is null or a name")
     facts = types.facts(entry["constraints"], f"{path}.constraints") if "constraints" in entry else ()
-    return Value(entry["name"], None if shape is None else tuple(shape), entry.get("dtype", "f32"), facts)
+    sizes = (
+        None if shape is None else tuple([symbol_of(dim) if isinstance(dim, str) else dim for dim in shape])
+    )
+    return Value(entry["name"], sizes, entry.get("dtype", "f32"), facts)
 
 
 def _read_constant(entry: ConstantDoc, value: Value, path: str) -> Constant:

@@ -18,6 +18,7 @@ from onnx import (
     shape_inference,
 )
 
+from planner.ir.dims import symbol_of
 from planner.ir.graph import FLOAT_DTYPES, Dim, Graph, Op, Opaque, Shape, Value
 from planner.onnx.dtypes import NAMES, UNKNOWN
 from planner.onnx.operators.stand_ins import STAND_INS, is_inferred, stand_in
@@ -28,7 +29,6 @@ from planner.onnx.write import Port, op_node, value_info, write_model
 
 _SMALL: Final = 1024
 _LONG: Final = 1 << 20
-_GENERATED: Final = "unk__"
 
 
 def infer(graph: Graph, copy: bytes = b"") -> Graph:
@@ -76,8 +76,7 @@ def type_of(proto: TypeProto) -> tuple[Shape | None, str]:
 def _dim(entry: TensorShapeProto.Dimension) -> Dim:
     if entry.HasField("dim_value"):
         return int(entry.dim_value) if entry.dim_value >= 0 else None
-    symbol = str(entry.dim_param)
-    return symbol if symbol and not symbol.startswith(_GENERATED) else None
+    return symbol_of(str(entry.dim_param))
 
 
 def is_foreign(op: Op, opset: int) -> bool:

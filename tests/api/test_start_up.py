@@ -160,9 +160,29 @@ def _cut(database: Path) -> None:
     os.truncate(database, 8192)
 
 
+def _without_log(database: Path) -> None:
+    database.with_name(f"{database.name}-wal").unlink()
+
+
+def _without_index(database: Path) -> None:
+    database.with_name(f"{database.name}-shm").unlink()
+
+
+def _with_another_log(database: Path) -> None:
+    _without_log(database)
+    database.with_name(f"{database.name}-wal").write_bytes(b"")
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
-    [(_gone, "file is gone"), (_replaced, "another one than was opened"), (_cut, "has 8192 bytes of")],
+    [
+        (_gone, "file is gone"),
+        (_replaced, "file is another one than was opened"),
+        (_cut, "has 8192 bytes of"),
+        (_without_log, "write-ahead log is gone"),
+        (_without_index, "index of its write-ahead log is gone"),
+        (_with_another_log, "write-ahead log is another one than was opened"),
+    ],
 )
 def test_rows_that_would_be_lost_are_not_promised(tmp_path, damage, words):
     engine = open_database(default_url(tmp_path))

@@ -6,7 +6,9 @@ import pytest
 from onnx import helper
 
 import planner
+from planner.annotated.document import write_annotated
 from planner.errors import InputError, UnknownName
+from planner.mlir.module import write_mlir
 
 FLOAT = onnx.TensorProto.FLOAT
 
@@ -87,3 +89,40 @@ def test_bodies_have_the_sizes_too(dims):
     shapes = {name: value.shape for name, value in model.values.items() if value.is_float}
     assert shapes == dict.fromkeys(shapes, (2, 4))
     assert any(name.endswith("o1") for name in shapes)
+
+
+def convolved(*names):
+    """A convolution of 3 channels over an image whose sizes have these names."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"])]
+    weight = onnx.numpy_helper.from_array(np.ones((1, 3, 1, 1), np.float32), "w")
+    inputs = [helper.make_tensor_value_info("x", FLOAT, [1, 3, *names])]
+    outputs = [helper.make_tensor_value_info("y", FLOAT, [1, 1, *names])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize("word", ["?", "", "-1", "unk__7", "None", "*", " ? ", "??"])
+def test_a_word_that_is_no_name_is_two_dimensions_where_it_stands_twice(word):
+    model = planner.load_model(convolved(word, word), dims={"x[2]": 8, "x[3]": 24})
+    assert model.values["x"].shape == (1, 3, 8, 24)
+    assert model.values["y"].shape == (1, 1, 8, 24)
+    with pytest.raises(UnknownName, match="unknown open dimension"):
+        planner.load_model(convolved(word, word), dims={word: 8})
+
+
+def test_a_word_that_is_no_name_is_none_in_an_annotated_model_too():
+    model = planner.load_model(convolved("height", "width"))
+    for name in (".json", ".mlir"):
+        text = write_annotated(model) if name == ".json" else write_mlir(model)
+        text = text.replace('"height"', '"?"').replace('"width"', '"?"')
+        read = planner.load_model(text.encode(), format=name[1:], dims={"x[2]": 8, "x[3]": 24})
+        assert read.values["x"].shape == (1, 3, 8, 24)
+
+
+@pytest.mark.parametrize("dims", [{"x[2]": 8, "x[3]": 24}, {"side": 8, "x[3]": 24}, {"x[3]": 24, "x[2]": 8}])
+def test_two_sizes_for_one_dimension_are_refused(dims):
+    with pytest.raises(InputError, match="dimension 'side' cannot be") as caught:
+        planner.load_model(convolved("side", "side"), dims=dims)
+    assert caught.value.hint == "the model says that these are one dimension: x[2], x[3]"
+    assert planner.load_model(convolved("side", "side"), dims={"x[2]": 8}).values["x"].shape == (1, 3, 8, 8)

@@ -283,15 +283,16 @@ class Oracle(Reading):
     def price(self, labels):
         """(price in 1/1024, rescales, elements x lost in 1/1024) of class -> label (None: float)."""
         finest = {
-            c: min((x for x in options if x is not None), key=lambda x: units(x[0]))
+            c: None if None in options else min(options, key=lambda x: units(x[0]))
             for c, options in self.labels.items()
         }
+        # Data that is nowhere stored loses nothing.
         unavoidable = {key: lost for key, _, lost in self._losses(finest)}
         costs = self.target.costs
         changes = self._rescales(labels)
         total, weighted = sum(price for price, _ in changes), 0
         for key, elements, lost in self._losses(labels):
-            paid = lost - unavoidable[key] - round(1024 * costs.free_bits)
+            paid = lost - unavoidable.get(key, 0) - round(1024 * costs.free_bits)
             total += round(elements * costs.bit_price * max(0, paid))
             weighted += elements * lost
         return total, sum(counts for _, counts in changes), weighted

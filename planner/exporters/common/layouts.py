@@ -140,6 +140,14 @@ def pads_of(values: Values[Any], op: Op, rank: int) -> list[int] | None:
     return pads
 
 
+def filling_of(values: Values[Any], op: Op) -> float | None:
+    """The number that a constant Pad puts around its operand; None where it comes at run time."""
+    if len(op.inputs) < 3 or not op.inputs[2]:
+        return float(op.attributes.get("value", 0.0))
+    known = values.known(op.inputs[2])
+    return None if known is None else float(known.reshape(-1)[0])
+
+
 def axes_of(values: Values[Any], op: Op, rank: int) -> Sequence[int] | None:
     """The axes that a reduction is over, ascending; None where they are known only at run time."""
     axes = op.attributes.get("axes")

@@ -6,6 +6,7 @@ Source: TensorFlow Lite, CalculateActivationRangeQuantized; design 01, section 8
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from planner.exporters.common.blocks import Block, Clamp, clamp_of
 from planner.exporters.litert.calls import NONE, Call
 from planner.exporters.litert.operations import Tensor
 from planner.ir.types.qtypes import Uniform
+from planner.ir.types.storages import full_range
 from planner.litert_reader.vocabulary import FUSED, Bounds
 
 ALONE: Final[Mapping[str, Bounds]] = {
@@ -44,6 +46,13 @@ def fused_activation(block: Block, clamp: Clamp, y: Uniform) -> int:
         return NONE
     found = (activation for activation, bounds in FUSED.items() if stored_bounds(y, bounds) == clamp)
     return next(found, NONE)
+
+
+def written_bounds(y: Uniform, activation: int) -> Clamp:
+    """Return the bounds that an operator itself cuts to: the runtime knows only whole formats."""
+    low, high = full_range(y.storage.bits, signed=y.storage.signed)
+    whole = replace(y, storage=replace(y.storage, qmin=low, qmax=high))
+    return stored_bounds(whole, FUSED.get(activation, (None, None)))
 
 
 def stored_bounds(y: Uniform, bounds: Bounds) -> Clamp:

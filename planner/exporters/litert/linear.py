@@ -111,18 +111,19 @@ def fully_connected(call: Call) -> Sequence[Tensor] | None:
 
 
 def batch_matmul(call: Call) -> Sequence[Tensor] | None:
-    """MatMul of two tensors with one scale each, of two axes or more."""
+    """MatMul of two tensors with one scale each; a vector is a matrix of one row or column."""
     program = call.builder.program
-    sides = [program.ordered(side, plain(len(side.shape))) for side in (call.tensor(0), call.tensor(1))]
+    a, b = (program.ordered(side, plain(len(side.shape))) for side in (call.tensor(0), call.tensor(1)))
     kinds = [call.kind(i) for i in (0, 1)]
-    if any(kind is not None and not kind.is_per_tensor for kind in kinds):
+    if any(kind is not None and not kind.is_per_tensor for kind in kinds) or call.activation != NONE:
         return None
-    if call.activation != NONE or min(len(side.shape) for side in sides) < 2:
-        return None
-    a, b = sides
+    rows, columns = a.shape[-2:-1], b.shape[-1:] if len(b.shape) > 1 else ()
+    a = program.reshaped(a, (1, *a.shape)) if len(a.shape) == 1 else a
+    b = program.reshaped(b, (*b.shape, 1)) if len(b.shape) == 1 else b
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    shape = (*batch, a.shape[-2], b.shape[-1])
-    return [call.emit("BATCH_MATMUL", sides, call.like(shape, plain(len(shape))), "BatchMatMulOptions", {})]
+    like = call.like((*batch, a.shape[-2], b.shape[-1]), plain(len(batch) + 2))
+    found = call.emit("BATCH_MATMUL", (a, b), like, "BatchMatMulOptions", {})
+    return [program.reshaped(found, (*batch, *rows, *columns))]
 
 
 def _weight(call: Call, axis: int) -> Array | None:

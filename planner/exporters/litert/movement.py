@@ -13,8 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from planner.constants.quantize import quantize_array
 from planner.exporters.common.layouts import (
     channels_last,
+    filling_of,
     order_after,
     pads_of,
     plain,
@@ -25,7 +27,7 @@ from planner.exporters.common.layouts import (
 from planner.exporters.common.values import Array
 from planner.exporters.litert.calls import Call
 from planner.exporters.litert.elementwise import aligned, onto
-from planner.exporters.litert.geometry import padded
+from planner.exporters.litert.geometry import padded, padded_with
 from planner.exporters.litert.operations import Options, Tensor
 
 _LAST: Final = channels_last(4)
@@ -123,12 +125,13 @@ def split(call: Call) -> Sequence[Tensor]:
 
 
 def pad(call: Call) -> Sequence[Tensor] | None:
-    """PAD with real zero; negative pads cut first. Other modes pick along axes."""
+    """PAD with real zero, PADV2 with another number; negative pads cut first. Other modes pick along axes."""
     x, op = call.tensor(0), call.op
     if op.attributes.get("mode", "constant") != "constant":
         return pick_along(call)
     pads, rank = pads_of(call.builder.values, op, len(x.shape)), len(x.shape)
-    if pads is None or _has_filling(call):
+    filling = filling_of(call.builder.values, op)
+    if pads is None or filling is None or (call.y is not None and not _keeps_type(call)):
         return None
     cut = {
         axis: np.arange(max(0, -pads[axis]), x.sizes[axis] - max(0, -pads[axis + rank]))
@@ -136,15 +139,16 @@ def pad(call: Call) -> Sequence[Tensor] | None:
     }
     x = picked(call, x, cut)
     grown = {x.at(axis): (max(0, pads[axis]), max(0, pads[axis + rank])) for axis in range(rank)}
-    return [padded(call.builder.program, x, grown, call.stem)]
+    if not filling:
+        return [padded(call.builder.program, x, grown, call.stem)]
+    number = np.float32(filling)
+    stored = number if call.y is None else quantize_array(np.asarray(number), call.y)
+    return [padded_with(call.builder.program, x, grown, float(stored), call.stem)]
 
 
-def _has_filling(call: Call) -> bool:
-    """Whether a Pad fills with another number than zero."""
-    if not call.has(2):
-        return bool(call.op.attributes.get("value", 0.0))
-    known = call.builder.values.known(call.op.inputs[2])
-    return known is None or bool(np.any(known))
+def _keeps_type(call: Call) -> bool:
+    """Whether an op reads and writes integers of one type, as PAD does."""
+    return call.builder.values.is_same(call.kind(0), call.y)
 
 
 def depth_to_space(call: Call) -> Sequence[Tensor]:

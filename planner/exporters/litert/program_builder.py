@@ -161,18 +161,33 @@ class ProgramBuilder:
         like = Tensor(-1, tensor.shape, element, tensor.order, kind)
         return self.program.emit(operator, [tensor], like, stem, (table, {}))
 
-    def settle(self, value: str, kind: PortTyped, tensor: Tensor, clamp: Clamp | None = None) -> None:
-        """Define a value; stored integers are cut to what a clamp leaves of their type."""
+    def settle(
+        self,
+        value: str,
+        kind: PortTyped,
+        tensor: Tensor,
+        clamp: Clamp | None = None,
+        inside: Clamp | None = None,
+    ) -> None:
+        """Define a value; stored integers are cut to a clamp.
+
+        Args:
+          clamp: what the plan leaves of their type.
+          inside: what they are cut to already; None: the range of their type.
+        """
         if not isinstance(kind, Uniform):
             self.values.define_real(value, tensor)
             return
         if clamp is not None:
-            tensor = self.cut(value, kind, tensor, clamp)
+            tensor = self.cut(value, kind, tensor, clamp, inside)
         self.values.define_stored(value, kind, tensor)
 
-    def cut(self, value: str, kind: Uniform, tensor: Tensor, clamp: Clamp) -> Tensor:
-        """Stored integers cut to bounds that their type does not have already."""
-        ends = ("MAXIMUM", clamp.low, kind.storage.qmin), ("MINIMUM", clamp.high, kind.storage.qmax)
+    def cut(
+        self, value: str, kind: Uniform, tensor: Tensor, clamp: Clamp, inside: Clamp | None = None
+    ) -> Tensor:
+        """Stored integers cut to bounds that they do not have already: those of their type by default."""
+        inside = inside or Clamp(kind.storage.qmin, kind.storage.qmax)
+        ends = ("MAXIMUM", clamp.low, inside.low), ("MINIMUM", clamp.high, inside.high)
         for operator, bound, end in ends:
             if bound != end:
                 number = np.full((1,) * len(tensor.shape), bound)

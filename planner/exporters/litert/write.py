@@ -12,7 +12,7 @@ from planner.exporters.common.blocks import Block, clamp_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, sizes_blamed
 from planner.exporters.litert.calls import NONE, Call
-from planner.exporters.litert.clamps import fused_activation
+from planner.exporters.litert.clamps import fused_activation, written_bounds
 from planner.exporters.litert.control_flow import write_items
 from planner.exporters.litert.flatbuffer import file_bytes
 from planner.exporters.litert.operations import Tensor
@@ -25,7 +25,7 @@ from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 
-ACTIVATIONS: Final = "whole i8 with any zero point, or whole i16 with zero point 0, one scale each"
+ACTIVATIONS: Final = "i8 with any zero point, or i16 with zero point 0, one scale each"
 CONSTANTS: Final = "i8 and i16, or i32 and more with zero point 0, per tensor or per axis"
 
 
@@ -68,10 +68,7 @@ def _problem(kind: PortTyped, *, is_constant: bool) -> str:
         return ""
     if kind.ranges or not kind.is_per_tensor:
         return "a scale or a range per slice"
-    whole = 1 << (store.bits - 1)
-    if store.bits not in (8, 16) or (store.qmin, store.qmax) != (-whole, whole - 1):
-        return f"{store}"
-    return ""
+    return "" if store.bits in (8, 16) else f"{store.bits} bits"
 
 
 def _write_block(builder: ProgramBuilder, block: Block) -> None:
@@ -128,15 +125,19 @@ def _write_integers(builder: ProgramBuilder, block: Block) -> None:
     activation = fused_activation(block, clamp, y) if clamp is not None and y is not None else NONE
     activation = activation if op.type in FUSING else NONE
     found = _results(Call(builder, op, kinds, y, bias, activation))
+    if found is None and activation != NONE:  # BATCH_MATMUL has none inside
+        activation = NONE
+        found = _results(Call(builder, op, kinds, y, bias, activation))
     results = block.core[-1].outputs if block.activation is None else block.activation.outputs
     if found is None or len([name for name in results if name]) > len(found):
         raise _refusal(builder, block)
-    rest = None if activation else clamp
+    # What only moves integers of a type with a part of its format yields no others.
+    inside = None if y is None or is_mover(op, builder.graph) else written_bounds(y, activation)
     for name, tensor in zip(results, found, strict=False):
         if name:
             kind = typed.get(name)
             is_like = isinstance(kind, Uniform) and y is not None and kind.storage == y.storage
-            builder.settle(name, kind, tensor, rest if is_like else None)
+            builder.settle(name, kind, tensor, clamp if is_like else None, inside)
 
 
 def _added_bias(builder: ProgramBuilder, block: Block) -> tuple[str, PortTyped] | None:

@@ -15,6 +15,7 @@ from planner.exporters.common.blocks import Block, Clamp
 from planner.exporters.common.layouts import Order, axes_of, plain
 from planner.exporters.tosa.elementwise import joined
 from planner.exporters.tosa.float_conversion import bounded, scaled
+from planner.exporters.tosa.matrices import Matrices
 from planner.exporters.tosa.movement import move
 from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.pooling import reduced
@@ -168,10 +169,8 @@ def _data(op: Op) -> Sequence[int]:
     """Which operands are data: not the shapes, indices and bounds of movers and reductions."""
     if op.type == "Where":
         return (1, 2)
-    is_variadic = op.type in ("Concat", "LayerNormalization", "Max", "Min", "Pow") or op.type in {
-        *_PAIRS,
-        *COMPARISONS,
-    }
+    several = ("Concat", "Gemm", "LayerNormalization", "MatMul", "Max", "Min", "Pow")
+    is_variadic = op.type in several or op.type in {*_PAIRS, *COMPARISONS}
     return range(len(op.inputs)) if is_variadic else (0,)
 
 
@@ -245,6 +244,36 @@ def _compared(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Ten
     shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
     like = replace(pair[0], shape=tuple(shape), element="i1")
     return builder.program.emit(COMPARISONS[op.type], pair, like, op.outputs[0])
+
+
+def _matmul(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    sides = Matrices.of(builder.program, *tensors)
+    zeros = [builder.program.number(0, "f32")] * 2
+    return builder.program.reshaped(sides.product(builder.program, zeros, "f32", op.outputs[0]), sides.sizes)
+
+
+def _gemm(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    """MATMUL, its result and the bias each times their number."""
+    a, b, *more = tensors
+    a = _turned(a) if op.attributes.get("transA") else a
+    b = _turned(b) if op.attributes.get("transB") else b
+    stem, alpha, beta = op.outputs[0], op.attributes.get("alpha", 1.0), op.attributes.get("beta", 1.0)
+    found = _matmul(builder, op, (a, b))
+    found = found if alpha == 1.0 else scaled(builder.program, found, alpha, stem)
+    if not more:
+        return found
+    bias = more[0] if beta == 1.0 else scaled(builder.program, more[0], beta, stem)
+    return joined(builder, "add", _broadcastable(builder, (found, bias)), stem)
+
+
+def _turned(x: Tensor) -> Tensor:
+    """A matrix with its axes exchanged."""
+    return replace(x, order=tuple(1 - axis for axis in x.order))
+
+
+def _pad(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+    found = move(builder, op, tensors[:1], None)
+    return None if found is None else found[0]
 
 
 def _unary(kind: str) -> FloatOp:
@@ -370,16 +399,19 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Erf": _unary("erf"),
     "Exp": _unary("exp"),
     "Floor": _unary("floor"),
+    "Gemm": _gemm,
     "GlobalAveragePool": _mean,
     "LayerNormalization": _layer_normalization,
     "Log": _unary("log"),
     "LogSoftmax": _log_softmax,
+    "MatMul": _matmul,
     "Max": _binary("maximum"),
     "Min": _binary("minimum"),
     "Mul": _binary("mul"),
     "Neg": _negate,
     "Not": _unary("logical_not"),
     "Or": _binary("logical_or"),
+    "Pad": _pad,
     "Pow": _power,
     "Reciprocal": _unary("reciprocal"),
     "ReduceMean": _mean,

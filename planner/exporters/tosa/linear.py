@@ -27,6 +27,7 @@ from planner.exporters.common.linear_operands import (
 from planner.exporters.common.values import Array
 from planner.exporters.tosa.elementwise import concatenated
 from planner.exporters.tosa.geometry import Windows, trimmed, windows_of
+from planner.exporters.tosa.matrices import Matrices
 from planner.exporters.tosa.movement import picked
 from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
@@ -136,31 +137,16 @@ def matmul(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> b
         return False
     if width_of(a.kind) != width_of(b.kind) or width_of(a.kind) > WORD_BITS:
         return False
-    left, right = (builder.operand(item.value, item.kind) for item in (a, b))
-    left, right = (builder.program.ordered(item, plain(len(item.shape))) for item in (left, right))
-    if len(left.shape) < 2 or len(right.shape) < 2:
-        return False
-    batch = left.shape[:-2]
-    if len(right.shape) == 2 and len(batch) > 0:
-        left = builder.program.reshaped(left, (1, prod(left.shape[:-1]), left.shape[-1]))
-    elif right.shape[:-2] != batch:
-        return False
-    depth = left.shape[-1]
-    reach = depth * prod(largest(held(item.kind)) for item in (a, b))
+    sides = Matrices.of(builder.program, *(builder.operand(item.value, item.kind) for item in (a, b)))
+    reach = sides.left.shape[-1] * prod(largest(held(item.kind)) for item in (a, b))
     is_word = width_of(a.kind) == WORD_BITS
     if reach > (_INT48 if is_word else INT32):
         return False
-    left3, right3 = (
-        builder.program.reshaped(item, (prod(item.shape[:-2]), *item.shape[-2:])) for item in (left, right)
-    )
     zeros = [builder.program.number(held(item.kind).zero_point, element_of(item.kind)) for item in (a, b)]
-    shape = (*left3.shape[:-1], right3.shape[-1])
-    like = Tensor("", shape, "i48" if is_word else "i32", plain(3))
-    acc = builder.program.emit("matmul", [left3, right3, *zeros], like, f"{block.result}_acc")
+    acc = sides.product(builder.program, zeros, "i48" if is_word else "i32", f"{block.result}_acc")
     ratio = ratios((b.kind.scale,), a.kind.scale, y.scale)
     stored = _scaled(builder, acc, ratio, y, (np.asarray([-reach]), np.asarray([reach])), block.result)
-    sizes = (*batch, builder.sizes(a.value)[-2], right.shape[-1])
-    _settle(builder, block, y, builder.program.reshaped(stored, sizes), clamp)
+    _settle(builder, block, y, builder.program.reshaped(stored, sides.sizes), clamp)
     return True
 
 

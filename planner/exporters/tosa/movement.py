@@ -12,8 +12,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.constants.quantize import quantize_array
+from planner.exporters.common.blocks import Block, Clamp, operand_of
 from planner.exporters.common.layouts import (
     axes_of,
+    filling_of,
     order_after,
     pads_of,
     plain,
@@ -166,12 +169,12 @@ def _split(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
 
 
 def _pad(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
-    """PAD with real zero; negative pads cut first. Other modes pick along axes."""
+    """PAD with a number; negative pads cut first. Other modes pick along axes."""
     x, op = call.tensors[0], call.op
     if op.attributes.get("mode", "constant") != "constant":
         return _pick_along(builder, call)
-    pads = pads_of(builder.values, op, len(x.shape))
-    if pads is None:
+    pads, filling = pads_of(builder.values, op, len(x.shape)), filling_of(builder.values, op)
+    if pads is None or filling is None:
         return None
     rank = len(x.shape)
     cut = {
@@ -182,12 +185,25 @@ def _pad(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     grown = [(max(0, pads[axis]), max(0, pads[axis + rank])) for axis in x.order]
     if not any(map(any, grown)):
         return [x]
-    zero = 0 if call.kind is None else held(call.kind).zero_point
+    number = np.asarray(filling, np.float32)
+    stored = number if call.kind is None else quantize_array(number, held(call.kind))
     program = builder.program
     amounts = program.shape([count for pair in grown for count in pair])
     shape = tuple(size + sum(pair) for size, pair in zip(x.shape, grown, strict=True))
-    fill = program.number(zero, x.element)
+    fill = program.number(stored.item(), x.element)
     return [program.emit("pad", [x, amounts, fill], replace(x, shape=shape), op.outputs[0])]
+
+
+def pad_with(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """A Pad with another number than zero, of integers that keep their type."""
+    x = operand_of(block, block.core[0], 0)
+    if x is None or not builder.values.is_same(x.kind, y):
+        return False
+    found = _pad(builder, Move(block.core[0], [builder.values.integers(x.value, x.kind)], y))
+    if found is None:
+        return False
+    builder.settle(block.kernel.outputs[0].value, y, found[0], clamp.low, clamp.high)
+    return True
 
 
 def _blocks_to_space(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:

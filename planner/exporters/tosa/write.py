@@ -18,7 +18,7 @@ from planner.exporters.tosa.control_flow import write_items
 from planner.exporters.tosa.elementwise import concat, plus, times, where
 from planner.exporters.tosa.floats import argmax, compare, write_floats, write_real
 from planner.exporters.tosa.linear import conv, conv_transpose, fully_connected
-from planner.exporters.tosa.movement import move
+from planner.exporters.tosa.movement import move, pad_with
 from planner.exporters.tosa.pooling import average_pool, global_average_pool
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.exporters.tosa.recurrent import recurrent
@@ -188,6 +188,7 @@ WRITERS: Final[Mapping[tuple[str, ...], Writer]] = {
     ("MatMul",): fully_connected,
     ("MatMul", "Add"): fully_connected,
     ("Mul",): times,
+    ("Pad",): pad_with,
     ("Pow",): times,
     ("Sub",): plus,
     ("Where",): where,

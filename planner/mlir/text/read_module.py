@@ -17,6 +17,7 @@ from planner.annotated.attributes import array_from_json
 from planner.annotated.document import wanted_from_json
 from planner.annotated.structure import scope_from_json
 from planner.errors import ModelError, PlanFormatError, QTypeError
+from planner.ir.dims import symbol_of
 from planner.ir.edges import FLOAT, RESCALE, with_edges
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, validate
 from planner.ir.structure import Scope, Structure
@@ -285,7 +286,8 @@ class _Reader(ReadState):
         for name, shape in shapes.items():
             if name not in self.values:
                 self.fail(op, f"qplan.shapes names {name!r}, which is no value")
-            self.values[name] = replace(self.values[name], shape=shape)
+            sizes = tuple([symbol_of(dim) if isinstance(dim, str) else dim for dim in shape])
+            self.values[name] = replace(self.values[name], shape=sizes)
 
     def constant(self, op: ConstantOp) -> None:
         told = {key: self.plain(op, item) for key, item in op.attributes.items()}

@@ -338,5 +338,5 @@ def _tighten(limits: dict[int, float], members: Iterable[int], limit: float) -> 
 
 
 def _finest(labels: Sequence[Label | None]) -> int:
-    scales = [label[0] for label in labels if label is not None]
-    return log_units(min(scales)) if scales else NEVER
+    # A class that may run in float is exact: a loss that float avoids is avoidable, and is paid for.
+    return NEVER if None in labels else min(log_units(label[0]) for label in labels if label is not None)
