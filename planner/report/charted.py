@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.ir.types.qtypes import Uniform
+from planner.plans.coverage import reason_text
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan
 from planner.report.charts import (
     Bar,
     Level,
@@ -52,15 +52,8 @@ def reasons(plan: Plan) -> list[Reason]:
     found: dict[str, Counter[str]] = {}
     for kernel in plan.kernels_in_order:
         if not is_integer(kernel):
-            found.setdefault(_reason(kernel), Counter())[kernel.kernel] += 1
+            found.setdefault(reason_text(kernel), Counter())[kernel.kernel] += 1
     return sorted(found.items(), key=lambda item: (-sum(item[1].values()), item[0]))
-
-
-def _reason(kernel: KernelPlan) -> str:
-    """The reason with the kernel's own kind left out, so that like ones are one."""
-    text = kernel.reason or "its row takes and gives floats"
-    text = text.replace(f" for kernel {kernel.kernel!r}", " for the kernel")
-    return text.replace(f" names {kernel.kernel} ", " names it ")
 
 
 def kinds_text(kinds: Mapping[str, int]) -> str:
