@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from planner.accuracy.verdict import FAIR_SQNR, GOOD_SQNR
 from planner.ir.types.qtypes import Uniform
 from planner.plans.coverage import reason_text
 from planner.plans.plan import Plan
@@ -41,8 +42,6 @@ WEIGHT_BITS: Final = 16
 """A constant of more bits is a bias."""
 BINS: Final = 80
 """Bars of a histogram."""
-POOR, BAD = 20.0, 10.0
-"""SQNR (dB) below which an output is poor (the command says where it is lost), and bad (it warns)."""
 
 Reason: TypeAlias = tuple[str, Mapping[str, int]]
 
@@ -83,7 +82,11 @@ def rescale_chart(plan: Plan) -> Markup:
 def losses_chart(losses: "Losses") -> Markup:
     """SQNR of each value, in plan order."""
     levels = [Level(one.value, one.sqnr) for one in losses.values if not math.isnan(one.sqnr)]
-    return _figure(along("SQNR along the model", levels, (POOR, BAD))) if len(levels) > 1 else Markup()
+    return (
+        _figure(along("SQNR along the model", levels, (GOOD_SQNR, FAIR_SQNR)))
+        if len(levels) > 1
+        else Markup()
+    )
 
 
 def histograms(plan: Plan, stats: "Statistics", losses: "Losses | None") -> Markup:
