@@ -87,8 +87,7 @@ def test_a_format_that_onnxruntime_does_not_run_is_computed_by_the_interpreter()
     assert found.verdict.level == "good"
     samples = [{"image": image[None]} for image in np.load(SAMPLES)["image"]]
     run = [planner.evaluate(found.model, found.plan, sample).outputs["probabilities"] for sample in samples]
-    model = planner.load_model(MODEL)
-    wanted = [planner.run(model, sample)["probabilities"] for sample in samples]
+    wanted = [planner.run(MODEL, sample)["probabilities"] for sample in samples]
     noise, signal = np.sum((np.stack(run) - np.stack(wanted)) ** 2.0), np.sum(np.stack(wanted) ** 2.0)
     assert found.comparison.worst_sqnr == pytest.approx(10 * np.log10(signal / noise), abs=0.01)
 

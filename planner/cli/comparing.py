@@ -167,7 +167,7 @@ def missed(
     Args:
       verdict: of the plan, whose coverage has a bound; nothing quantized is short of any.
     """
-    found = []
+    found: list[str] = []
     if verdict is not None and verdict.covered is not None:
         found += _missed_coverage(verdict.covered, judging.min_coverage)
     for name, comparison in comparisons.items():
@@ -259,7 +259,9 @@ def quality_text(comparisons: "Mapping[str, Comparison]") -> str:
     return "\n".join(lines)
 
 
-def verdict_text(comparisons: "Mapping[str, Comparison]", verdict: "Verdict", formats: Iterable[str]) -> str:
+def verdict_text(
+    comparisons: "Mapping[str, Comparison]", verdict: "Verdict | None", formats: Iterable[str]
+) -> str:
     """Whether the files are good, fair or poor, and how much is quantized, with why the rest is not.
 
     Args:
@@ -269,9 +271,9 @@ def verdict_text(comparisons: "Mapping[str, Comparison]", verdict: "Verdict", fo
     from planner.accuracy.verdict import fallback_lines
 
     lines = list(verdict_lines(comparisons, is_named=len(set(formats)) > 1))
-    if not lines:
+    if not lines and verdict is not None:
         lines = [f"verdict: {verdict}; accuracy was not measured"]
-    if verdict.covered is not None and verdict.coverage is not None:
+    if verdict is not None and verdict.covered is not None and verdict.coverage is not None:
         if verdict.coverage.reason not in lines[0]:
             lines.append(f"coverage: {verdict.coverage.level}: {verdict.coverage.reason}")
         lines += [f"  {line}" for line in fallback_lines(verdict.covered)]

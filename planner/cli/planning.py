@@ -189,7 +189,9 @@ def plan(
     whole_verdict = verdict_of({}, {}, coverage_of(planned))
     short = missed(comparisons, judging, whole_verdict)
     if json:
-        quality = {"quality": quality_json(comparisons), "files": list(written), "missed": short}
+        quality: dict[str, Any] = {
+            "quality": quality_json(comparisons), "files": list(written), "missed": short,
+        }  # fmt: skip
         quality |= {"verdict": _worst(comparisons, whole_verdict)}
         judged = {name: judged_json(comparison) for name, comparison in comparisons.items()}
         conditioned = {"conditioned": [change_json(change) for change in changes]} if changes else {}

@@ -105,9 +105,9 @@ def _kernels(plan: Plan) -> Markup:
         )
     n_float = count.kernels - count.integer
     parts = (Bar("integers", count.integer, str(count.integer)), Bar("float", n_float, str(n_float)))
-    told = () if others else (element("p", "Fully quantized", class_="quiet"),)
     covered = coverage_part(coverage_of(plan))
-    told += (element("p", covered.reason, class_="quiet"),)
+    told = [] if others else [element("p", "Fully quantized", class_="quiet")]
+    told.append(element("p", covered.reason, class_="quiet"))
     figure = join(f"{count.integer} of {count.kernels} ", element("span", covered.level, class_="level"))
     return _card(
         "Kernels on integers", figure, shares("Kernels", parts), *told,

@@ -70,13 +70,18 @@ def verbs(plan, model, samples, seed, where):
         restored = again
     kernel = random.choice(kernels)
     call(f"restore {kernel!r} of a file", planner.restore, read, kernel, model=model, target=target)
+    # Facts of constants are left out: planner and checker differ on ranges and widths of those (see the issue).
+    known = plan.graph.constants
+    ports = [
+        port.address
+        for one in plan.kernels_in_order
+        for port in (*one.inputs, *one.outputs)
+        if port.value and port.value not in known
+    ]
+    values = [name for name in plan.graph.values if name not in known]
     edits = {
-        "values": {random.choice(list(plan.graph.values)): random.choice(TYPES)},
-        "ports": {
-            random.choice(
-                [port for port in addresses(plan) if ".in[" in port or ".out[" in port] or ["x"]
-            ): random.choice(TYPES)
-        },
+        "values": {random.choice(values): random.choice(TYPES)},
+        "ports": {random.choice(ports): random.choice(TYPES)},
         "kernels": {random.choice(kernels): random.choice(("float", "i8", "i16", "u8"))},
     }
     for section, edit in edits.items():
