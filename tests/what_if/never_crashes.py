@@ -70,7 +70,7 @@ def verbs(plan, model, samples, seed, where):
         restored = again
     kernel = random.choice(kernels)
     call(f"restore {kernel!r} of a file", planner.restore, read, kernel, model=model, target=target)
-    # Facts of constants are left out: planner and checker differ on ranges and widths of those (see the issue).
+    # Of constants none: planner and checker differ on ranges and widths that are asked of those.
     known = plan.graph.constants
     ports = [
         port.address
