@@ -23,7 +23,7 @@ from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.table import EXPORTERS, WITH_LEVELS, refuse_bodies, refuse_layout, refuse_level
 from planner.exporters.to_file import write_to, write_whole
 from planner.foreign_files import foreign_folder, refuse_foreign
-from planner.interpreter.compare import Comparison
+from planner.interpreter.compare import Comparison, Evaluated
 from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
 from planner.interpreter.evaluate import evaluate as evaluate_plan
@@ -349,7 +349,7 @@ def evaluate(
 
 def compare(
     model: Graph | ModelSource,
-    data: bytes | str | Path,
+    data: bytes | str | Path | Evaluated,
     samples: Source,
     *,
     optimisation: Optimisation = "none",
@@ -363,7 +363,7 @@ def compare(
 
     Args:
       model: the float model, loaded or as `load_model` takes it.
-      data: the quantized file, a path or its bytes.
+      data: the quantized file, a path or its bytes; or a plan as the interpreter computes a file of it.
       samples: with arrays `label` or `labels` beside the inputs, scores of classes are judged by them.
       optimisation: the level at which onnxruntime loads the file; its own default is `all`.
       exact_products: x86 without VNNI adds products of u8 and i8 in 16 bits, unless it is told not to.

@@ -14,19 +14,21 @@ from typing import Any, Final
 
 from planner.accuracy.metrics import Metric
 from planner.accuracy.unlike import unlike_calibration
-from planner.accuracy.verdict import GOOD_SQNR, Verdict
+from planner.accuracy.verdict import GOOD_SQNR, Verdict, verdict_of
 from planner.calibration.odd_samples import odd_samples
 from planner.calibration.samples import Source
 from planner.calibration.sources.foreign import replayable
 from planner.calibration.statistics import Statistics
 from planner.errors import InputError, ModelError, UnsupportedExport, require_name
-from planner.exporters.runnable import runnable
+from planner.exporters.runnable import ARITHMETICS, not_the_file, runnable
 from planner.exporters.table import EXPORTERS
 from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
-from planner.interpreter.compare import Comparison
+from planner.interpreter.compare import Comparison, Evaluated
+from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.notebook import html_of, html_table
 from planner.pipeline import ModelSource, annotate, calibrate, check, compare, exportable, load_model, plan
+from planner.plans.coverage import coverage_of
 from planner.plans.plan import Plan
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
@@ -50,10 +52,10 @@ class Quantized:
       data: the bytes of the quantized file, without its weights where these lie beside it.
       format: of the file.
       plan: a type for every tensor, with reasons.
-      comparison: the file against the float model; None where neither it nor an `onnx-qdq` file of the same
-        plan runs in onnxruntime.
-      compared: the format of the file that was compared: `format`, or `onnx-qdq` where onnxruntime has no
-        words for that; "" where none was.
+      comparison: the file against the float model, run by onnxruntime or computed by the reference
+        interpreter; None where neither that nor an `onnx-qdq` file of the same plan can be run.
+      compared: the format of the file that was compared: `format`, or `onnx-qdq` where that says types
+        alone; "" where none was.
       model: the float model that the plan is for: annotated, with corrected biases.
       statistics: ranges of its values.
       warnings: of the samples, the plan and the comparison.
@@ -78,8 +80,10 @@ class Quantized:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the file is good, fair or poor, and by which figure; None where nothing was compared."""
-        return None if self.comparison is None else self.comparison.verdict
+        """Whether the file is good, fair or poor, by accuracy and coverage, and by which figure."""
+        if self.comparison is None:
+            return verdict_of({}, {}, coverage_of(self.plan))
+        return self.comparison.verdict
 
     def save(self, path: str | Path) -> None:
         """Write the quantized file; the weights of a large one go to `PATH.data`.
@@ -178,14 +182,18 @@ def quantize(
         compared, plain = _file_to_run(written, format, files[0] if files else data)
         comparison = None
         if plain is not None:
-            comparison = _as_used(
-                graph,
-                plain,
-                judged_by,
+            comparison = replace(
+                _as_used(
+                    graph,
+                    plain,
+                    judged_by,
+                    metrics=metrics,
+                    output=output,
+                    progress=lambda done, all_: tell("comparing", done, all_),
+                ),
                 held_out=eval_samples is not None,
-                metrics=metrics,
-                output=output,
-                progress=lambda done, all_: tell("comparing", done, all_),
+                of=not_the_file(format, compared),
+                coverage=coverage_of(found),
             )
         warnings = [*odd_samples(ready, held), *found.warnings]
         if eval_samples is not None:
@@ -217,11 +225,15 @@ class _Written:
         return goal.read_bytes(), files
 
 
-def _file_to_run(written: _Written, name: str, data: bytes | Path) -> tuple[str, bytes | Path | None]:
-    """The file as onnxruntime runs it, else one of the same plan in the usual format, and its format."""
+def _file_to_run(
+    written: _Written, name: str, data: bytes | Path
+) -> tuple[str, bytes | Path | Evaluated | None]:
+    """The file as something that runs here, else one of the same plan in the usual format, and its format."""
     plain = runnable(name, data)
     if plain is not None:
         return name, plain
+    if name in ARITHMETICS:
+        return name, Evaluated(expand(written.model), written.plan, ARITHMETICS[name])
     try:
         plainly, files = written.file(FORMAT)
     except UnsupportedExport:
@@ -229,14 +241,14 @@ def _file_to_run(written: _Written, name: str, data: bytes | Path) -> tuple[str,
     return FORMAT, files[0] if files else plainly
 
 
-def _as_used(
-    graph: Graph, data: bytes | Path, samples: Source, *, held_out: bool, **asked: Any
-) -> Comparison:
+def _as_used(graph: Graph, data: bytes | Path | Evaluated, samples: Source, **asked: Any) -> Comparison:
     """Compare at onnxruntime's defaults, as a user runs the file; without optimisations where these fail."""
+    if isinstance(data, Evaluated):
+        return compare(graph, data, samples, **asked)
     try:
         found = compare(graph, data, samples, optimisation="all", **asked)
     except ModelError:
-        return replace(compare(graph, data, samples, **asked), held_out=held_out)
+        return compare(graph, data, samples, **asked)
     if found.worst_sqnr < GOOD_SQNR:
         plain = compare(graph, data, samples, **asked)
         if plain.worst_sqnr > found.worst_sqnr + LOSS:
@@ -248,4 +260,4 @@ def _as_used(
                 "(session.x64quantprecision avoids that)"
             )
             found = replace(found, notes=(*found.notes, note))
-    return replace(found, held_out=held_out)
+    return found

@@ -78,11 +78,18 @@ def test_by_default_for_the_engine_that_is_installed():
     assert (found.comparison.samples, found.comparison.held_out) == (8, False)
 
 
-def test_a_format_that_onnxruntime_does_not_run_is_judged_by_one_of_the_same_plan():
+def test_a_format_that_onnxruntime_does_not_run_is_computed_by_the_interpreter():
+    """The verdict is that of the file's own integers, which the interpreter has bit for bit."""
     found = planner.quantize(MODEL, SAMPLES, target="tosa-int8", format="tosa")
     assert found.data.startswith(b'"builtin.module"')
-    assert (found.format, found.compared) == ("tosa", "onnx-qdq")
+    assert (found.format, found.compared, found.comparison.of) == ("tosa", "tosa", "")
+    assert "computed by the reference interpreter" in found.comparison.measured_on
     assert found.verdict.level == "good"
+    samples = [{"image": image[None]} for image in np.load(SAMPLES)["image"]]
+    run = [planner.evaluate(found.model, found.plan, sample).outputs["probabilities"] for sample in samples]
+    wanted = [planner.run(MODEL, sample)["probabilities"] for sample in samples]
+    noise, signal = np.sum((np.stack(run) - np.stack(wanted)) ** 2.0), np.sum(np.stack(wanted) ** 2.0)
+    assert found.comparison.worst_sqnr == pytest.approx(10 * np.log10(signal / noise), abs=0.01)
 
 
 def test_an_unknown_format_is_refused_first():

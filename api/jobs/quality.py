@@ -5,6 +5,7 @@ JSON has no infinity: null is no error at all (`exact`), or only error. Source: 
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from planner.accuracy.metrics import Score
@@ -20,15 +21,21 @@ def quality_record(found: Comparison, whole: Mapping[str, Any], told: Mapping[st
       whole: its `outputs` and `metrics` as JSON.
       told: with the request: `format`, `samples`, a digest, and `held_out`.
     """
-    known = Comparison(found.samples, found.outputs, {}, found.scores, found.reference, told["held_out"])
-    worst = known.worst_sqnr
+    known = replace(found, held_out=told["held_out"])
+    worst, verdict = known.worst_sqnr, known.verdict
+    parts = {} if verdict is None else verdict.to_dict()
     return {
         **told,
         "count": found.samples,
         "reference": found.reference,
         "measured_on": known.measured_on,
         "text": sqnr_text(worst),
-        "grade": mark(worst),
+        "grade": parts.get("level", mark(worst)),
+        "reason": parts.get("reason"),
+        "accuracy": parts.get("accuracy"),
+        "coverage": parts.get("coverage"),
+        "of": found.of,
+        "by": found.by,
         "sqnr": worst if math.isfinite(worst) else None,
         "outputs": whole["outputs"],
         "metrics": whole["metrics"],
@@ -48,6 +55,8 @@ def comparisons_of(kept: Mapping[str, Any] | None) -> dict[str, Comparison]:
             reference=kept["reference"],
             held_out=kept["held_out"],
             notes=tuple(kept["notes"]),
+            of=kept.get("of", ""),
+            by=kept.get("by", ""),
         )
     }
 

@@ -9,6 +9,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -32,12 +33,13 @@ from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import read_statistics
 from planner.checker.check import check
 from planner.errors import UnsupportedExport
-from planner.exporters.runnable import is_runnable, runnable
-from planner.interpreter.compare import compare
+from planner.exporters.runnable import ARITHMETICS, is_runnable, runnable
+from planner.interpreter.compare import Evaluated, compare
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
 from planner.litert_reader.identifier import is_litert
-from planner.pipeline import export
+from planner.pipeline import export, exportable
+from planner.plans.coverage import coverage_of
 from planner.plans.plan import Plan
 from planner.plans.read_json import plan_from_json
 from planner.propagation.result.told_again import check_warnings
@@ -48,7 +50,6 @@ from planner.what_if.replan import as_planned
 MOST_LISTED: Final = 100
 FIRST: Final = "onnx-qdq"
 """What a plan is written as where nobody says, if it can be."""
-LITERT: Final = "litert"
 THREADS: Final = 1
 
 Arguments = Mapping[str, Any]
@@ -145,12 +146,13 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     listed = {**about, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
     if "plan" not in job:
         return listed
+    found = replace(found, coverage=coverage_of(plan_from_json(Path(job["plan"]).read_bytes())))
     quality = quality_record(found, {**about, "outputs": outputs}, {**job["told"], "format": form})
     Path(job["quality"]).write_text(json.dumps(quality), encoding="utf-8")
     return {**listed, "quality": quality_of(quality)}
 
 
-def _quantized(graph: Graph, job: Arguments) -> tuple[Graph, bytes | Plan, str]:
+def _quantized(graph: Graph, job: Arguments) -> tuple[Graph, bytes | Plan | Evaluated, str]:
     """The model; the file that was sent, once it was scanned, or the plan, written; and its format."""
     flat = expand(graph)
     if "plan" in job:
@@ -163,7 +165,7 @@ def _quantized(graph: Graph, job: Arguments) -> tuple[Graph, bytes | Plan, str]:
     return flat, sent, ""
 
 
-def _as_run(graph: Graph, plan: Plan, form: str | None) -> tuple[bytes | Plan, str]:
+def _as_run(graph: Graph, plan: Plan, form: str | None) -> tuple[bytes | Plan | Evaluated, str]:
     """A plan as something that runs here, in a format or, where none was named, in the first that there is.
 
     Raises:
@@ -176,8 +178,9 @@ def _as_run(graph: Graph, plan: Plan, form: str | None) -> tuple[bytes | Plan, s
             return export(graph, plan, FIRST), FIRST
         except UnsupportedExport:
             return plan, INTERPRETED
-    if form == LITERT:
-        return export(graph, plan, form), form
+    if form in ARITHMETICS:
+        export(graph, plan, form)  # it is checked, and the format can say it
+        return Evaluated(exportable(graph, plan, form), plan, ARITHMETICS[form]), form
     file = runnable(form, export(graph, plan, form)) if is_runnable(form) else None
     if not isinstance(file, bytes):
         raise UnsupportedExport(

@@ -143,13 +143,15 @@ def _touched(before: Plan, after: Plan, found: PlanDiff) -> set[str]:
     return names | {name for some in readers for name, _ in some if name in before.kernels}
 
 
-QUALITY: Final = ("format", "samples", "measured_on", "text", "grade", "sqnr", "metrics")
+QUALITY: Final = (
+    "format", "samples", "measured_on", "text", "grade", "reason", "accuracy", "coverage", "sqnr", "metrics",
+)  # fmt: skip
 """What an answer says of what is kept of a plan's quality; reports read the rest too."""
 
 
 def quality_of(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The quality of a plan for a client, of what is kept of it."""
-    return None if kept is None else {name: kept[name] for name in QUALITY}
+    return None if kept is None else {name: kept.get(name) for name in QUALITY}
 
 
 def summary(plans: Sequence[Plan], given: Arguments) -> bytes:

@@ -137,6 +137,34 @@ class ScoreRecord(BaseModel):
     larger_is_better: bool
 
 
+class VerdictPart(BaseModel):
+    """One side of a verdict."""
+
+    level: Literal["good", "fair", "poor"]
+    reason: str
+
+
+class FallbackRecord(BaseModel):
+    """Why kernels fall back to float, how many of which kind, and the one with most multiply-adds."""
+
+    reason: str
+    multiply_adds: int
+    kernels: dict[str, int]
+    kernel: str
+
+
+class CoveragePart(VerdictPart):
+    """How much of a model is quantized: kernels that compute with floats, and multiply-adds."""
+
+    kernels: int
+    on_device: int
+    multiply_adds: int
+    multiply_adds_on_device: int
+    kernel_share: float
+    multiply_add_share: float
+    fallbacks: list[FallbackRecord]
+
+
 class PlanQuality(BaseModel):
     """The quality of a plan, by the last comparison that named it: of its worst output, in words too."""
 
@@ -144,7 +172,12 @@ class PlanQuality(BaseModel):
     samples: Digest
     measured_on: str = Field(description="on which samples and against what, for people")
     text: str
-    grade: Literal["good", "poor", "bad"]
+    grade: Literal["good", "fair", "poor", "bad"] = Field(
+        description="by accuracy and coverage, the worse; bad in records of earlier versions alone"
+    )
+    reason: str | None = Field(default=None, description="the figure that the grade follows from")
+    accuracy: VerdictPart | None = None
+    coverage: CoveragePart | None = None
     sqnr: float | None = Field(description="dB; null where it is exact or there is only error")
     metrics: dict[str, ScoreRecord]
 

@@ -181,13 +181,17 @@ def _value(plan: Plan, choice: Choice) -> str:
 
 
 def _wide(plan: Plan, choice: Choice) -> str:
-    """What to annotate for results of 16 bits; "" where the target is known to have no such row."""
+    """What to annotate for 16 bits; "" where the target is known to have no such row.
+
+    They are those of the results; of the operands where a kernel stores no result, as a comparison does.
+    """
     if choice.is_input or not isinstance(plan, Planned):
         return f'values: {{"{_value(plan, choice)}": "!quant.any<i16>"}}'
     for row in plan.whole_target.rows.get(plan.kernels[choice.name].kernel, ()):
-        stores = [port.type.storage for port in row.outputs]
-        if all(isinstance(store, Storage) and store.bits >= WIDE for store in stores):
-            return _asked((choice.name,), str(stores[0]))
+        stores = [port.type.storage for port in row.outputs or row.inputs]
+        if stores and all(isinstance(store, Storage) and store.bits >= WIDE for store in stores):
+            text = str(stores[0]) if row.outputs else f"{{in: [{', '.join(map(str, stores))}]}}"
+            return _asked((choice.name,), text)
     return ""
 
 

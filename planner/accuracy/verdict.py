@@ -1,18 +1,23 @@
 """Verdict: whether a quantized model is good enough to go on with, in a word and a reason.
 
-By labels where there are some: what counts is how many more answers are wrong. Else by the worst output's
-SQNR. The bounds are ours, for a first look; a bound that matters is `--min-sqnr` or `--min-metric`.
+It has two parts: accuracy, and coverage, how much of the model the device runs in its own types; the worse
+decides. Accuracy goes by labels where there are some: what counts is how many more answers are wrong. Else by
+the worst output's SQNR. There is one scale, this one, for the command, the report, the page and the service.
+The bounds are ours, for a first look; a bound that matters is `--min-sqnr`, `--min-metric`, `--min-coverage`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, TypeAlias
 
 from planner.accuracy.metrics import BUILT_IN, Score, score_text
 from planner.accuracy.quality import Quality, decibels
+from planner.plans.coverage import Coverage
 
 Level: TypeAlias = Literal["good", "fair", "poor"]
 
+LEVELS: Final[tuple[Level, ...]] = ("poor", "fair", "good")
+"""Worst first."""
 GOOD_SQNR: Final = 30.0
 """dB of an output whose noise is about a thirtieth of it."""
 FAIR_SQNR: Final = 20.0
@@ -20,41 +25,173 @@ FAIR_SQNR: Final = 20.0
 GOOD_DROP: Final = 0.01
 """Share of the labels that may be lost."""
 FAIR_DROP: Final = 0.03
+GOOD_MACS: Final = 0.9
+"""Share of the multiply-adds that run on the device: what is left costs about as much as all of them."""
+FAIR_MACS: Final = 0.5
+"""At least half of the work is saved."""
+GOOD_KERNELS: Final = 0.5
+"""Share of the kernels that run on the device: below, most of the model is float with casts between."""
+FAIR_KERNELS: Final = 0.2
+SHOWN: Final = 3
+"""Reasons of float kernels that are listed."""
+LONGEST: Final = 160
+"""Characters of one of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """A level, and the figure that it follows from, for people."""
+class Part:
+    """One side of a verdict: a level, and the figure that it follows from, for people."""
 
     level: Level
     reason: str
 
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A level, and the figure that it follows from, for people.
+
+    Attributes:
+      level, reason: of the worse part; of accuracy where both are alike.
+      accuracy: None where nothing was compared.
+      coverage: None where no plan is known.
+      covered: the figures of coverage.
+    """
+
+    level: Level
+    reason: str
+    accuracy: Part | None = None
+    coverage: Part | None = None
+    covered: Coverage | None = None
+
     def __str__(self) -> str:
         return f"{self.level}: {self.reason}"
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing at all was quantized."""
+        return self.covered is not None and self.covered.is_nothing
 
-def verdict_of(outputs: Mapping[str, Quality], scores: Mapping[str, Score]) -> Verdict | None:
-    """Judge a comparison.
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "level": self.level,
+            "reason": self.reason,
+            "accuracy": None if self.accuracy is None else asdict(self.accuracy),
+            "coverage": None
+            if self.coverage is None or self.covered is None
+            else {**asdict(self.coverage), **coverage_data(self.covered)},
+        }
+
+
+def verdict_of(
+    outputs: Mapping[str, Quality],
+    scores: Mapping[str, Score],
+    coverage: Coverage | None = None,
+    *,
+    of: str = "",
+) -> Verdict | None:
+    """Evaluate a comparison and the coverage of its plan.
 
     Args:
       outputs: of the quantized file against the reference, by name.
       scores: metrics by labels; the first that is a share of labels decides, top-1 say.
+      coverage: of the plan, where it is known.
+      of: what was compared, where it is not the file itself.
 
     Returns:
-      None where nothing was compared.
+      None where nothing was compared and no plan is known.
     """
+    accuracy = _accuracy(outputs, scores)
+    if accuracy is not None and of:
+        accuracy = Part(accuracy.level, f"{accuracy.reason} ({of})")
+    covered = None if coverage is None else coverage_part(coverage)
+    parts = [part for part in (accuracy, covered) if part is not None]
+    if not parts:
+        return None
+    worse = min(parts, key=lambda part: LEVELS.index(part.level))
+    return Verdict(worse.level, worse.reason, accuracy, covered, coverage)
+
+
+def sqnr_level(sqnr: float) -> Level:
+    """The level of an output of so many dB."""
+    return _level(sqnr, GOOD_SQNR, FAIR_SQNR)
+
+
+def coverage_part(coverage: Coverage) -> Part:
+    """Evaluate the coverage of a plan: by multiply-adds and by kernels, the worse."""
+    by_macs = _level(coverage.mac_share, GOOD_MACS, FAIR_MACS)
+    by_kernels = _level(coverage.kernel_share, GOOD_KERNELS, FAIR_KERNELS)
+    return Part(min(by_macs, by_kernels, key=LEVELS.index), coverage_text(coverage))
+
+
+def coverage_text(coverage: Coverage) -> str:
+    """`7 of 9 kernels and 97 % of multiply-adds are quantized; the rest falls back to float`."""
+    if not coverage.kernels:
+        return "no kernel computes with floats"
+    if coverage.is_nothing:
+        return f"nothing is quantized, all {coverage.kernels} kernels fall back to float"
+    macs = f" and {share_text(coverage.mac_share)} of multiply-adds" if coverage.macs else ""
+    rest = "" if coverage.on_device == coverage.kernels else "; the rest falls back to float"
+    return f"{coverage.on_device} of {coverage.kernels} kernels{macs} are quantized{rest}"
+
+
+def fallback_lines(coverage: Coverage) -> Iterator[str]:
+    """The main reasons of what falls back to float, most multiply-adds first, a line each."""
+    for one in coverage.fallbacks[:SHOWN]:
+        kinds = ", ".join(f"{many} {kind}" for kind, many in one.kinds.items())
+        macs = f", {share_text(one.macs / coverage.macs)} of multiply-adds" if one.macs else ""
+        yield f"{kinds}{macs}: {shortened(one.reason)}"
+    if (more := len(coverage.fallbacks) - SHOWN) > 0:
+        yield f"{more} more reason{'s' if more > 1 else ''}: the report has all"
+
+
+def shortened(text: str) -> str:
+    """A text, cut where it is long."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+
+
+def share_text(share: float) -> str:
+    """`97 %`; what is not all or nothing is neither 100 nor 0 %."""
+    percent = round(100 * share)
+    if share < 1 and percent == 100:
+        return "over 99 %"
+    return "under 1 %" if share > 0 and percent == 0 else f"{percent} %"
+
+
+def coverage_data(coverage: Coverage) -> dict[str, Any]:
+    """The figures as plain data."""
+    return {
+        "kernels": coverage.kernels,
+        "on_device": coverage.on_device,
+        "multiply_adds": coverage.macs,
+        "multiply_adds_on_device": coverage.macs_on_device,
+        "kernel_share": coverage.kernel_share,
+        "multiply_add_share": coverage.mac_share,
+        "fallbacks": [
+            {
+                "reason": one.reason,
+                "multiply_adds": one.macs,
+                "kernels": dict(one.kinds),
+                "kernel": one.kernel,
+            }
+            for one in coverage.fallbacks
+        ],
+    }
+
+
+def _accuracy(outputs: Mapping[str, Quality], scores: Mapping[str, Score]) -> Part | None:
     for name, score in scores.items():
         if name in BUILT_IN and BUILT_IN[name].is_share:
             drop = score.reference - score.quantized
             figures = (
                 f"{name} {score_text(name, score.quantized)}, {score_text(name, score.reference)} as given"
             )
-            return Verdict(_level(-drop, -GOOD_DROP, -FAIR_DROP), figures)
+            return Part(_level(-drop, -GOOD_DROP, -FAIR_DROP), figures)
     if not outputs:
         return None
     name = min(outputs, key=lambda output: outputs[output].worst)
     worst = outputs[name].worst
-    return Verdict(_level(worst, GOOD_SQNR, FAIR_SQNR), f"{name} has {decibels(worst)}")
+    return Part(sqnr_level(worst), f"{name} has {decibels(worst)}")
 
 
 def _level(value: float, good: float, fair: float) -> Level:

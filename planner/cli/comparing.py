@@ -1,8 +1,8 @@
-"""Judging files: as users run them, with onnxruntime's own optimisations, and by bounds on their figures."""
+"""Evaluating files: as users run them, with onnxruntime's optimisations, and by bounds on their figures."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from planner.accuracy.losses import Losses
     from planner.accuracy.metrics import Metric
     from planner.accuracy.quality import Quality
-    from planner.interpreter.compare import Comparison
+    from planner.accuracy.verdict import Verdict
+    from planner.interpreter.compare import Comparison, Evaluated
     from planner.interpreter.reference import ReferenceKind
     from planner.ir.graph import Graph
+    from planner.plans.coverage import Coverage
     from planner.plans.plan import Plan
 
 LOSS: Final = 1.0
 """dB that nobody has to hear of: kernels fused from pairs round single numbers the other way."""
-POOR: Final = 20.0
-"""dB of the worst output from which on down a plan ends with where it loses them."""
 FEW: Final = 4
 """Samples that this is measured on."""
 QUICK: Final = 200_000_000
@@ -39,6 +39,7 @@ class Judging:
     metrics: "tuple[str | Metric, ...]" = ()
     min_sqnr: float | None = None
     min_metric: float | None = None
+    min_coverage: float | None = None
     samples: str | None = None
     held_out: bool | None = None
 
@@ -59,12 +60,16 @@ def read_judging(
     metric: str | None,
     min_sqnr: float | None,
     min_metric: float | None,
+    *,
+    min_coverage: float | None = None,
 ) -> Judging:
     """Read the options.
 
     Raises:
       InputError: NaN, a metric that is no name of ours and no function, a share beyond 1.
     """
+    if min_coverage is not None and not 0 <= min_coverage <= 1:
+        raise InputError(f"--min-coverage {min_coverage:g}: a share of the multiply-adds, between 0 and 1")
     bounds = (("--min-sqnr", min_sqnr, "number of decibels"), ("--min-metric", min_metric, "bound"))
     for option, bound, kind in bounds:
         if bound is not None and math.isnan(bound):
@@ -74,7 +79,7 @@ def read_judging(
         raise InputError(f"--min-metric {min_metric:g}: {name} is a share of the labels, between 0 and 1")
     if name == "sqnr" and min_metric is not None:
         raise InputError("--min-metric is not for sqnr", hint="--min-sqnr")
-    return Judging(reference, output, (_metric(name),) if name else (), min_sqnr, min_metric)
+    return Judging(reference, output, (_metric(name),) if name else (), min_sqnr, min_metric, min_coverage)
 
 
 def _metric(name: str) -> "str | Metric":
@@ -95,7 +100,11 @@ def _metric(name: str) -> "str | Metric":
 
 
 def compare_as_used(
-    graph: "Graph", name: str, data: bytes | Path, samples: str, judging: Judging | None = None
+    graph: "Graph",
+    name: str,
+    data: "bytes | Path | Evaluated",
+    samples: str,
+    judging: Judging | None = None,
 ) -> "Comparison":
     """Compare a file in a format with the model, and warn where the optimisations lose more."""
     import planner
@@ -103,6 +112,21 @@ def compare_as_used(
     asked = judging or Judging()
     with progress(f"comparing {name}") as bar:
         found = planner.compare(graph, data, samples, progress=bar, **asked.arguments)
+    if isinstance(data, bytes | Path):
+        found = _optimised(graph, (name, data), samples, asked, found)
+    found = replace(found, held_out=asked.held_out)
+    for warning in found.warnings:
+        warn(f"{name}: {warning}")
+    return found
+
+
+def _optimised(
+    graph: "Graph", file: tuple[str, bytes | Path], samples: str, asked: Judging, found: "Comparison"
+) -> "Comparison":
+    """The comparison with onnxruntime's optimisations on, as users run a file; as written if that fails."""
+    import planner
+
+    name, data = file
     try:
         with progress(f"comparing {name} as optimised") as bar:
             used = planner.compare(graph, data, samples, optimisation="all", progress=bar, **asked.arguments)
@@ -115,9 +139,6 @@ def compare_as_used(
             figures = f"{after:.1f} dB with onnxruntime's optimisations, {before:.1f} without"
             warn(f"{name}: {output} has {figures}{reason}")
         found = used
-    found = replace(found, held_out=asked.held_out)
-    for warning in found.warnings:
-        warn(f"{name}: {warning}")
     return found
 
 
@@ -138,9 +159,17 @@ def _reason(graph: "Graph", data: bytes | Path, samples: str, written: "Comparis
     )
 
 
-def missed(comparisons: "Mapping[str, Comparison]", judging: Judging) -> list[str]:
-    """What falls short of its bound, by name of the file, which may be ""."""
-    found = []
+def missed(
+    comparisons: "Mapping[str, Comparison]", judging: Judging, verdict: "Verdict | None" = None
+) -> list[str]:
+    """What falls short of its bound, by name of the file, which may be "".
+
+    Args:
+      verdict: of the plan, whose coverage has a bound; nothing quantized is short of any.
+    """
+    found: list[str] = []
+    if verdict is not None and verdict.covered is not None:
+        found += _missed_coverage(verdict.covered, judging.min_coverage)
     for name, comparison in comparisons.items():
         place = f"{name}: " if name else ""
         for output, quality in comparison.outputs.items():
@@ -151,6 +180,27 @@ def missed(comparisons: "Mapping[str, Comparison]", judging: Judging) -> list[st
         for metric in judging.metrics if judging.min_metric is not None else ():
             found += _missed_metric(place, comparison, metric, judging.min_metric)
     return found
+
+
+def is_negative(comparisons: "Mapping[str, Comparison]", judging: Judging, verdict: "Verdict | None") -> bool:
+    """Whether a part of a verdict on files is poor, and no bound of the user's was given for that part."""
+    if not comparisons:
+        return False
+    accuracies = [found.accuracy for one in comparisons.values() if (found := one.verdict) is not None]
+    has_bound = judging.min_sqnr is not None or judging.min_metric is not None
+    parts = [] if has_bound else [part for part in accuracies if part is not None]
+    if judging.min_coverage is None and verdict is not None and verdict.coverage is not None:
+        parts.append(verdict.coverage)
+    return any(part.level == "poor" for part in parts)
+
+
+def _missed_coverage(covered: "Coverage", bound: float | None) -> Iterator[str]:
+    from planner.accuracy.verdict import coverage_text, share_text
+
+    if covered.is_nothing:
+        yield coverage_text(covered)
+    elif bound is not None and not covered.mac_share >= bound:
+        yield f"{share_text(covered.mac_share)} of multiply-adds are quantized, of at least {bound:.0%}"
 
 
 def _missed_metric(
@@ -186,7 +236,9 @@ def judged_json(comparison: "Comparison") -> dict[str, Any]:
         "samples": comparison.samples,
         "held_out": comparison.held_out,
         "reference": comparison.reference,
-        "verdict": None if (found := comparison.verdict) is None else asdict(found),
+        "verdict": None if (found := comparison.verdict) is None else found.to_dict(),
+        "of": comparison.of,
+        "by": comparison.by,
         "metrics": {
             name: {"reference": score.reference, "quantized": score.quantized}
             for name, score in comparison.scores.items()
@@ -195,21 +247,47 @@ def judged_json(comparison: "Comparison") -> dict[str, Any]:
 
 
 def quality_text(comparisons: "Mapping[str, Comparison]") -> str:
-    """On what files were judged, then a line for each output, group and metric of each format."""
+    """On what files were compared, then a line for each output, group and metric of each format."""
     lines: list[str] = []
+    measured = ""
     for name, comparison in comparisons.items():
-        if not lines:
+        if comparison.measured_on != measured:
             hint = "; --eval-data takes held-out ones" if comparison.held_out is False else ""
             lines.append(f"quality {comparison.measured_on}{hint}:")
+            measured = comparison.measured_on
         lines += [f"  {name}: {line}" for line in figure_lines(comparison)]
-    return "\n".join((*lines, *verdict_lines(comparisons)))
+    return "\n".join(lines)
 
 
-def verdict_lines(comparisons: "Mapping[str, Comparison]") -> Iterator[str]:
+def verdict_text(
+    comparisons: "Mapping[str, Comparison]", verdict: "Verdict | None", formats: Iterable[str]
+) -> str:
+    """Whether the files are good, fair or poor, and how much is quantized, with why the rest is not.
+
+    Args:
+      verdict: of the plan alone, its coverage.
+      formats: of the files that were written: a verdict names its own where there are several.
+    """
+    from planner.accuracy.verdict import fallback_lines
+
+    lines = list(verdict_lines(comparisons, is_named=len(set(formats)) > 1))
+    if not lines and verdict is not None:
+        lines = [f"verdict: {verdict}; accuracy was not measured"]
+    if verdict is not None and verdict.covered is not None and verdict.coverage is not None:
+        if verdict.coverage.reason not in lines[0]:
+            lines.append(f"coverage: {verdict.coverage.level}: {verdict.coverage.reason}")
+        lines += [f"  {line}" for line in fallback_lines(verdict.covered)]
+    return "\n".join(lines)
+
+
+def verdict_lines(comparisons: "Mapping[str, Comparison]", *, is_named: bool = False) -> Iterator[str]:
     """Whether the files are good, fair or poor: one line where there is one file, else one each."""
     for name, comparison in comparisons.items():
-        if comparison.verdict is not None:
-            yield f"verdict{f' of {name}' if len(comparisons) > 1 else ''}: {comparison.verdict}"
+        if (found := comparison.verdict) is not None:
+            place = f" of {name}" if is_named or len(comparisons) > 1 else ""
+            other = found.accuracy if found.accuracy is not None else None
+            measured = f"; {other.reason}" if other is not None and other.reason != found.reason else ""
+            yield f"verdict{place}: {found}{measured}"
 
 
 def figure_lines(comparison: "Comparison") -> Iterator[str]:
@@ -267,17 +345,20 @@ def poor_losses(
 
 def is_poor(comparisons: "Mapping[str, Comparison]") -> bool:
     """Whether an output of a file that was compared has few dB."""
-    return any(comparison.worst_sqnr < POOR for comparison in comparisons.values())
+    from planner.accuracy.verdict import FAIR_SQNR
+
+    return any(comparison.worst_sqnr < FAIR_SQNR for comparison in comparisons.values())
 
 
 def lost_text(lost: "Losses | None") -> str:
     """Where a plan of poor quality loses it, and the two changes that would help most."""
     from planner.accuracy.told import remedy_lines, sentence
+    from planner.accuracy.verdict import FAIR_SQNR
 
     if lost is None:
         return ""
     # What three kernels cannot mend a search may.
-    line = f"a search finds which kernels need more bits: qplan search ... --goal sqnr={POOR:g}"
+    line = f"a search finds which kernels need more bits: qplan search ... --goal sqnr={FAIR_SQNR:g}"
     return "\n".join((sentence(lost), *remedy_lines(lost)[:2], *([line] if lost.remedies else [])))
 
 

@@ -108,6 +108,14 @@ MinMetricOption: TypeAlias = Annotated[
     float | None,
     typer.Option("--min-metric", metavar="X", help="Exit code 1 if the metric, by default top1, is below."),
 ]
+MinCoverageOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--min-coverage",
+        metavar="SHARE",
+        help="Exit code 1 if a smaller share of the multiply-adds is quantized, 0.9 say.",
+    ),
+]
 ReferenceOption: TypeAlias = Annotated[
     Literal["written", "stripped"],
     typer.Option("--reference", help="Judge against the model as given, or without its own quantizers."),

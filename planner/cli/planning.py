@@ -1,5 +1,6 @@
 """The verb `plan`: it makes a plan, writes it, and judges what is written."""
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from planner.cli.comparing import (
     Judging,
     bigger,
     compare_as_used,
+    is_negative,
     is_poor,
     judged_json,
     lost_text,
@@ -22,6 +24,7 @@ from planner.cli.comparing import (
     quality_text,
     read_judging,
     slow,
+    verdict_text,
 )
 from planner.cli.condition import Preparation, change_json, change_text, prepared
 from planner.cli.console import progress, say, say_json, say_missed, warn
@@ -38,6 +41,7 @@ from planner.cli.options import (
     JsonOption,
     MethodOption,
     MetricOption,
+    MinCoverageOption,
     MinMetricOption,
     MinSqnrOption,
     ModelFile,
@@ -58,12 +62,14 @@ from planner.cli.saved import with_sources
 from planner.errors import InputError, UnsupportedExport, unknown_name
 
 if TYPE_CHECKING:
+    from planner.accuracy.verdict import Verdict
     from planner.calibration.statistics import Statistics
     from planner.interpreter.compare import Comparison
     from planner.ir.graph import Graph
     from planner.plans.plan import Plan
 
 _NO_DATA: Final = "give samples with --data or statistics with --stats"
+_OPEN: Final = re.compile(r"shape\[-?[0-9]+\] is not fixed \('([^']+)'\)")
 _NO_NUMBERS: Final = "no sample gives any value a finite number: clean them"
 
 
@@ -105,17 +111,20 @@ def plan(
     metric: MetricOption = None,
     min_sqnr: MinSqnrOption = None,
     min_metric: MinMetricOption = None,
+    min_coverage: MinCoverageOption = None,
     reference: ReferenceOption = "written",
     json: JsonOption = False,
 ) -> int:
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
     import planner
     from planner.accuracy.readers import SAMPLES
+    from planner.accuracy.verdict import verdict_of
     from planner.exporters.to_file import has_large_weights
+    from planner.plans.coverage import coverage_of
     from planner.plans.write_json import json_parts
 
     only_one_stdin(model, target, data, eval_data, stats, annotations)
-    judging = read_judging(reference, output, metric, min_sqnr, min_metric)
+    judging = read_judging(reference, output, metric, min_sqnr, min_metric, min_coverage=min_coverage)
     _check_choices(formats or [], data, stats)
     _check_judging(judging, formats or [], data, eval_data)
     costs = parse_costs(settings or [])
@@ -178,9 +187,13 @@ def plan(
         )
         for warning in (*odd, *stats_warnings(graph, seen), *planned.warnings, *warned):
             warn(warning)
-    short = missed(comparisons, judging)
+    whole_verdict = verdict_of({}, {}, coverage_of(planned))
+    short = missed(comparisons, judging, whole_verdict)
     if json:
-        quality = {"quality": quality_json(comparisons), "files": list(written), "missed": short}
+        quality: dict[str, Any] = {
+            "quality": quality_json(comparisons), "files": list(written), "missed": short,
+        }  # fmt: skip
+        quality |= {"verdict": _worst(comparisons, whole_verdict)}
         judged = {name: judged_json(comparison) for name, comparison in comparisons.items()}
         conditioned = {"conditioned": [change_json(change) for change in changes]} if changes else {}
         say_json(plan_summary(planned) | quality | {"judged": judged} | conditioned)
@@ -188,6 +201,7 @@ def plan(
         say(summary_text(planned))
         say("\n".join(f"  {change_text(change)}" for change in changes))
         say(quality_text(comparisons))
+        say(verdict_text(comparisons, whole_verdict, formats or ()))
         say(f"wrote {', '.join(written)}")
         given_data = eval_data if eval_data is not None else data
         poor = is_poor(comparisons)
@@ -195,7 +209,7 @@ def plan(
         say(lost_text(lost))
         if short:
             say_missed(f"missed: {'; '.join(short)}")
-    return 1 if short else 0
+    return 1 if short or is_negative(comparisons, judging, whole_verdict) else 0
 
 
 def _check_choices(formats: list[str], data: str | None, stats: str | None) -> None:
@@ -214,15 +228,15 @@ def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_
     Raises:
       InputError: no samples, or no format that onnxruntime runs.
     """
-    from planner.exporters.runnable import is_runnable
+    from planner.exporters.runnable import is_comparable
 
     is_asked = judging.has_bound or judging.metrics or judging.output is not None or eval_data is not None
     if not is_asked:
         return
-    if not any(map(is_runnable, formats)):
+    if not any(map(is_comparable, formats)):
         raise InputError(
-            "what judges files (--eval-data, --output, --metric, --min-sqnr, --min-metric) needs one that "
-            "onnxruntime runs",
+            "what evaluates files (--eval-data, --output, --metric, --min-sqnr, --min-metric) needs one that "
+            "can be run here",
             hint="--format onnx-qdq, say",
         )
     if data is None and eval_data is None:
@@ -290,7 +304,9 @@ def next_steps(
     Args:
       conditioned: the float model written beside the plan has other weights than the one given.
     """
+    from planner.accuracy.verdict import coverage_part
     from planner.exporters.table import EXPORTERS, file_name
+    from planner.plans.coverage import coverage_of
     from planner.report.totals import totals
 
     folder, lines = Path(out), []
@@ -305,6 +321,12 @@ def next_steps(
         lines.append(f"{floats} kernel{'s stay' if floats > 1 else ' stays'} float: the report says why")
     plan_file = str(folder / "plan.json")
     output = next(iter(planned.graph.outputs), "ADDRESS")
+    covered = coverage_of(planned)
+    if covered.fallbacks and coverage_part(covered).level != "good":
+        # Where most of the work falls back to float, that is what to look at.
+        output = covered.fallbacks[0].kernel
+        sizes = _OPEN.findall(" ".join(one.reason for one in covered.fallbacks))
+        lines += [f"an open size keeps kernels in float; to fix it: --dim {size}=1" for size in sizes[:1]]
     words = ("losses", out, "--data", data) if is_poor and data else ("explain", plan_file, output)
     lines += [f"next: open {folder / 'report.html'}, or", f"  {shlex.join(('qplan', *words))}"]
     names = [name for name in EXPORTERS if file_name(name) in files]
@@ -368,10 +390,13 @@ def _exports(
     Args:
       staged: where files of a large model are written.
     """
-    from planner.exporters.runnable import runnable
+    from planner.exporters.runnable import ARITHMETICS, runnable
     from planner.exporters.table import EXPORTERS, file_name
     from planner.exporters.to_file import write_to
+    from planner.interpreter.compare import Evaluated
+    from planner.ir.expand import expand
     from planner.pipeline import exportable
+    from planner.plans.coverage import coverage_of
 
     files = _float_model(graph, ready, is_cut=is_cut, staged=staged)
     comparisons: dict[str, Comparison] = {}
@@ -386,10 +411,24 @@ def _exports(
                 written = write_to(model, planned, name, staged / file_name(name), progress=bar)
                 files |= {file.name: file for file in written}
                 exported = written[0]
-        plain = None if judging.samples is None else runnable(name, exported)
-        if plain is not None and judging.samples is not None:
-            comparisons[name] = compare_as_used(graph, name, plain, judging.samples, judging)
+        if judging.samples is None:
+            continue
+        runs: bytes | Path | Evaluated | None = runnable(name, exported)
+        if name in ARITHMETICS:
+            runs = Evaluated(expand(ready), planned, ARITHMETICS[name])
+        if runs is not None:
+            found = compare_as_used(graph, name, runs, judging.samples, judging)
+            comparisons[name] = replace(found, coverage=coverage_of(planned))
     return files, comparisons
+
+
+def _worst(comparisons: "dict[str, Comparison]", verdict: "Verdict | None") -> dict[str, Any] | None:
+    """The verdict of the worst file as JSON data; of the plan alone where none was compared."""
+    from planner.accuracy.verdict import LEVELS
+
+    found = [one for comparison in comparisons.values() if (one := comparison.verdict) is not None]
+    worst = min(found, key=lambda one: LEVELS.index(one.level), default=verdict)
+    return None if worst is None else worst.to_dict()
 
 
 def plan_summary(planned: "Plan") -> dict[str, Any]:

@@ -16,6 +16,7 @@ from planner.cli.options import (
     JsonOption,
     MethodOption,
     MetricOption,
+    MinCoverageOption,
     MinMetricOption,
     MinSqnrOption,
     ModelFile,
@@ -66,16 +67,15 @@ def quantize(
     metric: MetricOption = None,
     min_sqnr: MinSqnrOption = None,
     min_metric: MinMetricOption = None,
+    min_coverage: MinCoverageOption = None,
     json: JsonOption = False,
 ) -> int:
     """Quantize a model in one call: calibrate, plan, check, export, compare, and say whether it is good."""
-    from planner.exporters.runnable import is_runnable
+    from planner.exporters.runnable import is_comparable
 
     written = list(formats or [FORMAT])
-    if not any(map(is_runnable, written)):
-        warn(
-            f"onnxruntime does not run {', '.join(written)}: {FORMAT} is written too, and is what is compared"
-        )
+    if not any(map(is_comparable, written)):
+        warn(f"nothing runs {', '.join(written)}: {FORMAT} is written too, and is what is compared")
         written.append(FORMAT)
     stem = "model" if model == STDIN else Path(model).stem
     return plan(
@@ -93,5 +93,6 @@ def quantize(
         metric=metric,
         min_sqnr=min_sqnr,
         min_metric=min_metric,
+        min_coverage=min_coverage,
         json=json,
     )

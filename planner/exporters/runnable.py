@@ -1,11 +1,12 @@
 """Runnable: an exported file as one that onnxruntime runs, for comparing it with the float model.
 
-QONNX ops become plain ones; a FINN file is left to the reference interpreter, its thresholds are no ONNX ops,
-and so are LiteRT files and programs in MLIR.
+QONNX ops become plain ones. A FINN file, whose thresholds are no ONNX ops, a LiteRT file and programs in MLIR
+are left to the reference interpreter, which computes their integers (docs/formats.md).
 """
 
 import io
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +15,33 @@ from planner.onnx.quantized.lowering import lower
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
 
-_OTHERS: Final = frozenset({"finn", "litert", "mlir", "mlir-casts", "stablehlo", "stablehlo-int", "tosa"})
+TYPES_ALONE: Final = frozenset({"mlir", "mlir-casts"})
+"""Formats that say types and compute nothing."""
+ARITHMETICS: Final[Mapping[str, str | None]] = {
+    "finn": None,
+    "litert": None,
+    "stablehlo": "float32_spec",
+    "stablehlo-int": "exact_even",
+    "tosa": None,
+}
+"""What formats that onnxruntime does not run compute in; None: in the arithmetic of each row."""
 
 
 def is_runnable(name: str) -> bool:
     """Whether onnxruntime runs files in a format."""
-    return name not in _OTHERS
+    return name not in ARITHMETICS and name not in TYPES_ALONE
+
+
+def is_comparable(name: str) -> bool:
+    """Whether files in a format can be compared here: by onnxruntime, or by the reference interpreter."""
+    return name not in TYPES_ALONE
+
+
+def not_the_file(name: str, compared: str) -> str:
+    """What figures are of, where another file than the one in a format was compared; else ""."""
+    if name == compared:
+        return ""
+    return f"of the {compared} file of the same plan, not of the {name} file"
 
 
 def runnable(name: str, data: bytes | Path) -> bytes | Path | None:

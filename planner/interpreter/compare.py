@@ -7,6 +7,7 @@ numbers is in `accuracy`. Source: design 05; design 11, "Judged".
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args
 
@@ -43,6 +44,7 @@ from planner.onnx.sessions import (
 from planner.onnx.shapes import infer
 from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
 from planner.onnx.write import write_graph
+from planner.plans.coverage import Coverage
 from planner.plans.plan import Plan
 from planner.plans.rescales import pins
 
@@ -62,6 +64,11 @@ _LEFT_OUT: Final = (
     "the model is an annotated one, without the quantizers that its own file had, so what is judged against "
     "is the bare float net: compare with the ONNX file"
 )
+LEAST: Final = 4
+BUDGET: Final = 50_000_000
+"""Elements of all values times samples that the interpreter computes of a file; `LEAST` samples always."""
+_BY: Final = "computed by the reference interpreter in the file's own arithmetic{}"
+_GRIDS: Final = "as float operators on the grids of the .tflite file, not in its runtime's arithmetic"
 # QONNX's ops as a file spells the type of a node, its length before it, and a domain.
 _QUANTIZERS: Final = (
     *(bytes([len(kind)]) + kind.encode() for kind in OPERATORS),
@@ -81,6 +88,9 @@ class Comparison:
       reference: `written` or `stripped`, with or without quantizers of its own, else `float`.
       held_out: whether the samples are others than those of calibration; None where nobody said.
       notes: labels that judge nothing, and why; a reference that is not the one asked for.
+      of: what the figures are of, where it is not the file itself.
+      by: how the file was run, where no engine ran it.
+      coverage: of the file's plan, where that is known.
     """
 
     samples: int
@@ -90,6 +100,9 @@ class Comparison:
     reference: Literal["float", "stripped", "written"] = "float"
     held_out: bool | None = None
     notes: tuple[str, ...] = ()
+    of: str = ""
+    by: str = ""
+    coverage: Coverage | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"<Comparison {self.measured_on}: {self.verdict or 'no outputs'}>"
@@ -114,7 +127,7 @@ class Comparison:
     @property
     def verdict(self) -> Verdict | None:
         """Whether the file is good, fair or poor, and by which figure; None where nothing was compared."""
-        return verdict_of(self.outputs, self.scores)
+        return verdict_of(self.outputs, self.scores, self.coverage, of=self.of)
 
     @property
     def worst_sqnr(self) -> float:
@@ -128,7 +141,8 @@ class Comparison:
         samples = kinds[self.held_out].format(self.samples)
         if self.samples == 1:
             samples = samples.replace("samples", "sample")
-        return f"on {samples} against {_REFERENCES[self.reference]}"
+        about = "".join(f", {text}" for text in (self.of, self.by) if text)
+        return f"on {samples} against {_REFERENCES[self.reference]}{about}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -142,9 +156,23 @@ class Comparison:
         return (*self.notes, *poor)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluated:
+    """A plan as the interpreter computes it, in the arithmetic of a file of it.
+
+    Attributes:
+      model: that the plan is for, with the numbers of its constants.
+      arithmetic: of all kernels; None: of each row.
+    """
+
+    model: Graph
+    plan: Plan
+    arithmetic: str | None = None
+
+
 def compare(
     graph: Graph,
-    data: bytes | str | Path | Plan,
+    data: bytes | str | Path | Plan | Evaluated,
     samples: Source | Samples,
     *,
     values: bool = False,
@@ -161,7 +189,7 @@ def compare(
     Args:
       graph: the model; its pins say how stored inputs and outputs of the file are to be read.
       data: the quantized file, as bytes or a path; or a plan, which the interpreter runs as its file with
-        Q/DQ pairs would be, for plans that no such file can say.
+        Q/DQ pairs would be, for plans that no such file can say; or `Evaluated`, in another arithmetic.
       samples: anything `open_samples` reads, labels among it; gone through once.
       values: compare inner values too.
       optimisation: of the quantized file in onnxruntime; the reference always runs as written.
@@ -183,6 +211,8 @@ def compare(
     watched: tuple[str, ...] = ()
     if isinstance(data, Plan):
         quantized = _run_of_plan(graph, data)
+    elif isinstance(data, Evaluated):
+        quantized = _run_evaluated(data)
     else:
         file = _plain(data)
         watched = named_in_reference(graph, _watched(graph, file), reference) if values else ()
@@ -192,15 +222,15 @@ def compare(
     pair = _Pair(graph, run, quantized)
     judge = judge_of(pair.outputs, output, metrics)
     tallies = {name: Tally(is_cut=name in pair.outputs) for name in (*pair.outputs, *watched)}
-    done = 0
-    for feed in opened.feeds:
+    done, limit = 0, _limit(graph) if isinstance(data, Evaluated) else None
+    for feed in islice(opened.feeds, limit):
         wanted, got = pair.run(feed.name, feed.arrays, tuple(tallies))
         for name, tally in tallies.items():
             tally.add(wanted[name], got[name])
         judge.add(feed, _some(wanted, pair.outputs), _some(got, pair.outputs))
         done += 1
         if progress is not None:
-            progress(done, opened.count)
+            progress(done, min(opened.count, limit) if limit and opened.count else opened.count)
     if not done:
         raise SampleError("no samples to compare on", hint="the calibration samples will do")
     found = {name: tally.quality() for name, tally in tallies.items()}
@@ -212,7 +242,18 @@ def compare(
         judge.scores(),
         "stripped" if is_left_out else "float" if graph.written is None else reference,
         notes=(*([_LEFT_OUT] if is_left_out and reference == "written" else ()), *judge.notes),
+        of=_GRIDS if not isinstance(data, Plan | Evaluated) and is_litert(_bytes(data)) else "",
+        by=_BY.format(_first(done, limit, opened.count)) if isinstance(data, Evaluated) else "",
     )
+
+
+def _limit(graph: Graph) -> int:
+    """Samples that the interpreter computes: all of a small model, a few of a large one."""
+    return max(LEAST, BUDGET // max(1, sum(value.elements for value in graph.values.values())))
+
+
+def _first(done: int, limit: int | None, count: int | None) -> str:
+    return "" if done != limit or done == count else f", the first {done} of {count or 'more'}"
 
 
 def _some(found: Mapping[str, Found], names: Iterable[str]) -> dict[str, Found]:
@@ -257,6 +298,23 @@ def _stored(arrays: Mapping[str, Array], kinds: Mapping[str, Uniform]) -> Mappin
 def _run_of_plan(graph: Graph, plan: Plan) -> Run:
     interpreter, pinned = Interpreter(graph, plan, arithmetic=FLOAT32_QDQ), _pinned(graph)
     return lambda _, arrays, names: _some(interpreter.run(_stored(arrays, pinned)).outputs, names)
+
+
+def _run_evaluated(given: Evaluated) -> Run:
+    """Outputs in reals, whatever the plan's boundary stores."""
+    interpreter = Interpreter(given.model, given.plan, arithmetic=given.arithmetic)
+    pinned = _pinned(given.plan.graph)
+
+    def run(_: str, arrays: Mapping[str, Array], names: Sequence[str]) -> Mapping[str, Array]:
+        found = interpreter.run(arrays).outputs
+        return {
+            name: dequantize_array(found[name], pinned[name])
+            if name in pinned and found[name].dtype.kind in "iu"
+            else found[name]
+            for name in names
+        }
+
+    return run
 
 
 def _run_of_file(graph: Graph, session: onnxruntime.InferenceSession) -> Run:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from planner.ir.graph import Graph, Op
+from planner.ir.graph import Graph, Op, Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +79,8 @@ COUNTS: Final[Mapping[str, Counted]] = {
     "MatMul": _matmul,
     "RNN": _recurrent,
 }
+
+
+def macs_of(region: Region, graph: Graph) -> int:
+    """Multiply-accumulates of all ops of a region, in one run of it."""
+    return sum(COUNTS[op.type](op, graph).macs for op in region.ops if op.type in COUNTS)

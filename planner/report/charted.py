@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from planner.accuracy.verdict import FAIR_SQNR, GOOD_SQNR
 from planner.ir.types.qtypes import Uniform
+from planner.plans.coverage import reason_text
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan
 from planner.report.charts import (
     Bar,
     Level,
@@ -41,8 +42,6 @@ WEIGHT_BITS: Final = 16
 """A constant of more bits is a bias."""
 BINS: Final = 80
 """Bars of a histogram."""
-POOR, BAD = 20.0, 10.0
-"""SQNR (dB) below which an output is poor (the command says where it is lost), and bad (it warns)."""
 
 Reason: TypeAlias = tuple[str, Mapping[str, int]]
 
@@ -52,15 +51,8 @@ def reasons(plan: Plan) -> list[Reason]:
     found: dict[str, Counter[str]] = {}
     for kernel in plan.kernels_in_order:
         if not is_integer(kernel):
-            found.setdefault(_reason(kernel), Counter())[kernel.kernel] += 1
+            found.setdefault(reason_text(kernel), Counter())[kernel.kernel] += 1
     return sorted(found.items(), key=lambda item: (-sum(item[1].values()), item[0]))
-
-
-def _reason(kernel: KernelPlan) -> str:
-    """The reason with the kernel's own kind left out, so that like ones are one."""
-    text = kernel.reason or "its row takes and gives floats"
-    text = text.replace(f" for kernel {kernel.kernel!r}", " for the kernel")
-    return text.replace(f" names {kernel.kernel} ", " names it ")
 
 
 def kinds_text(kinds: Mapping[str, int]) -> str:
@@ -90,7 +82,11 @@ def rescale_chart(plan: Plan) -> Markup:
 def losses_chart(losses: "Losses") -> Markup:
     """SQNR of each value, in plan order."""
     levels = [Level(one.value, one.sqnr) for one in losses.values if not math.isnan(one.sqnr)]
-    return _figure(along("SQNR along the model", levels, (POOR, BAD))) if len(levels) > 1 else Markup()
+    return (
+        _figure(along("SQNR along the model", levels, (GOOD_SQNR, FAIR_SQNR)))
+        if len(levels) > 1
+        else Markup()
+    )
 
 
 def histograms(plan: Plan, stats: "Statistics", losses: "Losses | None") -> Markup:

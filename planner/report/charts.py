@@ -1,7 +1,7 @@
 """Charts as SVG: bars, SQNR along the model, a value's histogram with its steps, scales of channels.
 
 Each takes plain figures and gives one `svg` element with words for whoever does not see it. Which figures:
-`charted`. Colours are the text's own; classes `good`, `poor`, `bad`, `mark` are the page's.
+`charted`. Colours are the text's own; classes `good`, `fair`, `poor`, `mark` are the page's.
 """
 
 import math
@@ -61,7 +61,7 @@ class Level(NamedTuple):
 
 
 def along(title: str, levels: Sequence[Level], limits: tuple[float, float]) -> Markup:
-    """Draw SQNR (dB) value after value; `limits` are where it gets poor and bad, drawn as lines."""
+    """Draw SQNR (dB) value after value; `limits` are where it gets fair and poor, drawn as lines."""
     known = [level.sqnr for level in levels if math.isfinite(level.sqnr)]
     low, high = min([*known, 0.0]), max([*known, limits[0] + 10])
     y = Axis(low, high * 1.05, HIGH - 26.0, 12.0)
@@ -71,7 +71,7 @@ def along(title: str, levels: Sequence[Level], limits: tuple[float, float]) -> M
         at = f"{y.place(number):.1f}"
         parts.append(element("line", x1="46", x2=str(WIDE - 12), y1=at, y2=at, **FAINT))
         parts.append(label(f"{number:g}", 40, y.place(number) + 4, "end"))
-    for limit, name in zip(limits, ("poor", "bad"), strict=True):
+    for limit, name in zip(limits, ("fair", "poor"), strict=True):
         at = f"{y.place(limit):.1f}"
         parts.append(element("line", x1="46", x2=str(WIDE - 12), y1=at, y2=at, class_=f"limit {name}"))
         parts.append(label(f"{name} below", WIDE - 12, y.place(limit) - 4, "end", class_="quiet"))

@@ -6,7 +6,7 @@ Readers of a plan and its losses. Source: design 11, sections 3 and 7.
 from typing import Any, Final
 
 from planner.accuracy.losses import Losses
-from planner.ir.macs import COUNTS
+from planner.plans.coverage import kernel_macs
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan
 from planner.plans.work import kernel_work
@@ -26,9 +26,8 @@ def figures(plan: Plan, losses: Losses | None) -> dict[str, dict[str, Any]]:
     found = {}
     for kernel in plan.kernels_in_order:
         region, own = regions[kernel.name], noise.get(kernel.name)
-        macs = sum(COUNTS[op.type](op, plan.graph).macs for op in region.ops if op.type in COUNTS)
         found[kernel.name] = {
-            "macs": macs * kernel.trip_count,
+            "macs": kernel_macs(kernel, region, plan.graph),
             "work": _short(kernel_work(kernel, region, plan.graph, plan.target)),
             "lost": _lost(plan, kernel),
             "share": None if own is None else _short(own.share),

@@ -10,9 +10,11 @@ from typing import Final
 from planner.accuracy.losses import Losses
 from planner.accuracy.metrics import score_text
 from planner.accuracy.quality import decibels
+from planner.accuracy.verdict import coverage_part, sqnr_level
 from planner.interpreter.compare import Comparison
+from planner.plans.coverage import coverage_of
 from planner.plans.plan import Plan
-from planner.report.charted import BAD, POOR, kinds_text, reasons
+from planner.report.charted import kinds_text, reasons
 from planner.report.charts import Bar, shares
 from planner.report.markup import Markup, element, join
 from planner.report.totals import size_of, totals
@@ -32,8 +34,8 @@ def bytes_text(number: float) -> str:
 
 
 def mark(sqnr: float) -> str:
-    """`good`, `poor` or `bad`, as a word and a class."""
-    return "good" if sqnr >= POOR else "poor" if sqnr >= BAD else "bad"
+    """`good`, `fair` or `poor`, as a word and a class."""
+    return sqnr_level(sqnr)
 
 
 def sqnr_text(sqnr: float) -> str:
@@ -68,7 +70,9 @@ def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None) -> Ma
         ]
         what = "the plan in the reference interpreter" if name == INTERPRETED else name
         told = f"SQNR of the worst output of {what}, {best.measured_on}"
-        return _graded(best.worst_sqnr, told, *scores)
+        found = best.verdict
+        part = None if found is None else found.accuracy
+        return _graded(best.worst_sqnr, told, *scores, level=None if part is None else part.level)
     if losses is not None:
         return _graded(losses.sqnr, f"SQNR of {losses.outputs[0].label}, on {losses.samples} samples")
     told = (
@@ -78,8 +82,8 @@ def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None) -> Ma
     return _card("Quality", "–", element("p", told, class_="quiet"))
 
 
-def _graded(sqnr: float, told: str, *rest: Markup) -> Markup:
-    grade = mark(sqnr)
+def _graded(sqnr: float, told: str, *rest: Markup, level: str | None = None) -> Markup:
+    grade = level or mark(sqnr)
     figure = join(
         sqnr_text(sqnr),
         " ",
@@ -101,10 +105,13 @@ def _kernels(plan: Plan) -> Markup:
         )
     n_float = count.kernels - count.integer
     parts = (Bar("integers", count.integer, str(count.integer)), Bar("float", n_float, str(n_float)))
-    told = () if others else (element("p", "Fully quantized", class_="quiet"),)
+    covered = coverage_part(coverage_of(plan))
+    told = [] if others else [element("p", "Fully quantized", class_="quiet")]
+    told.append(element("p", covered.reason, class_="quiet"))
+    figure = join(f"{count.integer} of {count.kernels} ", element("span", covered.level, class_="level"))
     return _card(
-        "Kernels on integers", f"{count.integer} of {count.kernels}", shares("Kernels", parts), *told,
-        *((element("ul", *others, class_="reasons"),) if others else ()),
+        "Kernels on integers", figure, shares("Kernels", parts), *told,
+        *((element("ul", *others, class_="reasons"),) if others else ()), class_=covered.level,
     )  # fmt: skip
 
 

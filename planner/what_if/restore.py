@@ -54,7 +54,11 @@ def restore(
     region = next((region for region in fused.regions if region.name == kernel), None)
     asked = asked_of(fused, region) if region is not None else None
     if asked is None:
-        return replan(plan, edits, model=model, target=target)
+        again = replan(plan, edits, model=model, target=target)
+        if kernel not in again.kernels or again.kernels[kernel].row is None:
+            return again
+        # Its row takes floats: weights alone are integers, or it quantizes at run time.
+        return replan(plan, {**edits, "kernels": {kernel: "float"}}, model=model, target=target)
     again = replan(plan, {**edits, "kernels": {kernel: "float"}}, model=model, target=target)
     said = f"{kernel!r} was restored to float: {asked.wanted}, asked of it by {asked.key!r}, is dropped"
     return replace(again, warnings=(said, *again.warnings))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 
 import planner
 from planner.accuracy import told
@@ -281,3 +282,24 @@ def test_the_whole_program_is_the_exported_one():
     exported = planner.export(plan.annotated, plan, "onnx-qoperator")
     wanted = planner.compare(model, exported, samples).worst_sqnr
     assert losses(model, plan, samples, limit=0).sqnr == pytest.approx(wanted, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["Greater", "Less", "Equal"])
+@pytest.mark.parametrize("target", ["litert-int8", "hexagon-a16w8"])
+def test_a_culprit_that_stores_no_result_has_remedies(target, kind):
+    """A comparison gives booleans: 16 bits, where there is a row, are asked of its operands."""
+    rng = np.random.default_rng(3)
+    nodes = [
+        node("MatMul", "x", "w", out="a"),
+        node(kind, "a", "limit", out="b"),
+        node("Cast", "b", out="y", to=1),
+    ]
+    model = net(nodes, ["y"], {"w": rng.normal(size=(8, 8)), "limit": 30.0})
+    samples = normal((1, 8), scale=300.0)
+    plan = planned(model, samples, target)
+    found = losses(model, plan, samples)
+    assert {one.name for one in found.kernels} <= {"x", "a", "b"}
+    for remedy in found.remedies:
+        if remedy.how.startswith("kernels: "):
+            asked = yaml.safe_load(remedy.how)
+            planner.plan(planner.annotate(model, stats=planner.calibrate(model, samples), **asked), target)

@@ -143,8 +143,8 @@ def test_a_plan_that_no_file_says_is_measured_by_the_interpreter(service, digits
     assert "the plan in the reference interpreter" in service.get(f"/v1/plans/{planned}/report").text
     listed = {one["key"]: one["quality"] for one in service.get("/v1/plans?limit=1000").json()["items"]}
     assert listed[planned] == record["quality"]
-    refused = service.post("/v1/comparisons", json=body | {"format": "tosa"}, headers=WAIT)
-    check(refused, "unsupported-export", "nothing here runs files of the format tosa")
+    refused = service.post("/v1/comparisons", json=body | {"format": "mlir"}, headers=WAIT)
+    check(refused, "unsupported-export", "nothing here runs files of the format mlir")
 
 
 def test_the_quality_of_a_plan_is_kept_with_it(service, digits):

@@ -176,7 +176,7 @@ def test_bad_labels(plan, tmp_path, arrays, said):
 
 def test_nothing_to_judge_is_refused(qplan, plan, tmp_path):
     assert (
-        "needs one that onnxruntime runs (--format onnx-qdq, say)" in plan("--min-sqnr", "3", form="tosa").err
+        "needs one that can be run here (--format onnx-qdq, say)" in plan("--min-sqnr", "3", form="mlir").err
     )
     line = ("plan", MODEL, "-t", "onnxruntime-cpu", "-f", "onnx-qdq", "--min-sqnr", "3", "-o", tmp_path / "x")
     assert "no samples to judge by (--eval-data, held out, or --data)" in qplan(*line).err

@@ -75,7 +75,8 @@ def test_sqnr_along_the_model_names_the_worst():
 
 
 @pytest.mark.parametrize(
-    ("sqnr", "word"), [(math.inf, "good"), (20.0, "good"), (19.9, "poor"), (10.0, "poor"), (9.9, "bad")]
+    ("sqnr", "word"),
+    [(math.inf, "good"), (30.0, "good"), (29.9, "fair"), (20.0, "fair"), (19.9, "poor"), (9.9, "poor")],
 )
 def test_quality_has_a_colour_by_the_limits_of_the_command(sqnr, word):
     assert mark(sqnr) == word

@@ -88,3 +88,37 @@ def test_a_diff_names_rows_types_rescales_and_reasons() -> None:
     document = json.loads(found.to_json())
     assert document["format"] == "qplan.diff/1"
     assert str(found).startswith("price: 64 -> 48")
+
+
+WEIGHTS = """
+w = constant : f32[64,64] {-0.5, 0.5}
+a = MatMul(x, w) : f32[2,64] {-2, 2}
+y = Relu(a) : f32[2,64] {0, 2}
+"""
+
+
+@pytest.mark.parametrize("target", ["llm-w4", "onnxruntime-dynamic"])
+def test_a_kernel_whose_activations_are_float_is_restored_whole(target) -> None:
+    """Its integers are its weights, or made at run time: no fact of an activation takes the row from it."""
+    plan = planner.plan(read_model_text(WEIGHTS, "weights"), target)
+    name = next(kernel.name for kernel in plan.kernels_in_order if kernel.row is not None)
+    again = planner.restore(plan, name)
+    assert (again.kernels[name].row, again.kernels[name].reason) == (None, "annotated: float")
+    planner.check(again, None, target)
+    with pytest.raises(InputError, match="float already"):
+        planner.restore(again, name)
+
+
+MOVED = """
+a = HardSwish(x) : f32[2,8] {-0.4, 3}
+b = Reshape(a) : f32[16] {-0.4, 3}
+y = HardSwish(b) : f32[16] {-0.4, 3}
+"""
+
+
+def test_a_width_at_a_port_that_moves_floats_is_reported() -> None:
+    """It has no effect there, which the checker wants to be said."""
+    plan = planner.plan(read_model_text(MOVED, "moved"), "teaching-npu")
+    again = planner.replan(plan, {"ports": {"b.in[0]": "!quant.any<i8>"}})
+    assert again.warnings == ("b.in[0] is float, so !quant.any<i8> on 'a' has no effect there",)
+    planner.check(again, None, "teaching-npu")

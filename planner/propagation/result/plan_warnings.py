@@ -222,7 +222,7 @@ def _of_clip(network: Network, kernel: Kernel, port: Port, max_clip: float) -> I
 def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
     region, value = kernel.choice.region, network.values[port.value]
     address = port_address(region.name, *port.side)
-    if kernel.choice.row is None and port.kind == FLOAT:
+    if _runs_in_float(network, kernel, port):
         for fact in _without_effect(network.graph, region, port):
             if isinstance(fact, AnyType | Uniform) and not _holds_anyway(network, value, fact):
                 yield f"{address} is float, so {brief(fact)} on {value.name!r} has no effect there"
@@ -249,6 +249,13 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         yield f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {brief(value.pin)}"
     if port.pin is not None and port.pin != port.fixed:
         yield f"{address} is fixed to {port.fixed}, the port is pinned to {brief(port.pin)}"
+
+
+def _runs_in_float(network: Network, kernel: Kernel, port: Port) -> bool:
+    """Whether a port is float since its kernel has no row, or moves data between floats."""
+    if kernel.choice.row is None:
+        return port.kind == FLOAT
+    return kernel.moves and all(other.type is None for other in ports_of(network, kernel))
 
 
 def _holds_anyway(network: Network, value: Value, fact: AnyType | Uniform) -> bool:

@@ -1,0 +1,139 @@
+"""Coverage: how much of a model the device runs in types that it has rows for; the rest falls back to float.
+
+Counted are kernels that compute with floats. What moves data between floats costs nothing to speak of; where
+all rows of a plan leave activations as they are (integers are weights alone, or made at run time), kernels
+without weights were never meant. Multiply-adds are those of `ir.macs`, an open size as it counts there.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from planner.ir.graph import Graph, Region
+from planner.ir.macs import macs_of
+from planner.ir.roles import is_mover
+from planner.ir.types.qtypes import Uniform
+from planner.plans.fields import PlanFields
+from planner.plans.records import KernelPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """Why kernels run in float.
+
+    Attributes:
+      reason: the same for all of them.
+      macs: their multiply-adds in all.
+      kinds: how many of which kind.
+      kernel: the name of the one with most multiply-adds.
+    """
+
+    reason: str
+    macs: int
+    kinds: Mapping[str, int]
+    kernel: str
+
+    @property
+    def kernels(self) -> int:
+        """Number of them."""
+        return sum(self.kinds.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Coverage of a plan.
+
+    Attributes:
+      kernels, on_device: kernels that compute with floats, and those of them that a row serves.
+      macs, macs_on_device: multiply-adds of these.
+      fallbacks: why the others run in float, most multiply-adds first, then most kernels.
+    """
+
+    kernels: int
+    on_device: int
+    macs: int
+    macs_on_device: int
+    fallbacks: tuple[Fallback, ...] = ()
+
+    @property
+    def kernel_share(self) -> float:
+        """Share of the kernels; 1 where there are none."""
+        return self.on_device / self.kernels if self.kernels else 1.0
+
+    @property
+    def mac_share(self) -> float:
+        """Share of the multiply-adds; that of the kernels where nothing multiplies."""
+        return self.macs_on_device / self.macs if self.macs else self.kernel_share
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is something to quantize, and none of it is."""
+        return bool(self.kernels) and not self.on_device
+
+
+def coverage_of(plan: PlanFields) -> Coverage:
+    """Count what the rows of a plan serve."""
+    counted = list(_counted(plan))
+    served = [(kernel, macs) for kernel, macs in counted if kernel.row is not None]
+    found: dict[str, list[tuple[KernelPlan, int]]] = {}
+    for kernel, macs in counted:
+        if kernel.row is None:
+            found.setdefault(reason_text(kernel), []).append((kernel, macs))
+    fallbacks = [
+        Fallback(
+            reason,
+            sum(macs for _, macs in members),
+            Counter(kernel.kernel for kernel, _ in members),
+            max(members, key=lambda member: member[1])[0].name,
+        )
+        for reason, members in found.items()
+    ]
+    return Coverage(
+        len(counted),
+        len(served),
+        sum(macs for _, macs in counted),
+        sum(macs for _, macs in served),
+        tuple(sorted(fallbacks, key=lambda one: (-one.macs, -one.kernels, one.reason))),
+    )
+
+
+def kernel_macs(kernel: KernelPlan, region: Region, graph: Graph) -> int:
+    """Multiply-adds of a kernel, all its runs together."""
+    return macs_of(region, graph) * kernel.trip_count
+
+
+def reason_text(kernel: KernelPlan) -> str:
+    """Why a kernel runs in float, its own kind left out, so that like reasons are one."""
+    text = kernel.reason or "its row takes and gives floats"
+    text = text.replace(f" for kernel {kernel.kernel!r}", " for the kernel")
+    return text.replace(f" names {kernel.kernel} ", " names it ")
+
+
+def _counted(plan: PlanFields) -> Iterator[tuple[KernelPlan, int]]:
+    """The kernels that count, with their multiply-adds."""
+    regions = {region.name: region for region in plan.graph.regions}
+    values, constants = plan.graph.values, plan.graph.constants
+    stored, is_served = _stored(plan), any(kernel.row is not None for kernel in plan.kernels_in_order)
+    for kernel in plan.kernels_in_order:
+        region = regions[kernel.name]
+        named = [port.value for port in (*kernel.inputs, *kernel.outputs) if port.value]
+        if not any(values[name].is_float for name in named):
+            continue  # shapes and indices
+        macs = kernel_macs(kernel, region, plan.graph)
+        if kernel.row is None:
+            moves = region.ops and all(is_mover(op, plan.graph) for op in region.ops)
+            if moves and stored.isdisjoint(named):
+                continue
+            if is_served and not stored and not (macs and any(name in constants for name in named)):
+                continue
+        yield kernel, macs
+
+
+def _stored(plan: PlanFields) -> frozenset[str]:
+    """Values that are no constants and that some kernel reads or gives as integers."""
+    return frozenset(
+        port.value
+        for kernel in plan.kernels_in_order
+        for port in (*kernel.inputs, *kernel.outputs)
+        if isinstance(port.type, Uniform) and port.value not in plan.graph.constants
+    )
