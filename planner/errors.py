@@ -25,7 +25,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-
 _COMPARED: Final = 1_000_000
 """Pairs of characters that are compared at most where something has the nearest names in its error."""
 _CANDIDATES: Final = 50
