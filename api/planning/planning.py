@@ -1,8 +1,8 @@
 """Planning: the one way to a plan, from its origin: out of the store, made in this process, or in a child.
 
 A small annotated model holds no protobuf, is scanned, and cannot grow, so it is planned for a shipped target
-in milliseconds by a thread of this process. Children plan every other model, and every model for a target that
-was put: the conditions of that target are untrusted, too. Source: design 06, "Shape".
+in milliseconds by a thread of this process. Children plan every other model, and every model for a target
+that was put: its conditions are untrusted, too. Source: design 06, "Shape".
 """
 
 import json

@@ -21,7 +21,7 @@ from planner.cli.planning import plan_summary, summary_text
 from planner.cli.saved import Saved, read_reference, read_saved, with_sources
 
 if TYPE_CHECKING:
-    from planner.plans.plan import Planned
+    from planner.plans.plan import Plan, Planned
 
 OutOption = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Plan to write (plan.json).")]
 

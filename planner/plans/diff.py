@@ -15,7 +15,7 @@ from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, PortTyped, Rescale, Step
 
 FORMAT = "qplan.diff/1"
-FLOATS: Final = "kernels in float"
+FLOATS = "kernels in float"
 LOST = "worst bits lost"
 
 
