@@ -207,7 +207,7 @@ def test_an_edit_that_takes_the_last_range_is_refused(make_service):
         value.pop("constraints", None)
     model["values"][0]["constraints"] = model["values"][1]["constraints"] = [PIN]
     key = make(service, model)["key"]
-    edits = {"values": {"x": None, "v0": None}}
+    edits = {"values": dict.fromkeys(("x", "v0"), "!quant.any<i8>")}
     check(service.post(f"/v1/plans/{key}:preview", json=edits), "stats-invalid", "no ranges are known")
     check(service.post(f"/v1/plans/{key}:replan", json=edits), "stats-invalid", "no ranges are known")
 
