@@ -107,7 +107,8 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         store = replace(bare, quota=await run_sync(quotas.of, DEFAULT), quotas=quotas)
         sandbox = Sandbox(settings, store, app.state.metrics)
         sandbox.start()
-        targets = KnownTargets(store, await run_sync(shipped_targets), load_functions(settings.functions))
+        load_functions(settings.functions)  # one that is missing ends the server now, not a child later
+        targets = KnownTargets(store, await run_sync(shipped_targets))
         share = share_of(settings)
         tenant_share = tenant_share_of(settings)
         arrivals = Arrivals(store.drafts, settings.bodies, share)

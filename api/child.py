@@ -59,6 +59,7 @@ from planner.stablehlo_reader.serialized import serialized_text
 from planner.target.lint.findings import lint
 from planner.target.load import load_target
 from planner.target.records import QuantFn, Target
+from planner.target.show import target_to_json
 from planner.target_tests.cases import run_cases
 
 MAX_VALUES: Final = 20_000_000
@@ -191,6 +192,13 @@ def try_target(job: Arguments) -> dict[str, Any]:
     return {"id": target.id, "ok": all(one.ok for one in found), "tests": tests}
 
 
+def show_target(job: Arguments) -> dict[str, Any]:
+    """Write the document of a target."""
+    shown = target_to_json(_target(job["target"], job["functions"]))
+    Path(job["out"]).write_text(json.dumps(shown), encoding="utf-8")
+    return {}
+
+
 def search_plans(job: Arguments) -> dict[str, Any]:
     """Search for the plan of least work that reaches a goal."""
     _, graph = _model(job)
@@ -216,6 +224,7 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "search": search_plans,
     "stats": read_stats,
     "study": answer_what_if,
+    "target": show_target,
 }
 
 

@@ -8,7 +8,6 @@ import errno
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from planner.errors import (
     TargetError,
     UnknownName,
     UnsupportedExport,
+    nearest_names,
 )
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -205,7 +205,7 @@ def http_problem(status: int, detail: str) -> Problem:
 
 def unknown(kind: str, name: str, known: list[str]) -> Refused:
     """Make the refusal of a `name` that is none of `known`, with the nearest three."""
-    near = get_close_matches(name, known, n=3, cutoff=0.4)
+    near = nearest_names(name, known)
     return Refused("unknown-name", f"unknown {kind} {_short(name)!r}", nearest=near)
 
 

@@ -5,6 +5,7 @@
     │   ├── ModelError        a model we cannot read, with the node
     │   ├── QTypeError        a quantized type that breaks a rule of the quant dialect
     │   ├── TargetError       a target description, with line and column; `.errors`
+    │   │   └── LimitError    an expression beyond a limit of the language; a RuleError, too
     │   ├── RuleError         a rule of a target that cannot be applied to these ports
     │   ├── AnnotationError   an annotation or constraint that does not fit the model
     │   ├── StatsError        statistics that do not fit the model, or are not numbers
@@ -19,8 +20,15 @@ A message says what, where, why, and what would be accepted instead.
 """
 
 import difflib
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
+
+_COMPARED: Final = 1_000_000
+"""Pairs of characters that are compared at most where something has the nearest names in its error."""
+_CANDIDATES: Final = 50
+_LONGEST: Final = 200
 
 
 class PlannerError(Exception):
@@ -79,6 +87,23 @@ class TargetError(InputError):
 
 class RuleError(InputError):
     """A rule that cannot be applied: port types that do not fit it, or a result that is no type."""
+
+
+class LimitError(TargetError, RuleError):
+    """An expression of a target that is beyond a limit: of its numbers, or of the steps it takes."""
+
+    def at(self, source: str, code: str, where: str) -> "LimitError":
+        """The same error with its place, `file:line`; as it is where it has one.
+
+        Args:
+          where: the clause that the expression belongs to: "when of add".
+        """
+        if self.errors:
+            return self
+        file, _, line = source.rpartition(":")
+        number = int(line) if line.isdecimal() else 1
+        problem = Problem(file or source, number, 1, code, f"{where}: {self.message}")
+        return LimitError(errors=[problem], hint=self.hint)
 
 
 class AnnotationError(InputError):
@@ -156,6 +181,24 @@ def expect(argument: object, kinds: type | tuple[type, ...], what: str) -> None:
         raise InputError(f"{what}, not a {type(argument).__name__}")
 
 
+def nearest_names(name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.4) -> list[str]:
+    """Find the names that are most like `name`.
+
+    Comparing takes the product of two lengths. Where that is long, only the names with the longest common
+    beginning are compared: models and addresses may be untrusted.
+    """
+    names = list(known)
+    if len(name) * sum(map(len, names)) > _COMPARED:
+        names = heapq.nlargest(_CANDIDATES, names, key=lambda other: _common_start(name, other))
+        name, names = name[:_LONGEST], [other for other in names if len(other) <= _LONGEST]
+    return difflib.get_close_matches(name, names, n=n, cutoff=cutoff)
+
+
+def _common_start(a: str, b: str) -> int:
+    """Count the characters that two texts begin with alike."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
 def require_name(kind: str, name: object, known: Iterable[str]) -> None:
     """Refuse a name that is none of `known`, or no name at all.
 
@@ -169,7 +212,7 @@ def require_name(kind: str, name: object, known: Iterable[str]) -> None:
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownName:
     """Make the error for a `name` that is none of `known`, with the nearest three."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.4)
+    near = nearest_names(str(name), names)
     if near:
         hint = "did you mean " + " or ".join(repr(n) for n in near) + "?"
     else:

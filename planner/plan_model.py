@@ -10,15 +10,16 @@ from typing import Any
 
 from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.statistics import Statistics
-from planner.errors import expect, require_name
+from planner.errors import StatsError, expect, require_name
 from planner.exporters.table import EXPORTERS
 from planner.exporters.writable import refuse_unwritable, unwritten
 from planner.fusion.fuse import fuse
 from planner.ir.asked import refuse_unknown
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
-from planner.plans.plan import Planned, for_model
+from planner.plans.plan import Plan, Planned, for_model
 from planner.propagation.propagate import BiasPins, Strategy, propagate
+from planner.propagation.result.plan_warnings import unranged
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
 
@@ -111,3 +112,18 @@ def plan(
     )
     refuse_unwritable(found)
     return for_model(found, model)
+
+
+def require_ranges(planned: Plan, hint: str) -> None:
+    """Refuse a plan all in float because nothing says a range; a target of weights alone asks for none.
+
+    Args:
+      hint: what to give, and how.
+
+    Raises:
+      StatsError: no kernel is quantized, and no fact of the model says a range.
+    """
+    if any(kernel.row for kernel in planned.kernels_in_order):
+        return
+    if unranged(planned.graph, planned.kernels_in_order):
+        raise StatsError(f"no ranges are known for the values of model {planned.graph.name!r}", hint=hint)

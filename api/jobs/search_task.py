@@ -15,8 +15,10 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, model_validator
 
 from api.intake.scan_zip import scan_npz
+from api.planning.provenance import NO_RANGES
 from planner.errors import InputError
 from planner.ir.graph import Graph
+from planner.plan_model import plan, require_ranges
 from planner.plan_search.goals import Goal
 from planner.plan_search.search import Search, merged_annotations, search
 from planner.plan_search.told import FORMAT, search_json
@@ -136,6 +138,7 @@ def search_model(model: Graph, target: Target, job: Mapping[str, Any]) -> dict[s
     tempfile.tempdir = str(Path(job["out"]).parent)
     samples = Path(job["samples"])
     scan_npz(samples)
+    require_ranges(plan(model, target), NO_RANGES)
     found = search(
         model,
         target,

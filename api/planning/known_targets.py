@@ -1,13 +1,13 @@
 """Known targets: targets that plans may name, the shipped ones and those that were put.
 
-A description is read in a child first (`lint`); one that passed there is loaded here when it is first asked
-for, and the last few stay loaded. A version never changes. Source: design 06, "Shape".
+A description that was put is untrusted text, and so are the conditions in it: children read it, lint it and
+plan with it. This process knows its record alone. A version never changes. Source: design 06, "Shape".
 """
 
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -18,13 +18,23 @@ from api.intake.sandbox import Sandbox
 from api.jobs.records import stored, work
 from api.problems import Refused, unknown
 from api.storage.digests import digest_of
+from api.storage.followers import drop_followers
 from api.storage.store import Store
 from planner.target.load import load_target, target_ids
-from planner.target.records import QuantFn, Target
+from planner.target.records import Target
 
-MOST_LOADED: Final = 32
 _VERSION: Final = re.compile(r"([0-9.]*)(.*)", re.DOTALL)
 _FIELDS: Final = ("id", "version", "title", "mode", "digest")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTarget:
+    """The record of a target. Only a shipped one is loaded in this process."""
+
+    id: str
+    version: str
+    digest: str
+    shipped: Target | None = None
 
 
 def shipped_targets() -> dict[str, Target]:
@@ -37,18 +47,13 @@ class KnownTargets:
 
     Args:
       shipped: by id.
-      functions: QuantFns that `fn` rules of targets may name.
     """
 
-    def __init__(
-        self, store: Store, shipped: Mapping[str, Target], functions: Mapping[str, QuantFn] | None = None
-    ) -> None:
+    def __init__(self, store: Store, shipped: Mapping[str, Target]) -> None:
         self.store = store
         self.shipped = shipped
-        self.functions = dict(functions or {})
-        self.loaded: OrderedDict[str, Target] = OrderedDict()
 
-    async def find(self, name: str) -> Target:
+    async def find(self, name: str) -> KnownTarget:
         """Find a target by `id` or `id@version`; of several versions that were put, the newest.
 
         Raises:
@@ -57,20 +62,8 @@ class KnownTargets:
         id_, _, version = name.partition("@")
         target = self.shipped.get(id_)
         if target is not None and version in ("", target.version):
-            return target
-        loaded = self.loaded.get(name)
-        if loaded is not None and await run_sync(self._stands, name, loaded):
-            self.loaded.move_to_end(name)
-            return loaded
+            return KnownTarget(target.id, target.version, target.digest, target)
         return await run_sync(self._find_kept, name)
-
-    def _stands(self, name: str, target: Target) -> bool:
-        """Whether a target is still the one of its name: another process may have taken it away."""
-        kept = self.store.read("targets", digest_of(name.encode()))
-        stands = kept is not None and json.loads(kept)["digest"] == target.digest
-        if not stands:
-            self.loaded.pop(name, None)
-        return stands
 
     def records(self) -> list[dict[str, Any]]:
         """The record of every target, by id and version."""
@@ -88,10 +81,11 @@ class KnownTargets:
         if name.partition("@")[0] in self.shipped:
             raise Refused("input-invalid", f"{name!r} is a shipped target", hint="those that were put can go")
         record = self._record(name)
-        self.store.drop("targets", digest_of(name.encode()))
+        digest = digest_of(name.encode())
+        self.store.drop("targets", digest)
+        drop_followers(self.store, digest)
         if self.store.has("descriptions", record["description"]):
             self.store.drop("descriptions", record["description"])
-        self.loaded.pop(name, None)
 
     async def put(self, name: str, text: Path, sandbox: Sandbox) -> tuple[dict[str, Any], bool]:
         """Keep a description under `id@version`; gives its report, and whether it is new.
@@ -145,7 +139,7 @@ class KnownTargets:
             )
         return is_new
 
-    def _find_kept(self, name: str) -> Target:
+    def _find_kept(self, name: str) -> KnownTarget:
         id_, _, version = name.partition("@")
         whole = name
         if not version:
@@ -154,17 +148,9 @@ class KnownTargets:
         if not self.store.has("targets", digest_of(whole.encode())):
             known = [f"{record['id']}@{record['version']}" for record in self.records()]
             raise unknown("target", name, [*self.shipped, *known])
-        text = (
-            self.store.find_verified("descriptions", self._record(whole)["description"]).read_text(
-                encoding="utf-8-sig"
-            )
-            + "\n"
-        )
-        target = load_target(text, self.functions, trusted=False, name=file_name(whole))
-        self.loaded[whole] = target
-        while len(self.loaded) > MOST_LOADED:
-            self.loaded.popitem(last=False)
-        return target
+        record = self._record(whole)
+        self.store.find_verified("descriptions", record["description"])
+        return KnownTarget(record["id"], record["version"], record["digest"])
 
     def _record(self, name: str) -> dict[str, str]:
         found: dict[str, str] = self.store.read_json("targets", digest_of(name.encode()))

@@ -1,10 +1,12 @@
 """Planning: the one way to a plan, from its origin: out of the store, made in this process, or in a child.
 
-A small annotated model holds no protobuf, is scanned, and cannot grow, so it is planned in a thread of this
-process within milliseconds; every other model in a child. Source: design 06, "Shape".
+A small annotated model holds no protobuf, is scanned, and cannot grow, so it is planned for a shipped target
+in milliseconds by a thread of this process. Children plan every other model, and every model for a target
+that was put: its conditions are untrusted, too. Source: design 06, "Shape".
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from anyio.to_thread import run_sync
@@ -12,6 +14,7 @@ from anyio.to_thread import run_sync
 from api.intake.scan import values_in
 from api.intake.size_limits import check_sizes
 from api.jobs.records import made, stored, work, written
+from api.planning.known_targets import KnownTarget
 from api.planning.provenance import Origin, apply_steps, is_before, make_plan, read_origin
 from api.planning.service import Service, model_arguments
 from api.problems import Refused
@@ -19,6 +22,7 @@ from api.schemas.requests import PlanRequest
 from api.storage.digests import digest_of
 from api.storage.store import Store
 from planner.annotated.document import annotated_from_data
+from planner.calibration.annotate import GLOB_SIGNS
 from planner.calibration.statsjson import read_statistics
 from planner.checker.check import check
 from planner.ir.graph import Graph
@@ -31,6 +35,8 @@ INLINE_VALUES: Final = 20_000
 """Of JSON: a complaint about each of them would take kilobytes."""
 MAX_SLICES: Final = 100_000
 BLOCK: Final = 32
+MAX_MATCHES: Final = 50_000
+"""Globs of annotations and edits, times names in the model; each pair is matched."""
 
 
 async def origin_of(service: Service, request: PlanRequest) -> Origin:
@@ -77,9 +83,10 @@ async def plan_without_child(service: Service, origin: Origin) -> bytes | None:
     target = await service.targets.find(origin.target)
     text = origin.to_json()
     kept = await _stored_plan(service.store, _request_digest(text, target))
-    if kept is not None or not _is_small(service, origin, text):
+    shipped = target.shipped
+    if kept is not None or shipped is None or not _is_small(service, origin, text):
         return kept
-    return await service.in_turn(lambda: _plan_here(service, origin, target, text))
+    return await service.in_turn(lambda: _plan_here(service, origin, shipped, text))
 
 
 async def plan_work(service: Service, origin: Origin) -> dict[str, Any]:
@@ -122,7 +129,7 @@ def plan_arguments(service: Service, origin: Origin) -> dict[str, Any]:
     }
 
 
-def _request_digest(origin: bytes, target: Target) -> str:
+def _request_digest(origin: bytes, target: KnownTarget | Target) -> str:
     """The digest under which the plan of an origin is found; of the target, its content counts too."""
     return digest_of(origin + target.digest.encode())
 
@@ -149,7 +156,23 @@ def _is_small(service: Service, origin: Origin, text: bytes) -> bool:
         return False
     kernels = model.get("kernels")
     few = isinstance(kernels, list) and len(kernels) <= service.settings.inline_kernels
-    return few and values_in(text) <= INLINE_VALUES
+    return few and values_in(text) <= INLINE_VALUES and _matches(origin) <= MAX_MATCHES
+
+
+def _matches(origin: Origin) -> int:
+    """The pairs of globs and names that are matched to make a plan, at most."""
+    model = origin.request["model"]
+    names = sum(len(part) for part in (model.get("values"), model.get("kernels")) if isinstance(part, list))
+    return names * _globs_in([origin.request["annotations"], *origin.steps])
+
+
+def _globs_in(asked: Any) -> int:
+    """The texts with signs of a glob in annotations or edits."""
+    if isinstance(asked, str):
+        return int(not GLOB_SIGNS.isdisjoint(asked))
+    if isinstance(asked, Mapping):
+        return sum(_globs_in(key) + _globs_in(item) for key, item in asked.items())
+    return sum(map(_globs_in, asked)) if isinstance(asked, list | tuple) else 0
 
 
 def _plan_here(service: Service, origin: Origin, target: Target, text: bytes) -> bytes | None:

@@ -14,7 +14,7 @@ from api.problems import Refused
 from planner.calibration.statistics import Statistics
 from planner.errors import require_name, unknown_name
 from planner.ir.graph import Graph
-from planner.plan_model import annotate, plan
+from planner.plan_model import annotate, plan, require_ranges
 from planner.plans.plan import Planned
 from planner.target.load import load_target, target_ids
 from planner.target.records import Costs, Target
@@ -25,6 +25,12 @@ from planner.what_if.retarget import retarget
 
 MOST_STEPS: Final = 200
 COSTS: Final = tuple(field.name for field in fields(Costs))
+
+NO_RANGES: Final = (
+    "calibrate the model on samples with POST /v1/calibrations and send the digest as `stats`, "
+    "or annotate ranges"
+)
+"""Next step where a plan would be all in float."""
 
 Step = Mapping[str, Any]
 """`{"edits": {...}}` as `replan` takes them, `{"restore": kernel}`, or `{"retarget": shipped target}`,
@@ -121,7 +127,8 @@ def apply_steps(plan: Planned, steps: Sequence[Step]) -> Planned:
     """Edit a plan.
 
     Raises:
-      PlannerError: an edit that does not fit, or constraints that cannot all hold now.
+      PlannerError: an edit that does not fit, or constraints that cannot all hold now; a plan all in float
+        because nothing says a range.
     """
     for step in steps:
         if "restore" in step:
@@ -130,6 +137,7 @@ def apply_steps(plan: Planned, steps: Sequence[Step]) -> Planned:
             plan = retarget(plan, _shipped(step["retarget"]), best_effort=step.get("best_effort", False))
         else:
             plan = replan(plan, step["edits"])
+    require_ranges(plan, NO_RANGES)
     return plan
 
 

@@ -7,7 +7,6 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -34,6 +33,7 @@ from api.storage.digests import value_names_digest
 from api.storage.followers import Source, follow
 from api.storage.store import Store
 from api.storage.uploads import Uploads
+from planner.errors import nearest_names
 from planner.plans.plan import Planned
 
 MOST_EDITED: Final = 16
@@ -93,12 +93,11 @@ class Tenants:
         service = self.own[DEFAULT]
         store = service.store.of(tenant)
         store.open()
-        known = service.targets
         return replace(
             service,
             tenant=tenant,
             store=store,
-            targets=KnownTargets(store, known.shipped, known.functions),
+            targets=KnownTargets(store, service.targets.shipped),
             uploads=Uploads(service.settings, store),
             edited=deque(maxlen=MOST_EDITED),
         )
@@ -127,7 +126,7 @@ def _check_names(store: Store, statistics: Path) -> None:
     strangers = sorted(set(stats["values"]) - set(known))
     if strangers:
         more = f", and {len(strangers) - 1} more" if len(strangers) > 1 else ""
-        near = get_close_matches(strangers[0], known, n=3, cutoff=0.4)
+        near = nearest_names(strangers[0], known)
         raise Refused("unknown-value", f"the model has no value {strangers[0]!r}{more}", nearest=near)
 
 

@@ -17,6 +17,7 @@ from anyio.to_thread import run_sync
 
 from api.jobs.records import File, made, stored, work, written
 from api.jobs.task_names import HOLD
+from api.planning.known_targets import KnownTarget
 from api.planning.plan_answers import READERS, part
 from api.planning.planning import SMALL, find_or_make_plan, find_origin, plan_arguments
 from api.planning.provenance import Step, with_steps
@@ -135,6 +136,23 @@ async def report_parts(
         await run_sync(service.store.find, "blobs", search)
         found["search"] = stored("blobs", search)
     return found
+
+
+async def show_target(service: Service, target: KnownTarget) -> bytes:
+    """The document of a target that was put: prices, fusions, rows by kernel; a child reads it.
+
+    Raises:
+      Refused: its description is gone.
+    """
+    name = f"{target.id}@{target.version}"
+    tag = answer_tag("target", [name], {"digest": target.digest})
+    sources: list[Source] = [("targets", digest_of(name.encode()))]
+    answer = await run_sync(_kept, service, tag, sources)
+    if answer is None:
+        asked = {"target": await run_sync(service.targets.argument, name)}
+        answer = await _made(service, "target", asked, tag, sources)
+    with closing(answer):
+        return await run_sync(answer.path.read_bytes)
 
 
 def _as_file(answer: Answer) -> File:

@@ -13,10 +13,11 @@ from pydantic_core import PydanticCustomError
 from api.intake.request_bodies import BYTES, YAML, require_media, write_body
 from api.planning.known_targets import lint_target, try_target
 from api.planning.service import Service
+from api.planning.what_if import show_target
 from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, ServiceOf
 from api.schemas.examples import TARGET, TARGET_NAME
 from api.schemas.responses import LintReport, TargetDescription, TargetRecord, TestReport
-from api.server.responses import MOST, json_answer, next_link, page_of, require_match, unchanged
+from api.server.responses import JSON, MOST, json_answer, next_link, page_of, require_match, unchanged
 from api.storage.digests import digest_of
 from planner.target.show import target_to_json
 
@@ -74,7 +75,12 @@ async def list_targets(
 async def get_target(name: _Name, request: Request, service: ServiceOf) -> Any:
     """Show a target: prices, fusions, rows by kernel."""
     target = await service.targets.find(name)
-    return json_answer(request, target.digest, lambda: target_to_json(target))
+    shipped = target.shipped
+    if shipped is not None:
+        return json_answer(request, target.digest, lambda: target_to_json(shipped))
+    headers = {"ETag": f'"{target.digest}"'}
+    same = unchanged(request, target.digest)
+    return same or Response(await show_target(service, target), media_type=JSON, headers=headers)
 
 
 @router.get(

@@ -46,7 +46,7 @@ _SWEPT: Final[tuple[Kind, ...]] = (
     "stats",
 )
 
-_SOURCES: Final[tuple[Kind, ...]] = ("blobs", "models", "plans", "stats")
+_SOURCES: Final[tuple[Kind, ...]] = ("blobs", "models", "plans", "stats", "targets")
 """Kinds that others follow from."""
 
 log: Final = logging.getLogger("qplan.retention")

@@ -4,7 +4,6 @@ A fact replaces an earlier one, except that a calibrated range stays until anoth
 Source: design 01, sections 1 and 2; design 09.
 """
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -23,7 +22,7 @@ from planner.calibration.statistics import (
     width_ranges,
 )
 from planner.calibration.statsjson import load_statistics
-from planner.errors import AnnotationError, StatsError
+from planner.errors import AnnotationError, StatsError, nearest_names
 from planner.ir.asked import names_kernels, refuse_unknown, with_wanted, without_wanted
 from planner.ir.graph import Facts, Graph, Region, Value
 from planner.ir.types.fit import misfit
@@ -31,7 +30,7 @@ from planner.ir.types.qtypes import EXPRESSED, Calibrated, QType, RowMax
 from planner.ir.types.scales import FORMATS
 
 _PORT: Final = re.compile(r"(.+)\.(in|out)\[(\d{1,9})\]")
-_GLOB_SIGNS: Final = frozenset("*?[")
+GLOB_SIGNS: Final = frozenset("*?[")
 _NOTED: Final = 5
 _WIDE: Final = ("f64", "f80")
 _F32_MAX: Final = FORMATS["f32"].most
@@ -173,7 +172,7 @@ def _matches(graph: Graph, entry: Annotation) -> list[str]:
     """Values that an entry names: that one, or the float values that fit a glob."""
     if entry.key in graph.values:
         return [entry.key]
-    if not _GLOB_SIGNS.isdisjoint(entry.key):
+    if not GLOB_SIGNS.isdisjoint(entry.key):
         found = [n for n, value in graph.values.items() if value.is_float and fnmatchcase(n, entry.key)]
         if found:
             return found
@@ -245,7 +244,7 @@ def _value_hint(graph: Graph, kernel: str, side: str, index: int) -> str:
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    near = nearest_names(name, known)
     if near:
         return "did you mean " + " or ".join(repr(item) for item in near) + "?"
     shown = ", ".join(repr(item) for item in sorted(known)[:8])

@@ -4,7 +4,6 @@ One sample is in memory at a time (of a single `.npz`: the file). Every array is
 input it feeds and cast to its element type. Nothing here runs a model. Source: design 03.
 """
 
-import difflib
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import numpy as np
 from planner.calibration.npz import Array, array_names, read_arrays
 from planner.calibration.sources.foreign import LABELS, as_array, count_of, is_array, named, unwrapped
 from planner.calibration.sources.images import has_images
-from planner.errors import SampleError
+from planner.errors import SampleError, nearest_names
 from planner.ir.graph import Dim, Graph, Shape, Value
 from planner.ir.types.fit import shape_text
 from planner.onnx.dtypes import NUMPY
@@ -182,7 +181,7 @@ def _read_npz(path: Path, graph: Graph, *, labeled: bool) -> Sample:
 def _check_names(sample: Mapping[str, Any], graph: Graph, name: str) -> None:
     for key in sample:
         if key not in graph.inputs and key not in LABELS:
-            near = difflib.get_close_matches(str(key), graph.inputs, n=1, cutoff=0.4)
+            near = nearest_names(str(key), graph.inputs, n=1)
             known = ", ".join(repr(known) for known in graph.inputs)
             hint = f"did you mean {near[0]!r}?" if near else f"the model's inputs: {known}"
             raise SampleError(f"{name}: the model has no input {key!r}", hint=hint)

@@ -21,7 +21,7 @@ from planner.cli.planning import plan_summary, summary_text
 from planner.cli.saved import Saved, read_reference, read_saved, with_sources
 
 if TYPE_CHECKING:
-    from planner.plans.plan import Planned
+    from planner.plans.plan import Plan, Planned
 
 OutOption = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Plan to write (plan.json).")]
 
@@ -206,8 +206,24 @@ def retarget(
             saved.plan, fine, model=saved.model, source=saved.target, best_effort=best_effort
         )
     _write(after, out, saved, other, json=json)
-    for warning in after.warnings if best_effort else ():
+    if not json:
+        say("\n".join(_compared(saved.plan, after)))
+    for warning in after.warnings if best_effort or after.annotated.regions else ():
         warn(warning)
+
+
+def _compared(before: "Plan", after: "Plan") -> list[str]:
+    """Quantized kernels and price of two plans of one model, side by side: neither says much alone."""
+    from planner.plans.diff import FLOATS, plan_totals, price_note
+
+    totals = [plan_totals(plan) for plan in (before, after)]
+    lines = [
+        f"  {plan.target.id}: {len(plan.kernels_in_order) - count[FLOATS]:g} of "
+        f"{len(plan.kernels_in_order)} kernels quantized, cost {plan.cost:g}"
+        for plan, count in zip((before, after), totals, strict=True)
+    ]
+    note = price_note({name: (totals[0][name], totals[1][name]) for name in totals[0]})
+    return ["compared:", *lines, *([f"  {note}"] if note else [])]
 
 
 def print_or_say(document: str, text: str, *, json: bool) -> None:

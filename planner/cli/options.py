@@ -15,7 +15,7 @@ import typer
 
 from planner.cli.files import STDIN, model_format, read_bytes, read_text
 from planner.cli.help.choices import complete_target
-from planner.errors import InputError, ModelError, PlanFormatError, QTypeError, StatsError, unknown_name
+from planner.errors import InputError, ModelError, PlanFormatError, QTypeError, unknown_name
 from planner.stablehlo_reader.identifier import is_serialized
 
 if TYPE_CHECKING:
@@ -324,20 +324,3 @@ def stats_warnings(model: "Graph", stats: "Statistics | None") -> Iterator[str]:
             return
     if not stats.values:
         yield "no sample gives any value a finite number: the statistics are empty"
-
-
-def require_ranges(model: "Graph", planned: "Plan", hint: str) -> None:
-    """Refuse a plan all in float because nothing says a range; a target of weights alone asks for none.
-
-    Raises:
-      StatsError: names the option to give instead.
-    """
-    from planner.propagation.result.plan_warnings import unranged
-
-    if any(kernel.row for kernel in planned.kernels_in_order):
-        return
-    if unranged(planned.graph, planned.kernels_in_order):
-        raise StatsError(
-            f"no ranges are known for the values of model {model.name!r}",
-            hint=hint,
-        )

@@ -55,7 +55,6 @@ from planner.cli.options import (
     read_model,
     read_stats,
     read_target,
-    require_ranges,
     stats_warnings,
 )
 from planner.cli.saved import with_sources
@@ -120,6 +119,7 @@ def plan(
     from planner.accuracy.readers import SAMPLES
     from planner.accuracy.verdict import verdict_of
     from planner.exporters.to_file import has_large_weights
+    from planner.plan_model import require_ranges
     from planner.plans.coverage import coverage_of
     from planner.plans.write_json import json_parts
 
@@ -159,7 +159,7 @@ def plan(
         wanted = Preparation(condition, seen, samples, given, correct=bias_correction)
         ready, changes = prepared(graph, device, wanted)
         planned = make(ready)
-        require_ranges(graph, planned, _NO_DATA if samples is None else _NO_NUMBERS)
+        require_ranges(planned, _NO_DATA if samples is None else _NO_NUMBERS)
         judging = replace(judging, samples=held_out or samples, held_out=held_out is not None)
         staged = stack.enter_context(staging(out)) if has_large_weights(ready) else None
         files, comparisons = _exports(

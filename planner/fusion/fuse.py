@@ -19,7 +19,7 @@ from planner.ir.roles import NON_PORT_INPUTS, port_outputs
 from planner.ir.topology import live, topological
 from planner.ir.unknowns import reason_of_unknown
 from planner.target.patterns import OpPattern, Pattern, count_ops, op_types, parse_pattern, variants
-from planner.target.predicates import failing
+from planner.target.predicates import PortValues, failing
 from planner.target.records import Fusion, Target
 
 MOST_OBJECTIONS: Final = 4
@@ -168,7 +168,7 @@ def _objection(variant: _Variant, fit: Fit, root: int, index: OpIndex, taken: _T
             return f"{value!r} is written inside it"
     ports = {"out": index.ops[root].outputs} | {name: fit.bound.get(name, "") for name in variant.names}
     ops = tuple(index.ops[i] for i in members)
-    problem = failing(variant.fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph)
+    problem = _unmet(variant.fusion, ports, ops, index)
     if problem:
         return problem
     if taken.barred and (variant.fusion.kernel, _inputs(variant, fit), _named(ops)) in taken.barred:
@@ -176,6 +176,12 @@ def _objection(variant: _Variant, fit: Fit, root: int, index: OpIndex, taken: _T
     # Last, so that the reason of an op that stays alone names a fault of the fit rather than its rival.
     owned = next((i for i in members if taken.owner[i]), None)
     return None if owned is None else f"{index.ops[owned].name!r} is part of {taken.owner[owned]!r}"
+
+
+def _unmet(fusion: Fusion, ports: PortValues, ops: tuple[Op, ...], index: OpIndex) -> str | None:
+    """The first predicate of a fusion that does not hold."""
+    place = (fusion.source, f"where of {fusion.kernel}")
+    return failing(fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph, place=place)
 
 
 def _outside(at: int, inside: frozenset[int], index: OpIndex) -> str | None:
@@ -262,7 +268,7 @@ def _take_group(group: Group, fusion: Fusion, pattern: Pattern, index: OpIndex, 
     first = (*inputs[:1], "")[0]
     named = {v.name: inputs[len(pattern.variables) - 1 :] if v.variadic else first for v in pattern.variables}
     ports = {"out": outputs} | named
-    if failing(fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph):
+    if _unmet(fusion, ports, ops, index):
         return
     if (fusion.kernel, inputs, _named(ops)) in taken.barred:
         return

@@ -48,7 +48,12 @@ def legalize_planned(plan: Plan, graph: Graph, target: Target, fuser: Fuser) -> 
       A graph to plan again; the types inside follow from the ports.
     """
     coarse = {region.name for region in graph.regions if region.kernel in target.legalize and region.ops}
-    pins = {name: (_pins(k.inputs), _pins(k.outputs)) for name, k in plan.kernels.items() if name in coarse}
+    # A kernel that no row served says nothing of types: it need not stay float on another target.
+    pins = {
+        name: (_pins(kernel.inputs), _pins(kernel.outputs))
+        for name, kernel in plan.kernels.items()
+        if name in coarse and kernel.row is not None
+    }
     return _split(graph, target, coarse, pins, fuser)
 
 

@@ -15,6 +15,7 @@ from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, PortTyped, Rescale, Step
 
 FORMAT = "qplan.diff/1"
+FLOATS = "kernels in float"
 LOST = "worst bits lost"
 
 
@@ -66,6 +67,7 @@ class PlanDiff:
         if self.is_empty:
             return "The plans decide the same."
         lines = [f"{name}: {a:g} -> {b:g}" for name, (a, b) in self.totals.items() if a != b]
+        lines += [text] if (text := price_note(self.totals)) else []
         for title, changes in (
             ("kernels", self.kernels),
             ("ports", self.ports),
@@ -74,6 +76,14 @@ class PlanDiff:
             lines += [f"{title}:"] if changes else []
             lines += [f"  {worded(change)}" for change in changes]
         return "\n".join(lines)
+
+
+def price_note(totals: Mapping[str, tuple[float, float]]) -> str:
+    """Say that a lower price is no better plan, where more kernels run in float for it; "" where not."""
+    (before, after), (few, many) = totals["price"], totals[FLOATS]
+    if after >= before or many <= few:
+        return ""
+    return f"the lower price is no better plan: {many - few:g} more kernels run in float, which has no price"
 
 
 def diff(a: Plan, b: Plan) -> PlanDiff:
@@ -89,7 +99,7 @@ def diff(a: Plan, b: Plan) -> PlanDiff:
     """
     require_plan(a)
     require_plan(b)
-    totals = [_totals(plan) | {LOST: worst_bits_lost(plan)} for plan in (a, b)]
+    totals = [plan_totals(plan) | {LOST: worst_bits_lost(plan)} for plan in (a, b)]
     return _compared(a, b, totals, lambda port: _why(_step(a, port), _step(b, port)))
 
 
@@ -99,7 +109,7 @@ def outline(a: Plan, b: Plan) -> PlanDiff:
     Those are in the log, which a plan that was planned again in part writes when it is first looked at; of
     10,000 kernels that takes longer than planning.
     """
-    found = _compared(a, b, [_totals(a), _totals(b)], lambda _: "")
+    found = _compared(a, b, [plan_totals(a), plan_totals(b)], lambda _: "")
     return replace(found, totals={name: both for name, both in found.totals.items() if name != LOST})
 
 
@@ -184,7 +194,8 @@ def _rescale_text(rescale: Rescale) -> str:
     )
 
 
-def _totals(plan: Plan) -> dict[str, float]:
+def plan_totals(plan: Plan) -> dict[str, float]:
+    """The totals of a plan that a comparison shows, less the bits lost."""
     rescales, casts = counted(plan)
     return {
         "price": plan.price,
@@ -193,7 +204,7 @@ def _totals(plan: Plan) -> dict[str, float]:
         "rescaled elements": sum(item.elements for item in rescales),
         "casts": len(casts),
         LOST: 0.0,
-        "kernels in float": sum(kernel.row is None for kernel in plan.kernels_in_order),
+        FLOATS: sum(kernel.row is None for kernel in plan.kernels_in_order),
     }
 
 

@@ -8,24 +8,29 @@
 
 `conditions` puts comparisons around it, for predicates; there an owner is a port or an op.
 
-Numbers are exact rationals; `sqrt` and fractional powers leave them for doubles. Text, depth and the size
-of results are limited. Source: design 04.
+Numbers are exact rationals; `sqrt` and fractional powers leave them for doubles. Text, depth, exponents, the
+size of results and the steps of an evaluation are limited, since targets may be untrusted. Source: design 04.
 """
 
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NoReturn, TypeAlias
 
-from planner.errors import RuleError, TargetError
+from planner.errors import LimitError, RuleError, TargetError
 
 MAX_TEXT: Final = 300
 MAX_DEPTH: Final = 32
 MAX_BITS: Final = 4096
+MAX_EXPONENT: Final = 2048
+"""Of whole powers; the doubles end at 2 ** -1074."""
+MAX_STEPS: Final = 100_000
+"""Of the conditions of one kernel variant, fusion or rule on one kernel."""
+_BITS_OF_STEP: Final = 128
 _SHORT_BITS: Final = 17
 GREATEST: Final = sys.float_info.max
 
@@ -62,6 +67,27 @@ class Apply:
 
 Expression: TypeAlias = Number | Ref | Apply
 Lookup: TypeAlias = Callable[[Ref], Real]
+
+
+class Steps:
+    """Count the steps of an evaluation, and end it at a limit. One is one operation on short numbers."""
+
+    def __init__(self, most: int = MAX_STEPS) -> None:
+        self.most = most
+        self.left = most
+
+    def take(self, count: int = 1) -> None:
+        """Take steps.
+
+        Raises:
+          LimitError: none are left.
+        """
+        self.left -= count
+        if self.left < 0:
+            raise LimitError(
+                f"more than {self.most:,} steps",
+                hint="compare fewer values, or short numbers; each operation is a step",
+            )
 
 
 def parse_expression(text: str) -> Expression:
@@ -115,21 +141,50 @@ def refuse_constants(expression: Expression) -> None:
         raise RuleError("division by zero")
 
 
-def evaluate(expression: Expression, lookup: Lookup) -> Real:
+def count_steps(expression: Expression) -> int:
+    """Count the steps of an expression on one value of each term, all numbers being short."""
+    return 1 + sum(map(count_steps, expression.operands)) if isinstance(expression, Apply) else 1
+
+
+def constant_parts(expression: Expression) -> Iterator[Callable[[], Real]]:
+    """Computations of the parts of an expression that no ports give a value, inner parts first.
+
+    One of a power whose exponent alone is known checks that.
+    """
+    if not isinstance(expression, Apply):
+        return
+    for operand in expression.operands:
+        yield from constant_parts(operand)
+    last = expression.operands[-1]
+    if not references(expression):
+        yield partial(evaluate, expression, _no_ports)
+    elif expression.name == "**" and not references(last):
+        # Any base has the exponents of 1.
+        yield partial(evaluate, Apply("**", (Number(Fraction(1)), last)), _no_ports)
+
+
+def evaluate(expression: Expression, lookup: Lookup, steps: Steps | None = None) -> Real:
     """Compute an expression; exact while every part is rational.
 
     Args:
       expression: from `parse_expression`.
       lookup: the value of a reference.
+      steps: those that are left, where other expressions take from the same.
 
     Raises:
-      RuleError: division by zero, root of a negative number, a result too big.
+      RuleError: division by zero, root of a negative number.
+      LimitError: too many steps, or too big a number or exponent.
     """
+    return _computed(expression, lookup, Steps() if steps is None else steps)
+
+
+def _computed(expression: Expression, lookup: Lookup, steps: Steps) -> Real:
+    steps.take()
     if isinstance(expression, Number):
         return expression.value
     if isinstance(expression, Ref):
         return lookup(expression)
-    operands = tuple(evaluate(operand, lookup) for operand in expression.operands)
+    operands = tuple(_computed(operand, lookup, steps) for operand in expression.operands)
     try:
         result = FUNCTIONS[expression.name][1](*operands)
     except ZeroDivisionError as error:
@@ -137,9 +192,12 @@ def evaluate(expression: Expression, lookup: Lookup) -> Real:
     except (ArithmeticError, ValueError) as error:
         shown = ", ".join(map(_shown, operands))
         raise RuleError(f"{expression.name} of {shown}: {error}") from error
-    # Exact rationals grow with every product; files come from strangers, so their size is bounded.
-    if isinstance(result, Fraction) and _bits(result) > MAX_BITS:
-        raise RuleError(f"{expression.name} gives a number of {_bits(result)} bits; at most {MAX_BITS}")
+    # Exact rationals grow with every product; files may be untrusted, so their size is bounded.
+    if isinstance(result, Fraction):
+        bits = _bits(result)
+        if bits > MAX_BITS:
+            raise LimitError(f"{expression.name} gives a number of {bits} bits; at most {MAX_BITS}")
+        steps.take(bits // _BITS_OF_STEP)
     return result
 
 
@@ -160,8 +218,10 @@ def _bits(value: Fraction) -> int:
 def _power(base: Real, exponent: Real) -> Real:
     if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
         # Checked before it is computed: `9 ** 9 ** 9` would take all memory.
+        if abs(exponent.numerator) > MAX_EXPONENT:
+            raise LimitError(f"an exponent of {_shown(exponent)}; at most {MAX_EXPONENT}")
         if _bits(base) * abs(exponent.numerator) > MAX_BITS * 2:
-            raise ValueError(f"more than {MAX_BITS} bits")
+            raise LimitError(f"a power of more than {MAX_BITS} bits")
         return Fraction(base**exponent.numerator)
     # An irrational result in general: the nearest double is as good as a scale gets.
     return math.pow(base, exponent)

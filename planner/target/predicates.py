@@ -10,12 +10,12 @@ it. Source: design 04.
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.errors import TargetError
+from planner.errors import LimitError, TargetError
 from planner.ir.graph import Graph, Op
 from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
 from planner.target.conditions.grammar import (
@@ -27,7 +27,7 @@ from planner.target.conditions.grammar import (
     refs_of,
 )
 from planner.target.conditions.verdicts import Unknown, Verdict, told, verdict
-from planner.target.expressions import Ref
+from planner.target.expressions import Ref, Steps
 
 PortValues: TypeAlias = Mapping[str, str | tuple[str, ...]]
 BitsOfPort: TypeAlias = Callable[[str], Iterator[Any]]
@@ -73,6 +73,11 @@ class _Scope:
     attributes: Mapping[str, Any]
     graph: Graph
     bits: BitsOfPort | None = None
+    steps: Steps = field(default_factory=Steps)
+
+
+STEPS_CODE: Final = "L044"
+"""Of findings and errors about limits of expressions."""
 
 
 def failing(
@@ -83,6 +88,7 @@ def failing(
     attributes: Mapping[str, Any],
     graph: Graph,
     bits: BitsOfPort | None = None,
+    place: tuple[str, str] = ("", ""),
 ) -> str | None:
     """Say the first predicate that does not hold, e.g. "Conv.group is 32, wanted 1"; None if all hold.
 
@@ -91,13 +97,19 @@ def failing(
       ops: source ops of the kernel.
       attributes: the kernel's own, for annotated models that have no ops.
       bits: the bits that facts ask for at each value of a port; None in a `where`.
+      place: `file:line` of the predicates and the clause they are, "when of add", for errors.
 
     Raises:
       TargetError: a predicate of no known form, or one that compares values without an order.
+      LimitError: conditions that take too many steps, or have too big numbers.
     """
     scope = _Scope(ports, ops, attributes, graph, bits)
     for key, wanted in predicates.items():
-        problem = None if key == "min_bits" else _problem(key, wanted, scope)
+        try:
+            problem = None if key == "min_bits" else _problem(key, wanted, scope)
+        except LimitError as error:
+            source, clause = place
+            raise error.at(source, STEPS_CODE, f"{clause} {key}".strip()) from error
         if problem:
             return problem
     return None
@@ -167,7 +179,7 @@ def _problem(key: str, wanted: Any, scope: _Scope) -> str | None:
 def _unmet(texts: list[Any], scope: _Scope) -> str | None:
     """The first condition of `holds` that does not hold."""
     for text in texts:
-        found = verdict(_read("holds", text), lambda ref: tuple(_values(str(ref), scope)))
+        found = verdict(_read("holds", text), lambda ref: tuple(_values(str(ref), scope)), scope.steps)
         if found.holds is False:
             return f"wanted {told(text, found)}"
     return None
@@ -328,7 +340,7 @@ def _on_value(key: str, value: Any, text: str, scope: _Scope) -> Verdict:
     def look(ref: Ref) -> tuple[Any, ...]:
         return (value,) if ref == SUBJECT else tuple(_values(str(ref), scope))
 
-    return verdict(_read(key, text), look)
+    return verdict(_read(key, text), look, scope.steps)
 
 
 def _entries(wanted: Any) -> list[Any]:

@@ -184,13 +184,32 @@ def test_options_reach_the_planner(service):
     assert after["key"] == edited.key
 
 
-def test_a_plan_without_ranges_says_so(service):
-    model = chain(2)
+@pytest.mark.parametrize("kernels", [2, 100])
+def test_a_plan_without_ranges_is_refused(make_service, kernels):
+    """As the command refuses it, at once and as a job, with what to send; types are ranges, too."""
+    service, bare = make_service(), chain(kernels)
+    for value in bare["values"]:
+        value.pop("constraints", None)
+    for headers in ({}, {"Prefer": "wait=60"}):
+        answer = service.post("/v1/plans", json={"model": bare, "target": TARGET}, headers=headers)
+        check(answer, "stats-invalid", "no ranges are known for the values of model 'chain'")
+        assert "POST /v1/calibrations" in answer.json()["hint"]
+    assert service.get("/v1/plans").json()["items"] == []
+    for value in bare["values"]:
+        value["constraints"] = [] if "constant" in value else [PIN]
+    assert any(kernel["row"] for kernel in make(service, bare)["kernels"])
+
+
+def test_an_edit_that_takes_the_last_range_is_refused(make_service):
+    """Replans and previews have the rule of plans."""
+    service, model = make_service(), chain(1)
     for value in model["values"]:
         value.pop("constraints", None)
-    warnings = make(service, model)["warnings"]
-    assert warnings == list(library(model).warnings)
-    assert warnings[0].startswith("no ranges are known for the values of model")
+    model["values"][0]["constraints"] = model["values"][1]["constraints"] = [PIN]
+    key = make(service, model)["key"]
+    edits = {"values": dict.fromkeys(("x", "v0"), "!quant.any<i8>")}
+    check(service.post(f"/v1/plans/{key}:preview", json=edits), "stats-invalid", "no ranges are known")
+    check(service.post(f"/v1/plans/{key}:replan", json=edits), "stats-invalid", "no ranges are known")
 
 
 WRONG = [

@@ -1,9 +1,18 @@
 """What tests ask of an open page."""
 
+_DRAWN = """() => new Promise((done) =>
+  requestAnimationFrame(() => requestAnimationFrame(() => done({...window.__view}))))"""
+
 
 def state(page):
-    page.wait_for_timeout(60)  # a frame or two
-    return page.evaluate("({...window.__view})")
+    """The state once all that was asked for is drawn: drawing waits for one frame, however long that takes."""
+    return page.evaluate(_DRAWN)
+
+
+def once(page, holds, argument=None):
+    """The state once a condition holds: input that the browser handles by itself may take many frames."""
+    page.wait_for_function(holds, arg=argument)
+    return state(page)
 
 
 def press(page, *keys):

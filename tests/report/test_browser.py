@@ -9,7 +9,7 @@ from planner.annotated.document import read_annotated
 from planner.plans.explain import explain
 from tests.api.conftest import served_here
 from tests.api.documents import chain
-from tests.report.pages import colors, press, state
+from tests.report.pages import colors, once, press, state
 from tests.report.test_html import MODEL, NASTY
 from tests.report.test_view import WIDER
 
@@ -125,15 +125,13 @@ def test_the_wheel_scrolls_the_page_until_the_graph_has_focus(show, digits):
     page.mouse.move(box["x"] + 40, box["y"] + 60)
     before = state(page)
     page.mouse.wheel(0, 300)
-    page.wait_for_timeout(300)
-    assert page.evaluate("window.scrollY") > 0
-    assert state(page)["unit"] == before["unit"]
+    assert once(page, "() => window.scrollY > 0")["unit"] == before["unit"]
     page.evaluate("window.scrollTo(0, 0)")
     page.locator("#view-canvas").focus()
     place = "() => toWorld(main, 40, 60)"
     at = page.evaluate(place)
     page.mouse.wheel(0, -400)
-    assert state(page)["unit"] > before["unit"]
+    assert once(page, "(unit) => window.__view.unit > unit", before["unit"])["unit"] > before["unit"]
     assert page.evaluate(place) == pytest.approx(at, abs=0.05)
     assert page.evaluate("window.scrollY") == 0
 

@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.annotated.document import read_annotated
-from tests.report.pages import press, state
+from tests.report.pages import once, press, state
 from tests.report.test_html import DIGITS, MODEL, NASTY
 from tests.report.test_view import WIDER
 
@@ -93,7 +93,7 @@ def test_a_frame_without_height_at_first_opens_at_the_beginning(browser, digits)
     page.evaluate("(text) => { document.querySelector('iframe').srcdoc = text; }", text)
     frame = page.frames[1]
     frame.wait_for_function("() => window.planPage")
-    page.wait_for_timeout(100)
+    state(frame)
     page.evaluate("document.querySelector('iframe').style.height = '800px'")
     frame.wait_for_function("() => window.__view.frames > 1 && main.size.h > 300")
     assert 0 <= frame.evaluate("toScreen(main, 0, 0)[1]") < 40
@@ -133,7 +133,7 @@ def test_both_plans_side_by_side_have_a_map(show):
     tops = page.evaluate("panes.map(({ view }) => view.y)")
     low = page.locator("#view-before-map").bounding_box()
     page.mouse.click(low["x"] + low["width"] / 2, low["y"] + 0.9 * low["height"])
-    state(page)
+    once(page, "(tops) => panes.every(({ view }, i) => view.y > tops[i] + 10)", tops)
     moved = [
         now - before
         for now, before in zip(page.evaluate("panes.map(({ view }) => view.y)"), tops, strict=True)

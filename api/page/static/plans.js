@@ -98,14 +98,17 @@ export async function planPage(main, { server, may }, key) {
       const [cost, now] = found.totals.price;
       const many = found.touched.length;
       tell({ type: "qplan:mark", names: found.touched });
-      hear(`cost ${figure(cost)} → ${figure(now)}, ${figure(many)} ${many === 1 ? "kernel" : "kernels"} touched; drawing`);
+      const [few, floats] = found.totals["kernels in float"];
+      const float = few === floats ? "" : `, kernels in float ${figure(few)} → ${figure(floats)}`;
+      hear(`cost ${figure(cost)} → ${figure(now)}${float}, ${figure(many)} ${many === 1 ? "kernel" : "kernels"} touched; drawing`);
     }
     const { key: shown } = await post(`/v1/plans/${key}:replan`, edits, {}, signal);
     const [view, now] = await Promise.all([get(`/v1/plans/${shown}/view?before=${key}`), get(`/v1/plans/${shown}/summary`)]);
     signal.throwIfAborted();
     state.shown = shown;
     tell({ type: "qplan:show", view });
-    const said = `cost ${figure(about.cost)} → ${figure(now.cost)}, on integers ${about.integer} → ${now.integer}`;
+    const worse = now.integer < about.integer && now.cost < about.cost ? " (a lower price for more kernels in float)" : "";
+    const said = `cost ${figure(about.cost)} → ${figure(now.cost)}, on integers ${about.integer} → ${now.integer}${worse}`;
     hear(said);
     return said;
   }

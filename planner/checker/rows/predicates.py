@@ -6,6 +6,7 @@ was given; unknown terms do not hold, nor does their contrary. Source: design 04
 """
 
 import enum
+import itertools
 import math
 import operator
 import re
@@ -18,7 +19,7 @@ import numpy as np
 
 from planner.checker.kernel_ports import Served, own_facts
 from planner.checker.rows.asked import asked_bits
-from planner.errors import RuleError
+from planner.errors import LimitError, RuleError
 from planner.ir.graph import Op
 from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
 from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
@@ -33,7 +34,7 @@ from planner.target.conditions.grammar import (
     parse_condition,
     refs_of,
 )
-from planner.target.expressions import Ref, evaluate
+from planner.target.expressions import Ref, Steps, evaluate
 
 OPERANDS: Final[Mapping[tuple[str, str], tuple[int, Any]]] = {
     ("Clip", "max"): (2, math.inf),
@@ -304,6 +305,8 @@ def _says(served: Served, condition: Condition, subject: Any) -> _Says:
     if isinstance(condition, Compared):
         try:
             return _compare(served, condition, subject)
+        except LimitError:
+            raise
         except (_Unknown, RuleError):
             return _Says.UNKNOWN
         except _Undecided:
@@ -319,41 +322,46 @@ def _says(served: Served, condition: Condition, subject: Any) -> _Says:
 
 def _compare(served: Served, test: Compared, subject: Any) -> _Says:
     """Judge a comparison on each combination of its terms' values."""
-    rows: list[dict[Ref, Any]] = [{}]
+    found_by: dict[Ref, list[Any]] = {}
     missing: _Unknown | None = None
     for ref in refs_of(test):
         owner, _, what = str(ref).rpartition(".")
         try:
-            found = [subject] if ref == SUBJECT else list(_values(served, owner, what))
+            found_by[ref] = [subject] if ref == SUBJECT else list(_values(served, owner, what))
         except _Unknown as reason:
             # Silence about another term comes first: a test on an absent operand asks for nothing.
             missing = reason
             continue
-        rows = [{**row, ref: value} for row in rows for value in found]
-    if not rows:
+    if not all(found_by.values()):
         return _Says.SILENT
     if missing is not None:
         raise missing
-    return _Says.YES if all(_true(test, row) for row in rows) else _Says.NO
+    # One by one: terms of variadic ports have more combinations than memory has room for.
+    combined = itertools.product(*found_by.values())
+    steps = Steps()
+    holds = all(_true(test, dict(zip(found_by, values, strict=True)), steps) for values in combined)
+    return _Says.YES if holds else _Says.NO
 
 
-def _true(test: Compared, row: Mapping[Ref, Any]) -> bool:
+def _true(test: Compared, row: Mapping[Ref, Any], steps: Steps) -> bool:
+    steps.take()
     lists = [value for value in row.values() if isinstance(value, list)]
     if not lists:
-        left, right = _side(test.left, row), _side(test.right, row)
+        left, right = _side(test.left, row, steps), _side(test.right, row, steps)
         if test.sign not in ("==", "!=") and (isinstance(left, str | None) or isinstance(right, str | None)):
             raise _Unknown("text has no order")
         return _ORDERS[test.sign](left, right)
     if any(len(one) != len(lists[0]) for one in lists):
         return test.sign == "!="
-    steps = range(len(lists[0]))
     return all(
-        _true(test, {ref: value[i] if isinstance(value, list) else value for ref, value in row.items()})
-        for i in steps
+        _true(
+            test, {ref: value[i] if isinstance(value, list) else value for ref, value in row.items()}, steps
+        )
+        for i in range(len(lists[0]))
     )
 
 
-def _side(side: Side, row: Mapping[Ref, Any]) -> Any:
+def _side(side: Side, row: Mapping[Ref, Any], steps: Steps) -> Any:
     if isinstance(side, Text):
         return side.value
     if isinstance(side, Ref):
@@ -365,7 +373,7 @@ def _side(side: Side, row: Mapping[Ref, Any]) -> Any:
             raise _Unknown(f"{ref} is no number")
         return number
 
-    return evaluate(side, look)
+    return evaluate(side, look, steps)
 
 
 def _exact(value: Any) -> Any:

@@ -29,6 +29,7 @@ from planner.target.records import PortPattern, PortType, Target
 
 LEFT_OUT: Final = "left out: "
 IN_FLOAT: Final = "runs in float: "
+UNKNOWN: Final = " kernels of the annotated model are unknown to "
 RESTORED: Final = " was restored to float: "
 DONE: Final = "done all the same"
 
@@ -122,6 +123,10 @@ def _is_of_making(plan: Plan, text: str) -> bool:
     """Whether a warning tells what was given up before this plan was made, and the plan lacks that."""
     if "best_effort" in plan.options:
         return any(map(bool, parts := [*_given_up(plan, text)])) and all(parts)
+    if UNKNOWN in text:
+        floats = {kernel.name for kernel in plan.kernels_in_order if kernel.row is None}
+        listed = text.partition(": ")[2].partition("; plan ")[0].partition(" and ")[0]
+        return all(one.rpartition(" (")[0] in floats for one in listed.split(", "))
     name, found, _ = text.partition(RESTORED)
     return bool(found) and any(
         repr(kernel.name) == name and kernel.row is None and plan.graph.wanted.get(kernel.name) is not None

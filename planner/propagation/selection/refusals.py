@@ -136,6 +136,7 @@ def refused_by_when(graph: Graph, choice: Choice, wanted: Wanted | None) -> str 
         attributes=region.attributes,
         graph=graph,
         bits=bits,
+        place=(row.source, f"when of {row.kernel}"),
     )
 
 

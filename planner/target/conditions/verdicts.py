@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
-from planner.errors import RuleError
+from planner.errors import LimitError, RuleError
 from planner.target.conditions.grammar import SUBJECT, Compared, Condition, Negated, Side, Text, refs_of
-from planner.target.expressions import Real, Ref, evaluate
+from planner.target.expressions import Real, Ref, Steps, evaluate
 
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "!=": operator.ne,
@@ -50,18 +50,22 @@ class Verdict:
 Look: TypeAlias = Callable[[Ref], tuple[Any, ...]]
 
 
-def verdict(condition: Condition, look: Look) -> Verdict:
+def verdict(condition: Condition, look: Look, steps: Steps) -> Verdict:
     """Judge a condition.
 
     Args:
       look: the values of a term, each of which has to do; a list of numbers stands for each of its elements.
+      steps: those that are left.
+
+    Raises:
+      LimitError: too many steps, or too big a number.
     """
     if isinstance(condition, Compared):
-        return _judged(condition, look)
+        return _judged(condition, look, steps)
     if isinstance(condition, Negated):
-        inner = verdict(condition.part, look)
+        inner = verdict(condition.part, look, steps)
         return inner if inner.unknown or inner.holds is None else replace(inner, holds=not inner.holds)
-    said = [found for part in condition.parts if (found := verdict(part, look)).holds is not None]
+    said = [found for part in condition.parts if (found := verdict(part, look, steps)).holds is not None]
     if not said:
         return Verdict(None, {})
     # One part that holds decides an `or`, one that does not an `and`; of unknown ones neither can be said.
@@ -74,7 +78,7 @@ def verdict(condition: Condition, look: Look) -> Verdict:
     return Verdict(False if unknown else not deciding, values, unknown)
 
 
-def _judged(test: Compared, look: Look) -> Verdict:
+def _judged(test: Compared, look: Look, steps: Steps) -> Verdict:
     """Judge a comparison on all values of its terms: of every Conv of the kernel, of a variadic port."""
     refs = refs_of(test)
     found_by = {ref: look(ref) for ref in refs}
@@ -90,7 +94,9 @@ def _judged(test: Compared, look: Look) -> Verdict:
     for combination in itertools.product(*found_by.values()):
         values = dict(zip(refs, combination, strict=True))
         try:
-            holds = _holds(test, values)
+            holds = _holds(test, values, steps)
+        except LimitError:
+            raise
         except RuleError as error:
             return Verdict(False, values, (refs[0] if refs else SUBJECT, error.message))
         if not holds:
@@ -98,22 +104,27 @@ def _judged(test: Compared, look: Look) -> Verdict:
     return Verdict(holds, values)
 
 
-def _holds(test: Compared, values: Mapping[Ref, Any]) -> bool:
+def _holds(test: Compared, values: Mapping[Ref, Any], steps: Steps) -> bool:
     """Judge a comparison; lists go element by element, all in step."""
+    steps.take()
     lengths = {len(value) for value in values.values() if isinstance(value, list)}
     if not lengths:
-        return _COMPARE[test.sign](*_comparable(test, values))
+        return _COMPARE[test.sign](*_comparable(test, values, steps))
     if len(lengths) > 1:
         return test.sign == "!="
     return all(
-        _holds(test, {ref: value[i] if isinstance(value, list) else value for ref, value in values.items()})
+        _holds(
+            test,
+            {ref: value[i] if isinstance(value, list) else value for ref, value in values.items()},
+            steps,
+        )
         for i in range(lengths.pop())
     )
 
 
-def _comparable(test: Compared, values: Mapping[Ref, Any]) -> tuple[Any, Any]:
+def _comparable(test: Compared, values: Mapping[Ref, Any], steps: Steps) -> tuple[Any, Any]:
     """Both sides as numbers, or as text where an equality is asked of text."""
-    left, right = _of_side(test.left, values), _of_side(test.right, values)
+    left, right = _of_side(test.left, values, steps), _of_side(test.right, values, steps)
     if test.sign not in ("==", "!=") and not all(
         isinstance(side, Fraction | float) for side in (left, right)
     ):
@@ -122,12 +133,12 @@ def _comparable(test: Compared, values: Mapping[Ref, Any]) -> tuple[Any, Any]:
     return left, right
 
 
-def _of_side(side: Side, values: Mapping[Ref, Any]) -> Any:
+def _of_side(side: Side, values: Mapping[Ref, Any], steps: Steps) -> Any:
     if isinstance(side, Text):
         return side.value
     if isinstance(side, Ref):
         return _exact(values[side])
-    return evaluate(side, lambda ref: _number(values[ref]))
+    return evaluate(side, lambda ref: _number(values[ref]), steps)
 
 
 def _number(value: Any) -> Real:

@@ -50,6 +50,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "L041": "`wanted_float` where it has no effect",
     "L042": "ports of a row, called as a pattern calls them, in another order",
     "L043": "a row with `when` in front of an inherited one of its storages that takes the rest",
+    "L044": "an exponent or a number beyond the limits of expressions",
+    "L045": "conditions for one kernel, or patterns, of too many steps together",
     "T001": "no YAML, or no UTF-8",
     "T002": "beyond a limit of size or number of values",
     "T003": "nested too deep",

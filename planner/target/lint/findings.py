@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 from planner.target.lint import file as lintfile
 from planner.target.lint import fusions as lintfusions
 from planner.target.lint import inherited as lintinherited
+from planner.target.lint import limits as lintlimits
 from planner.target.lint import rows as lintrows
 from planner.target.lint import words as lintwords
 from planner.target.lint.rows import Found
@@ -136,5 +137,7 @@ CHECKS: Final[Mapping[str, tuple[Severity, Check]]] = {
     "L041": ("warning", lintfile.idle_wanted_float),
     "L042": ("error", lintfusions.ports_in_another_order),
     "L043": ("warning", lintinherited.limit_without_effect),
+    "L044": ("error", lintlimits.beyond_limits),
+    "L045": ("error", lintlimits.too_many_steps),
 }
 """Severity and check by code; codes are never reused."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from planner.errors import InputError
+from planner.errors import InputError, LimitError
 from planner.ir.graph import Graph
 from planner.target.conditions.grammar import SUBJECT, is_condition, parse_condition, refs_of
 from planner.target.expressions import Ref
@@ -57,6 +57,8 @@ def predicate_problem(key: str, wanted: Any, ports: Mapping[str, str], *, of_row
     try:
         known = bits_unsaid if of_row else None
         failing({key: wanted}, ports=ports, ops=(), attributes={}, graph=NOTHING, bits=known)
+    except LimitError:  # L044's
+        return ""
     except InputError as error:
         return str(error)
     return ""

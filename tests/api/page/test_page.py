@@ -71,7 +71,7 @@ def test_the_walk_of_a_new_user(opened, url):
     assert frame.evaluate("window.__view.address") == name
     frame.evaluate("(at) => planPage.edit({of: 'kernel', at, value: 'float'})", name)
     page.locator("#edited a").wait_for(timeout=60_000)
-    assert "cost" in frame.locator("#view-said").inner_text()
+    frame.locator("#view-said", has_text="cost").wait_for()
     frame.evaluate("planPage.undo()")
     page.wait_for_function("() => !document.querySelector('#edited a')")
     with page.expect_download(timeout=60_000) as download:
