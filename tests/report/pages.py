@@ -1,11 +1,11 @@
 """What tests ask of an open page."""
 
-_DRAWN = """() => new Promise((done) =>
-  requestAnimationFrame(() => requestAnimationFrame(() => done({...window.__view}))))"""
+_DRAWN = """() => new Promise((done) => requestAnimationFrame(() =>
+  requestAnimationFrame(() => done({...window.__view}))))"""
 
 
 def state(page):
-    """The state once all that was asked for is drawn: drawing waits for one frame, however long that takes."""
+    """The state once what was asked for is drawn: drawing waits for one frame, however long that takes."""
     return page.evaluate(_DRAWN)
 
 
