@@ -12,6 +12,7 @@ from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.statistics import Statistics
 from planner.fusion.fuse import fuse
 from planner.ir.asked import refuse_unknown
+from planner.ir.dims import fixed_as_seen
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Planned, for_model
@@ -82,6 +83,8 @@ def plan(
     """
     device = as_target(target, functions)
     model = expand(model)
+    if device.files.sizes == "fixed":
+        model = fixed_as_seen(model)
     fused = fuse(model, device)
     for key in fused.wanted:
         refuse_unknown(fused, key)

@@ -26,7 +26,17 @@ from planner.exporters.to_file import STREAMED, copy_written, has_large_weights,
 from planner.interpreter.compare import Comparison
 from planner.ir.graph import Graph
 from planner.notebook import html_of, html_table
-from planner.pipeline import ModelSource, annotate, calibrate, check, compare, exportable, load_model, plan
+from planner.pipeline import (
+    ModelSource,
+    annotate,
+    calibrate,
+    check,
+    compare,
+    exportable,
+    load_model,
+    open_sizes,
+    plan,
+)
 from planner.plans.plan import Plan
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
@@ -187,7 +197,9 @@ def quantize(
                 output=output,
                 progress=lambda done, all_: tell("comparing", done, all_),
             )
-        warnings = [*odd_samples(ready, held), *found.warnings]
+        # Without the ranges of these very samples, which they can but fit.
+        asked = annotate(graph, annotations=annotations, kernels=kernels)
+        warnings = [*odd_samples(asked, held), *found.warnings, *open_sizes(ready, found, format)]
         if eval_samples is not None:
             warnings += unlike_calibration(graph, stats, judged_by)
         warnings += () if comparison is None else comparison.warnings

@@ -299,10 +299,10 @@ def _files(building: Building, document: Document, root: Node) -> Files:
     if given is None:
         return Files()
     if given.opset is None:
-        return Files(layout=given.layout)
+        return Files(layout=given.layout, sizes=given.sizes)
     least, most = given.opset
     node = child(root, "files", "opset")
-    made = building.attempt(node, "T028", lambda: Files((least, most), given.layout))
+    made = building.attempt(node, "T028", lambda: Files((least, most), given.layout, given.sizes))
     return made if isinstance(made, Files) else Files()
 
 

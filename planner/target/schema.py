@@ -514,6 +514,12 @@ class FilesModel(Model):
         description="Where images have their channels; formats of the other layout are refused.",
         examples=["channels_last"],
     )
+    sizes: Literal["fixed"] | None = Field(
+        None,
+        description="Whether the compiler takes fixed sizes alone. Sizes in which all samples agree are "
+        "then the model's own; a plan warns of what stays open.",
+        examples=["fixed"],
+    )
 
 
 class Document(Model):

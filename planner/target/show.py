@@ -239,7 +239,7 @@ _ENGINES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "crossing": _real,
     "one_way": _flag,
 }
-_FILES: Final[Mapping[str, Callable[[Any], Any]]] = {"opset": _sequence, "layout": _text}
+_FILES: Final[Mapping[str, Callable[[Any], Any]]] = {"opset": _sequence, "layout": _text, "sizes": _text}
 _WORK: Final[Mapping[str, Callable[[Any], Any]]] = {"mac": _real, "element": _real, "byte": _real}
 _PARTIAL: Final[Mapping[str, Callable[[Any], Any]]] = {
     "storage": lambda value: parse_storage(_text(value)),

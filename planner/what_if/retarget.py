@@ -5,9 +5,12 @@ around it keeps its own; the rest is planned as that target has it. Source: desi
 planned model".
 """
 
+from dataclasses import replace
+
 from planner.fusion.fuse import regions_of
 from planner.fusion.legalize import legalize_planned
-from planner.ir.graph import Graph, model_digest
+from planner.ir.dims import fixed_as_seen
+from planner.ir.graph import Graph, model_digest, with_sizes
 from planner.plans.plan import Plan, Planned, for_model
 from planner.propagation.propagate import propagate
 from planner.target.load import TargetSource, as_target
@@ -43,5 +46,9 @@ def retarget(
         "strategy": plan.options["strategy"],
         "best_effort": best_effort or "best_effort" in plan.options,
     }
-    found = propagate(graph, device, model=model_digest(known.annotated), **options)
-    return for_model(found, known.annotated)
+    annotated = known.annotated
+    if device.files.sizes == "fixed":
+        annotated = fixed_as_seen(annotated)
+        graph = replace(with_sizes(graph, annotated), notes=annotated.notes)
+    found = propagate(graph, device, model=model_digest(annotated), **options)
+    return for_model(found, annotated)
