@@ -410,7 +410,8 @@ def _model(job: Arguments) -> tuple[str, Graph]:
     else:
         scan_mlir(data)
     # Only a path has a folder for external data; only bytes have the name that the file gives itself.
-    return kind, check_sizes(load_model(path if path.name == MODEL_FILE else data, format=kind))
+    source = path if path.name == MODEL_FILE else data
+    return kind, check_sizes(load_model(source, format=kind, dims=job.get("dims")))
 
 
 def _planned(job: Arguments) -> Planned:

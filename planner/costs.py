@@ -8,7 +8,7 @@ in its bits alone (`main_macs`, `main_weights`). Source: QONNX paper, equation 5
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -98,9 +98,13 @@ class Cost:
         return max(counts.values(), default=0)
 
 
-def cost(source: str | Path | bytes, mode: str = "qonnx") -> Cost:
-    """Count the cost of an ONNX file of any quantized dialect; see `cost_of`."""
-    return cost_of(read_written(source), mode)
+def cost(source: str | Path | bytes, mode: str = "qonnx", *, dims: Mapping[str, int] | None = None) -> Cost:
+    """Count the cost of an ONNX file of any quantized dialect; see `cost_of`.
+
+    Args:
+      dims: sizes of dimensions that the model leaves open, which else count as 1.
+    """
+    return cost_of(read_written(source, dims=dims), mode)
 
 
 def cost_of(graph: Graph, mode: str = "qonnx") -> Cost:

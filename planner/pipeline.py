@@ -20,6 +20,7 @@ from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
+from planner.exporters.common.known_shapes import taken_for_one, with_fixed_sizes
 from planner.exporters.table import EXPORTERS, WITH_LEVELS, refuse_bodies, refuse_layout, refuse_level
 from planner.exporters.to_file import write_to, write_whole
 from planner.foreign_files import foreign_folder, refuse_foreign
@@ -30,7 +31,7 @@ from planner.interpreter.evaluate import evaluate as evaluate_plan
 from planner.interpreter.reference import ReferenceKind
 from planner.ir.dims import with_dims
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, with_facts
+from planner.ir.graph import Graph, with_facts, with_sizes
 from planner.litert_reader.identifier import starts_as_litert
 from planner.litert_reader.read import read_litert
 from planner.model_objects import as_bytes, sniffed
@@ -278,10 +279,17 @@ def exportable(model: Graph, plan: Plan, name: str) -> Graph:
     Raises:
       UnsupportedExport: a format without the bodies of the model, or of another layout than the target reads.
     """
-    model = expand(model)
+    model = with_sizes(expand(model), plan.graph)
     refuse_bodies(plan, name)
     refuse_layout(plan, name)
+    model = with_fixed_sizes(model, name)
     return with_facts(model, plan.graph) if "best_effort" in plan.options else model
+
+
+def open_sizes(model: Graph, plan: Plan, format: str) -> tuple[str, ...]:  # noqa: A002 - as `export`
+    """Return the warning of a format of fixed sizes where neither model nor samples say some of them."""
+    text = taken_for_one(exportable(model, plan, format), format)
+    return (text,) if text else ()
 
 
 def export_to(

@@ -15,6 +15,7 @@ from planner.exporters.table import EXPORTERS
 from planner.exporters.writable import refuse_unwritable, unwritten
 from planner.fusion.fuse import fuse
 from planner.ir.asked import refuse_unknown
+from planner.ir.dims import fixed_as_seen
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Plan, Planned, for_model
@@ -93,6 +94,8 @@ def plan(
     for name in formats:
         require_name("export format", name, EXPORTERS)
     model = expand(model)
+    if device.files.sizes == "fixed":
+        model = fixed_as_seen(model)
     fused = fuse(model, device)
     for key in fused.wanted:
         refuse_unknown(fused, key)

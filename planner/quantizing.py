@@ -27,7 +27,17 @@ from planner.interpreter.compare import Comparison, Evaluated
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.notebook import html_of, html_table
-from planner.pipeline import ModelSource, annotate, calibrate, check, compare, exportable, load_model, plan
+from planner.pipeline import (
+    ModelSource,
+    annotate,
+    calibrate,
+    check,
+    compare,
+    exportable,
+    load_model,
+    open_sizes,
+    plan,
+)
 from planner.plans.coverage import coverage_of
 from planner.plans.plan import Plan
 from planner.target.load import TargetSource, as_target
@@ -195,7 +205,9 @@ def quantize(
                 of=not_the_file(format, compared),
                 coverage=coverage_of(found),
             )
-        warnings = [*odd_samples(ready, held), *found.warnings]
+        # Without the ranges of these very samples, which they can but fit.
+        asked = annotate(graph, annotations=annotations, kernels=kernels)
+        warnings = [*odd_samples(asked, held), *found.warnings, *open_sizes(ready, found, format)]
         if eval_samples is not None:
             warnings += unlike_calibration(graph, stats, judged_by)
         warnings += () if comparison is None else comparison.warnings

@@ -16,7 +16,7 @@ from api.jobs.records import follow_up, made, stored, work
 from api.server.tokens import DEFAULT
 from planner.calibration.shards import cut
 
-PLANNED: Final = ("model", "external", "stats", "target", "options", "steps")
+PLANNED: Final = ("model", "external", "dims", "stats", "target", "options", "steps")
 """Arguments of a search that its plan has too."""
 
 

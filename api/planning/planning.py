@@ -112,7 +112,7 @@ def plan_arguments(service: Service, origin: Origin) -> dict[str, Any]:
     if isinstance(model, str):
         arguments = model_arguments(store, store.read_json("models", model))
     else:
-        arguments = {"model": written(json.dumps(model)), "external": []}
+        arguments = {"model": written(json.dumps(model)), "external": [], "dims": {}}
     if isinstance(stats, str):
         store.find("stats", stats)
         stats = stored("stats", stats)

@@ -143,7 +143,7 @@ def model_arguments(store: Store, record: Mapping[str, Any]) -> dict[str, Any]:
     for blob in (record["blob"], *(entry["blob"] for entry in given)):
         store.find("blobs", blob)
     external = [[entry["location"], stored("blobs", entry["blob"])] for entry in given]
-    return {"model": stored("blobs", record["blob"]), "external": external}
+    return {"model": stored("blobs", record["blob"]), "external": external, "dims": record.get("dims", {})}
 
 
 async def read_model(service: Service, request: ModelRequest) -> dict[str, Any]:
@@ -177,4 +177,4 @@ def find_model(service: Service, digest: str) -> dict[str, Any]:
       Refused: there is none, with the nearest.
     """
     found: dict[str, Any] = service.store.read_json("models", digest)
-    return {"external_data": [], **found}
+    return {"external_data": [], "dims": {}, **found}

@@ -176,6 +176,11 @@ class ModelRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"blob": BLOB}]})
     blob: Digest
     external_data: list[ExternalData] = Field(default_factory=list, max_length=1000)
+    dims: dict[Annotated[str, Field(max_length=1000)], Annotated[Whole, Field(ge=1, lt=1 << 31)]] = Field(
+        default_factory=dict,
+        max_length=100,
+        description="sizes of dimensions that the model leaves open, by name (batch) or place (input[0])",
+    )
 
     @field_validator("external_data")
     @classmethod

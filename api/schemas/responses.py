@@ -47,6 +47,7 @@ class ModelRecord(BaseModel):
     digest: Digest
     blob: Digest
     external_data: list[ExternalData] = Field(default_factory=list)
+    dims: dict[str, int] = Field(default_factory=dict)
     bytes: int
     format: Literal["onnx", "json", "litert", "mlir"]
     name: str

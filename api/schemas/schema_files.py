@@ -27,12 +27,18 @@ def _object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
     }
 
 
+_SIZES: Final = {"type": "array", "items": _COUNT}
 STATS: Final = _object(
     ("format", "model", "method", "samples", "values"),
     format={"type": "string", "enum": ["qplan.stats/1", "qplan.stats/2"]},
     model={"type": "string"},
     method={"type": "string"},
     samples=_COUNT,
+    sizes={
+        "type": "object",
+        "additionalProperties": _object(("sizes",), sizes=_SIZES, least=_SIZES, most=_SIZES),
+    },
+    trips={"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
     values={
         "type": "object",
         "additionalProperties": _object(

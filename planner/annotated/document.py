@@ -46,7 +46,7 @@ from planner.annotated.structure import (
     structure_to_json,
 )
 from planner.errors import AnnotationError, PlanFormatError, QTypeError
-from planner.ir.dims import symbol_of
+from planner.ir.dims import odd_sizes, symbol_of
 from planner.ir.dtypes import NUMPY
 from planner.ir.edges import with_edges
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate, without_written
@@ -245,6 +245,9 @@ def _value_line(value: Value, graph: Graph, known: dict[Any, str]) -> str:
     if shape is None:
         shape = known[value.shape] = encode(None if value.shape is None else list(value.shape))
     text = f'{{"name": {quote(value.name)}, "shape": {shape}, "dtype": "{value.dtype}"'
+    if value.seen is not None:
+        text += f', "seen": {list(value.seen)}'
+        text += f', "varies": {list(value.varies)}' if value.varies else ""
     if value.facts:
         facts = [
             known.get(id(fact)) or known.setdefault(id(fact), quote(_type_text(fact))) for fact in value.facts
@@ -276,7 +279,14 @@ def _read_value(entry: ValueDoc, types: _Types, path: str) -> Value:
     sizes = (
         None if shape is None else tuple([symbol_of(dim) if isinstance(dim, str) else dim for dim in shape])
     )
-    return Value(entry["name"], sizes, entry.get("dtype", "f32"), facts)
+    value = Value(entry["name"], sizes, entry.get("dtype", "f32"), facts)
+    if "seen" not in entry and "varies" not in entry:
+        return value
+    found = replace(value, seen=tuple(entry.get("seen", ())), varies=tuple(entry.get("varies", ())))
+    problem = odd_sizes(found)
+    if problem:
+        raise PlanFormatError(f"{path}.seen: {problem}")
+    return found
 
 
 def _read_constant(entry: ConstantDoc, value: Value, path: str) -> Constant:

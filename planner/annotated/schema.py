@@ -26,11 +26,17 @@ class ConstantDoc(TypedDict):
 
 @with_config(STRICT)
 class ValueDoc(TypedDict):
-    """A tensor; `shape` null is an unknown rank, a null or named dimension an unknown size."""
+    """A tensor; `shape` null is an unknown rank, a null or named dimension an unknown size.
+
+    `seen` are its sizes on the largest sample, where `shape` leaves some open; `varies` the axes that had
+    others.
+    """
 
     name: str
     shape: NotRequired[list[int | str | None] | None]
     dtype: NotRequired[str]
+    seen: NotRequired[list[int]]
+    varies: NotRequired[list[int]]
     constraints: NotRequired[list[str]]
     constant: NotRequired[ConstantDoc]
 

@@ -41,6 +41,7 @@ class ScopeDoc(TypedDict):
     parent: NotRequired[str]
     index: NotRequired[int]
     trips: NotRequired[int]
+    ran: NotRequired[int]
 
 
 def structure_to_json(structure: Structure | None) -> dict[str, Any]:
@@ -92,7 +93,8 @@ def scope_to_json(path: str, scope: Scope) -> dict[str, Any]:
         entry["attributes"] = attributes_to_json(scope.attributes)
     entry |= {"parent": scope.parent} if scope.parent else {}
     entry |= {"index": scope.index} if scope.index else {}
-    return entry | ({"trips": scope.trips} if scope.trips != 1 else {})
+    entry |= {"trips": scope.trips} if scope.trips != 1 else {}
+    return entry | ({"ran": scope.ran} if scope.ran else {})
 
 
 def scope_from_json(entry: ScopeDoc, path: str) -> Scope:
@@ -108,4 +110,5 @@ def scope_from_json(entry: ScopeDoc, path: str) -> Scope:
         parent=entry.get("parent", ""),
         index=entry.get("index", 0),
         trips=entry.get("trips", 1),
+        ran=entry.get("ran", 0),
     )

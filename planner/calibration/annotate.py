@@ -14,6 +14,7 @@ from typing import Any, Final
 from planner.calibration.annotations import Annotation, Annotations, CacheAnnotation, read_annotations
 from planner.calibration.caches.stored import tie_caches
 from planner.calibration.rows_seen import APART
+from planner.calibration.sizes_seen import NO_RANK, SizesSeen
 from planner.calibration.statistics import (
     Statistics,
     ValueStats,
@@ -24,7 +25,9 @@ from planner.calibration.statistics import (
 from planner.calibration.statsjson import load_statistics
 from planner.errors import AnnotationError, StatsError, nearest_names
 from planner.ir.asked import names_kernels, refuse_unknown, with_wanted, without_wanted
+from planner.ir.dims import COUNTED, named_sizes, odd_sizes, open_sizes, seen_text
 from planner.ir.graph import Facts, Graph, Region, Value
+from planner.ir.structure import with_runs
 from planner.ir.types.fit import misfit
 from planner.ir.types.qtypes import EXPRESSED, Calibrated, QType, RowMax
 from planner.ir.types.scales import FORMATS
@@ -84,7 +87,24 @@ def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
             raise StatsError(f"statistics of {name!r}: {problem}")
         others = tuple(old for old in value.facts if not isinstance(old, Calibrated))
         values[name] = replace(value, facts=(*others, fact))
-    return replace(graph, values=values, notes=(*graph.notes, *_notes(graph, stats)))
+    for name, sizes in stats.sizes.items():
+        if name in values and values[name].is_open:
+            values[name] = _with_sizes(values[name], sizes)
+    if stats.sizes:
+        values = named_sizes(values, graph.inputs)
+    scopes = with_runs(graph.scopes, stats.trips)
+    found = replace(graph, values=values, scopes=scopes)
+    # A batch of one weighs as it does where nobody looked.
+    weighs = any(size != 1 for name in graph.inputs for size in open_sizes(values[name]))
+    sized = (f"{COUNTED}: {seen_text(found)}",) if weighs else ()
+    notes = (note for note in graph.notes if not note.startswith(COUNTED))
+    return replace(found, notes=(*notes, *sized, *_notes(graph, stats)))
+
+
+def _with_sizes(value: Value, seen: SizesSeen) -> Value:
+    """The value with the sizes that samples showed; without any where these do not fit its shape."""
+    found = replace(value, seen=seen.sizes, varies=seen.varies)
+    return replace(value, seen=None, varies=()) if odd_sizes(found) or seen == NO_RANK else found
 
 
 def _row_max(seen: ValueStats, value: Value) -> tuple[RowMax, ...]:

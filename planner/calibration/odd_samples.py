@@ -1,8 +1,8 @@
 """Odd samples: data that no model was trained on, told before ranges are taken from them.
 
-NaN, a constant, nothing but zeros, one sample over and over, or numbers unlike the range that somebody wrote
-at the input: more often than not a loader or a preprocessing went wrong. Only float inputs are looked at;
-masks and indices are constant for good reasons. Source: design 11, section 4.
+NaN, a constant, nothing but zeros, bytes of pictures, one sample over and over, or numbers unlike the range
+that somebody wrote at the input: more often than not a loader or a preprocessing went wrong. Only float
+inputs are looked at; masks and indices are constant for good reasons. Source: design 11, section 4.
 """
 
 import math
@@ -14,11 +14,15 @@ import numpy as np
 
 from planner.calibration.npz import Array
 from planner.calibration.samples import Samples, Source, open_samples
+from planner.calibration.sources.channels import open_channels_hint
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Calibrated, Uniform
 
 MARGIN: Final = 0.1
 """Share of an annotated range by which data may go beyond it, and which they have to use."""
+
+
+_PREPARING: Final = frozenset({"BatchNormalization", "Cast", "Div", "Mul", "Sub"})
 
 
 @dataclass(slots=True)
@@ -33,8 +37,12 @@ class _Input:
     constant: list[str] = field(default_factory=list)
     first: Array | None = None
     is_repeated: bool = True
+    given: set[str] = field(default_factory=set)
+    layouts: dict[str, None] = field(default_factory=dict)
 
-    def add(self, name: str, array: Array) -> None:
+    def add(self, name: str, array: Array, given: str, layout: str) -> None:
+        self.given.add(given)
+        self.layouts |= dict.fromkeys(filter(None, [layout]))
         finite = array[np.isfinite(array)]
         lo, hi = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
         self.lo, self.hi = min(self.lo, lo), max(self.hi, hi)
@@ -78,12 +86,34 @@ def odd_samples(graph: Graph, samples: Source | Samples) -> tuple[str, ...]:
     seen = {name: _Input() for name in graph.inputs if graph.values[name].is_float}
     for feed in opened.feeds:
         for name, found in seen.items():
-            found.add(feed.name, np.asarray(feed.arrays[name], np.float64))
+            array = np.asarray(feed.arrays[name], np.float64)
+            found.add(
+                feed.name, array, feed.given.get(name, ""), open_channels_hint(graph, name, array.shape)
+            )
     return tuple(
         f"input {name!r} {fault}: {advice}"
         for name, found in seen.items()
-        for fault, advice in (*found.faults(), *_unlike(graph, name, found))
+        for fault, advice in (*found.faults(), *_unlike(graph, name, found), *_raw(graph, name, found))
     )
+
+
+def _raw(graph: Graph, name: str, seen: _Input) -> Iterator[tuple[str, str]]:
+    """Pictures as files hold them: bytes, which a model of reals was seldom trained on, and channels last."""
+    for layout in [*seen.layouts][:1]:
+        yield "seems to have its channels last", layout
+    written = any(isinstance(fact, Calibrated | Uniform) for fact in graph.values[name].facts)
+    if seen.given != {"uint8"} or seen.hi <= 1 or written or _scales_itself(graph, name):
+        return
+    yield (
+        f"is {graph.values[name].dtype}, and the samples are uint8, {seen.lo:g} to {seen.hi:g}",
+        "scale them as in training (x / 255, or less a mean and by a deviation), and give float32",
+    )
+
+
+def _scales_itself(graph: Graph, name: str) -> bool:
+    """Whether all that reads an input begins with the preprocessing: a cast, a division, a normalization."""
+    readers = [op for op in graph.all_ops() if name in op.inputs]
+    return bool(readers) and all(op.type in _PREPARING for op in readers)
 
 
 def _unlike(graph: Graph, name: str, seen: _Input) -> Iterator[tuple[str, str]]:

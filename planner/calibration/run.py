@@ -5,23 +5,26 @@ fetched, and channel means (`means`) are taken where the model runs. Graph optim
 are those of the model as written. Values inside `If` and `Loop` bodies are not observed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, TypeAlias
 
 import numpy as np
 import onnxruntime
 
-from planner.calibration.derive import CUTTING, derivable, derive
-from planner.calibration.exposing import exposed
+from planner.calibration import sizes_seen
+from planner.calibration.fetching.derive import CUTTING, derivable, derive
+from planner.calibration.fetching.exposing import exposed
 from planner.calibration.means import Probe, Sums, probes, with_probes
 from planner.calibration.observe import OBSERVERS, Array, Observed, merge
 from planner.calibration.recurrent import CELL, Cell, cell_states, followed, gate_products, read_by
 from planner.calibration.rows_seen import Seen, Watched, join, look, watched
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.shards import cut, merge_shards
+from planner.calibration.sizes_seen import inner_shapes, open_values, output_of, with_shapes
+from planner.calibration.sources.channels import open_channels_hint
 from planner.calibration.statistics import (
     Statistics,
     calibration_digest,
@@ -65,6 +68,7 @@ class _Watch:
       read: fetched values that the cells are computed from.
       products: session that computes the gates of the cells; None without cells.
       watched: values of which more than their range is observed.
+      sized: values that the first session tells the sizes of.
       threads: of each session; 0 is one a core.
     """
 
@@ -80,6 +84,7 @@ class _Watch:
     read: frozenset[str]
     products: onnxruntime.InferenceSession | None
     watched: Watched
+    sized: tuple[str, ...]
     threads: int
 
     @property
@@ -124,9 +129,10 @@ def calibrate(
     looked = watched(flat, wanted)
     # What more than a range is observed of has to be fetched.
     derived = tuple(op for op in derivable(flat, wanted, kind) if op.outputs[0] not in looked)
-    watch, sums = _watch(flat, kind, wanted, derived, looked, threads=many), Sums()
+    sized = open_values(flat) if values is None else ()
+    watch, sums = _watch(flat, kind, wanted, derived, looked, sized=sized, threads=many), Sums()
     more: dict[str, Seen] = {}
-    seen, done = _gather(watch, opened, sums, more, progress)
+    seen, sizes, done = _gather(watch, opened, sums, more, progress)
     if not done:
         raise SampleError("no samples to calibrate with", hint="32 to 128 representative ones are usual")
     means = sums.means(watch.probes, done)
@@ -135,7 +141,7 @@ def calibrate(
         for name in wanted
         if not seen[name].is_empty
     }
-    return Statistics(calibration_digest(graph), method, done, kept)
+    return Statistics(calibration_digest(graph), method, done, kept, sizes.sizes, sizes.trips)
 
 
 def require_numbers(graph: Graph, stats: Statistics) -> Statistics:
@@ -170,9 +176,9 @@ def observe_each(
     """
     _check_ops(graph)
     flat = replace(graph, ops=tuple(graph.all_ops()), regions=())
-    watch = _watch(flat, "minmax", _wanted(flat, values), (), {}, threads=threads_for(flat))
+    watch = _watch(flat, "minmax", _wanted(flat, values), (), {}, sized=(), threads=threads_for(flat))
     for feed in open_samples(samples, graph).feeds:
-        yield feed.name, _observe(watch, feed)[0]
+        yield feed.name, _observe(watch, feed).ranges
 
 
 def calibrate_on(
@@ -258,29 +264,31 @@ def _wanted(graph: Graph, values: Iterable[str] | None) -> tuple[str, ...]:
 
 def _gather(
     watch: _Watch, samples: Samples, sums: Sums, more: dict[str, Seen], progress: Progress | None
-) -> tuple[dict[str, Observed], int]:
-    """Run every sample, adding up means and what `more` is seen; observations of each value, and the number
-    of samples.
+) -> tuple[dict[str, Observed], sizes_seen.AllSizes, int]:
+    """Run every sample, adding up means and what `more` is seen; observations of each value, the sizes of
+    those that have open ones, and the number of samples.
     """
     seen: dict[str, Observed] = {}
+    sizes = sizes_seen.NOTHING
     done = 0
     for feed in samples.feeds:
-        found, means, looked = _observe(watch, feed)
-        if watch.cuts and any(item.nan or item.inf for item in found.values()):
+        found = _observe(watch, feed)
+        if watch.cuts and any(item.nan or item.inf for item in found.ranges.values()):
             # What a relu makes of NaN and infinity is its own affair: from here on, look.
             seen = derive(watch.derived, watch.graph, seen, watch.method) if done else seen
             watch = _watch_closely(watch)
-            found, means, looked = _observe(watch, feed)
+            found = _observe(watch, feed)
         for probe in watch.probes:
-            sums.add(probe, means[probe.output])
-        for name, item in found.items():
+            sums.add(probe, found.means[probe.output])
+        for name, item in found.ranges.items():
             seen[name] = merge(seen[name], item) if name in seen else item
-        for name, part in looked.items():
+        for name, part in found.looked.items():
             more[name] = join(more[name], part) if name in more else part
+        sizes = sizes_seen.join(sizes, found.sizes)
         done += 1
         if progress is not None:
             progress(done, samples.count)
-    return derive(watch.derived, watch.graph, seen, watch.method) if done else seen, done
+    return derive(watch.derived, watch.graph, seen, watch.method) if done else seen, sizes, done
 
 
 def _watch(
@@ -290,6 +298,7 @@ def _watch(
     derived: tuple[Op, ...],
     looked: Watched,
     *,
+    sized: tuple[str, ...],
     threads: int,
 ) -> _Watch:
     inputs = tuple(name for name in wanted if name in graph.inputs)
@@ -298,9 +307,10 @@ def _watch(
     cells = followed(graph, wanted)
     read = [name for cell in cells for name in read_by(cell) if name not in graph.inputs]
     added = probes(graph, wanted)
-    groups = [*_groups(graph, dict.fromkeys((*observed, *read)))] or [()] * bool(added)
+    groups = [*_groups(graph, dict.fromkeys((*observed, *read)))] or [()] * bool(added or sized)
     sessions = tuple(
-        _open_session(graph, group, () if i else added, threads) for i, group in enumerate(groups)
+        _open_session(graph, group, () if i else added, () if i else sized, threads)
+        for i, group in enumerate(groups)
     )
     return _Watch(
         graph,
@@ -315,13 +325,16 @@ def _watch(
         frozenset(read),
         gate_products(threads) if cells else None,
         looked,
+        sized,
         threads,
     )
 
 
 def _watch_closely(watch: _Watch) -> _Watch:
     kept = tuple(op for op in watch.derived if op.type not in CUTTING)
-    return _watch(watch.graph, watch.method, watch.wanted, kept, watch.watched, threads=watch.threads)
+    return _watch(
+        watch.graph, watch.method, watch.wanted, kept, watch.watched, sized=watch.sized, threads=watch.threads
+    )
 
 
 def _groups(graph: Graph, names: Iterable[str]) -> Iterator[tuple[str, ...]]:
@@ -338,46 +351,78 @@ def _groups(graph: Graph, names: Iterable[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(group)
 
 
-def _open_session(graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ...], threads: int) -> Session:
-    probed, shown = exposed(with_probes(graph, added), fetched)
-    outputs = (*(shown.get(name, name) for name in fetched), *(probe.output for probe in added))
+def _open_session(
+    graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ...], sized: tuple[str, ...], threads: int
+) -> Session:
+    probed, shown = exposed(with_shapes(with_probes(graph, added), sized), fetched)
+    told = (*(probe.output for probe in added), *map(output_of, sized))
+    outputs = (*(shown.get(name, name) for name in fetched), *told)
     # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
     loose = {name: replace(probed.values[name], shape=None) for name in outputs}
     model = replace(probed, outputs=outputs, values={**probed.values, **loose})
     return open_graph(model, observing_options(threads), inline=SMALL), fetched, shown
 
 
+@dataclass(slots=True)
+class _Found:
+    """What one sample shows: by value, and the means by probe output.
+
+    Attributes:
+      looked: what more than a range was seen of a value.
+      sizes: of values whose shapes leave some open.
+    """
+
+    ranges: dict[str, Observed]
+    looked: dict[str, Seen]
+    means: dict[str, Array] = field(default_factory=dict)
+    sizes: sizes_seen.AllSizes = sizes_seen.NOTHING
+
+
 @np.errstate(invalid="ignore")
-def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, Array], dict[str, Seen]]:
-    """Observations of one sample by value, the means by probe output, and what more was seen by value."""
+def _observe(watch: _Watch, feed: Feed) -> _Found:
+    """Run one sample."""
     observer = OBSERVERS[watch.method]
-    found = {name: observer(feed.arrays[name]) for name in watch.inputs}
-    looked = {
-        name: _look(watch, name, feed.arrays[name], feed.name)
+    found = _Found({name: observer(feed.arrays[name]) for name in watch.inputs}, {})
+    opened = {name: array.shape for name, array in feed.arrays.items() if watch.graph.values[name].is_open}
+    found.sizes = sizes_seen.seen_once(opened, {})
+    found.looked.update(
+        (name, _look(watch, name, feed.arrays[name], feed.name))
         for name in watch.inputs
         if name in watch.watched
-    }
-    means: dict[str, Array] = {}
+    )
     arrays = dict(feed.arrays) if watch.cells else {}
-    added = tuple(probe.output for probe in watch.probes)
-    for session, names, shown in watch.sessions:
-        outputs = names if means else (*names, *added)
-        tensors = _run(session, tuple(shown.get(name, name) for name in outputs), feed)
+    told = (*(probe.output for probe in watch.probes), *map(output_of, watch.sized))
+    for k, (session, names, shown) in enumerate(watch.sessions):
+        outputs = names if k else (*names, *told)
+        tensors = _run(watch.graph, session, tuple(shown.get(name, name) for name in outputs), feed)
+        found.sizes = sizes_seen.join(found.sizes, _sizes(watch, names, shown, tensors, first=not k))
         for name in reversed(outputs):
             tensor = tensors.pop()
             if name in watch.observed:
-                found[name] = observer(tensor)
+                found.ranges[name] = observer(tensor)
                 if name in watch.watched:
-                    looked[name] = _look(watch, name, tensor, feed.name)
+                    found.looked[name] = _look(watch, name, tensor, feed.name)
             if name in watch.read:
                 arrays[name] = tensor
             elif name not in watch.graph.values:
-                means[name] = tensor
+                found.means[name] = tensor
     for cell in watch.cells if watch.products is not None else ():
         states = cell_states(cell, arrays, watch.products)
         if states is not None:
-            found[cell.op.outputs[CELL]] = observer(states)
-    return found, means, looked
+            found.ranges[cell.op.outputs[CELL]] = observer(states)
+    return found
+
+
+def _sizes(
+    watch: _Watch, names: Sequence[str], shown: Mapping[str, str], tensors: Sequence[Array], *, first: bool
+) -> sizes_seen.AllSizes:
+    """The sizes that one session shows: of values inside bodies, and of all outside where it is the first."""
+    inner = {name: array.shape for name, array in zip(names, tensors, strict=False) if name in shown}
+    shapes, trips = inner_shapes(watch.graph, inner)
+    if first:
+        told = tensors[len(names) + len(watch.probes) :]
+        shapes |= {name: tuple(map(int, sizes)) for name, sizes in zip(watch.sized, told, strict=True)}
+    return sizes_seen.seen_once(shapes, trips)
 
 
 def _look(watch: _Watch, name: str, array: Array, sample: str) -> Seen:
@@ -385,11 +430,17 @@ def _look(watch: _Watch, name: str, array: Array, sample: str) -> Seen:
     return look(array, axes, len(watch.graph.values[name].shape or ()), counts=counts, sample=sample)
 
 
-def _run(session: onnxruntime.InferenceSession, names: tuple[str, ...], feed: Feed) -> list[Array]:
+def _run(
+    graph: Graph, session: onnxruntime.InferenceSession, names: tuple[str, ...], feed: Feed
+) -> list[Array]:
     used = {item.name for item in session.get_inputs()}
     arrays: Mapping[str, Array] = {name: array for name, array in feed.arrays.items() if name in used}
     try:
         tensors: list[Array] = session.run(list(names), arrays)
     except FAILURES as error:
-        raise SampleError(f"{feed.name}: onnxruntime cannot run the model: {one_line(error)}") from error
+        hints = (open_channels_hint(graph, name, array.shape) for name, array in feed.arrays.items())
+        told = next(filter(None, hints), "")
+        raise SampleError(
+            f"{feed.name}: onnxruntime cannot run the model: {one_line(error)}", hint=told
+        ) from error
     return tensors

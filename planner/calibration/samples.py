@@ -6,13 +6,14 @@ input it feeds and cast to its element type. Nothing here runs a model. Source: 
 
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from planner.calibration.npz import Array, array_names, read_arrays
+from planner.calibration.sources.channels import moved_hint
 from planner.calibration.sources.foreign import LABELS, as_array, count_of, is_array, named, unwrapped
 from planner.calibration.sources.images import has_images
 from planner.errors import SampleError, nearest_names
@@ -27,11 +28,16 @@ Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any] |
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Inputs of one run of the model: arrays by input name, a name for messages, labels where asked for."""
+    """Inputs of one run of the model: arrays by input name, a name for messages, labels where asked for.
+
+    Attributes:
+      given: the element types that arrays had before they were cast, of inputs that want others.
+    """
 
     name: str
     arrays: Sample
     labels: Array | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +160,8 @@ def _lacks_batch(array: Array, shape: Shape | None) -> bool:
 
 def _feed(sample: Mapping[str, Any], graph: Graph, name: str, *, labeled: bool) -> Feed:
     arrays = fit(sample, graph, name)
-    return Feed(name, arrays, _labels_of(sample, graph, name) if labeled else None)
+    labels = _labels_of(sample, graph, name) if labeled else None
+    return Feed(name, arrays, labels, _given(sample, arrays))
 
 
 def _labels_of(sample: Mapping[str, Any], graph: Graph, name: str) -> Array | None:
@@ -197,6 +204,7 @@ def _fit_array(data: Any, value: Value, name: str) -> Array:
         hint = ""
         if value.shape[:1] == (1,) and _shape_fits(array.shape, value.shape[1:]):
             hint = "add a first axis of size 1"
+        hint = hint or moved_hint(array.shape, value.shape)
         shape = shape_text(array.shape)
         wanted = shape_text(value.shape)
         raise SampleError(
@@ -311,7 +319,7 @@ def _split(array: Array, value: Value, name: str) -> _Split:
     found, wanted = shape_text(array.shape), shape_text(shape)
     raise SampleError(
         f"{name}: input {value.name!r} has shape {found}, the model wants {wanted}",
-        hint="several samples go along a new first axis or the batch axis",
+        hint=moved_hint(array.shape, shape) or "several samples go along a new first axis or the batch axis",
     )
 
 
@@ -327,7 +335,14 @@ def _cut(arrays: Sample, splits: Mapping[str, _Split], count: int, name: str, gr
     for k in range(count):
         label = f"{name}, sample {k}"
         part = {key: _slice(arrays[key], splits[key], k) for key in arrays}
-        yield Feed(label, fit(part, graph, label))
+        fitted = fit(part, graph, label)
+        yield Feed(label, fitted, given=_given(part, fitted))
+
+
+def _given(sample: Mapping[str, Any], arrays: Sample) -> dict[str, str]:
+    """The element types that arrays had, where the inputs have others."""
+    types = {key: getattr(sample[key], "dtype", None) for key in arrays}
+    return {key: str(kind) for key, kind in types.items() if kind is not None and kind != arrays[key].dtype}
 
 
 def _slice(array: Array, split: _Split, k: int) -> Array:

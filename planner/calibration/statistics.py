@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
@@ -17,9 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from planner.calibration import sizes_seen
 from planner.calibration.observe import OBSERVERS, Observed
 from planner.calibration.observe import merge as merge_observed
 from planner.calibration.rows_seen import RowsSeen, Seen, join
+from planner.calibration.sizes_seen import AllSizes, SizesSeen
 from planner.calibration.width_ranges import CHOOSERS, ends_of
 from planner.errors import StatsError
 from planner.ir.graph import Graph, model_digest
@@ -93,12 +95,16 @@ class Statistics:
       method: `minmax`, `percentile` or `percentile:99.9` (per cent of the elements kept), `mse`, `entropy`.
       samples: number of runs.
       values: by value name; a value of which nothing finite was seen is missing.
+      sizes: of values whose shapes leave some open, by name.
+      trips: runs of the bodies of loops in one run of the model, the most that a sample took, by path.
     """
 
     model: str
     method: str
     samples: int
     values: Mapping[str, ValueStats]
+    sizes: Mapping[str, SizesSeen] = field(default_factory=dict)
+    trips: Mapping[str, int] = field(default_factory=dict)
 
     def by(self, method: str) -> "Statistics":
         """The same observations under another method, which then chooses the ranges.
@@ -118,9 +124,18 @@ class Statistics:
 
     def to_json(self) -> str:
         """The text of a file, `qplan.stats/2`: one line a value; `statsjson` reads it."""
-        head = {"format": FORMAT, "model": self.model, "method": self.method, "samples": self.samples}
+        head: dict[str, Any] = {
+            "format": FORMAT,
+            "model": self.model,
+            "method": self.method,
+            "samples": self.samples,
+        }
         lines = [f"  {json.dumps(name)}: {json.dumps(_entry(item))}" for name, item in self.values.items()]
         body = "\n" + ",\n".join(lines) + "\n" if lines else ""
+        if self.sizes:
+            head["sizes"] = {name: _sizes_entry(seen) for name, seen in sorted(self.sizes.items())}
+        if self.trips:
+            head["trips"] = dict(sorted(self.trips.items()))
         return f'{json.dumps(head)[:-1]}, "values": {{{body}}}}}\n'
 
     def save(self, path: str | Path) -> None:
@@ -232,7 +247,8 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
         values[name] = with_seen(
             replace(_merged(name, one, other), mean=mean), join(seen_of(one), seen_of(other))
         )
-    return Statistics(a.model, a.method, a.samples + b.samples, values)
+    sizes = sizes_seen.join(AllSizes(a.sizes, a.trips), AllSizes(b.sizes, b.trips))
+    return Statistics(a.model, a.method, a.samples + b.samples, values, sizes.sizes, sizes.trips)
 
 
 def without_readers(stats: Statistics) -> Statistics:
@@ -244,10 +260,17 @@ def without_readers(stats: Statistics) -> Statistics:
 
 def calibration_digest(graph: Graph) -> str:
     """Digest of a model without facts and what is asked of kernels: annotating keeps statistics valid."""
-    if not graph.wanted and not any(value.facts for value in graph.values.values()):
+    looked = any(value.facts or value.seen is not None for value in graph.values.values())
+    if not graph.wanted and not looked and not any(scope.ran for scope in graph.scopes.values()):
         return model_digest(graph)
-    bare = {name: replace(value, facts=()) if value.facts else value for name, value in graph.values.items()}
-    return model_digest(replace(graph, values=bare, wanted={}))
+    bare = {
+        name: replace(value, facts=(), seen=None, varies=())
+        if value.facts or value.seen is not None
+        else value
+        for name, value in graph.values.items()
+    }
+    scopes = {path: replace(scope, ran=0) for path, scope in graph.scopes.items()}
+    return model_digest(replace(graph, values=bare, scopes=scopes, wanted={}))
 
 
 def from_observed(seen: Observed) -> ValueStats:
@@ -302,6 +325,12 @@ def _merged_mean(a: Mean | None, b: Mean | None, weights: tuple[int, int]) -> Me
 
 def _slices(stats: ValueStats) -> str:
     return "one range" if stats.axis is None else f"{len(stats.los)} ranges along axis {stats.axis}"
+
+
+def _sizes_entry(seen: SizesSeen) -> dict[str, list[int]]:
+    """Sizes; their ends too where samples differ."""
+    entry = {"sizes": list(seen.sizes)}
+    return entry | {"least": list(seen.least), "most": list(seen.most)} if seen.varies else entry
 
 
 def _entry(stats: ValueStats) -> dict[str, Any]:

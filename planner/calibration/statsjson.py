@@ -6,21 +6,26 @@ Source: design 09, "Statistics".
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from planner.calibration.rows_seen import RowsSeen
+from planner.calibration.sizes_seen import SizesSeen
 from planner.calibration.statistics import FORMAT, Bins, Mean, Statistics, ValueStats, percentile_of
 from planner.errors import StatsError
+from planner.ir.dims import MOST
 from planner.ir.types.qtypes import MAX_BITS, AtReaders
 
+Entry = TypeVar("Entry")
 READ: Final = ("qplan.stats/1", FORMAT)
 # Far beyond a float's exponents and any count of bins that calibration writes.
 MAX_EXPONENT: Final = 1024
 MAX_READ_BINS: Final = 1 << 20
 
-_FIELDS: Final = ("format", "method", "model", "samples", "values")
+_NEEDED: Final = ("format", "method", "model", "samples", "values")
+_FIELDS: Final = ("format", "method", "model", "samples", "sizes", "trips", "values")
+_SIZES_FIELDS: Final = ("least", "most", "sizes")
 _VALUE_FIELDS: Final = (
     "axis",
     "bins",
@@ -58,7 +63,7 @@ def read_statistics(text: str, source: str = "statistics") -> Statistics:
     if document.get("format") not in READ:
         known = " and ".join(map(repr, READ))
         _fail(source, "format", f"{_shown(document.get('format'))} is not read here; {known} are")
-    _fields(document, _FIELDS, _FIELDS, source, "")
+    _fields(document, _FIELDS, _NEEDED, source, "")
     method = _text(document["method"], source, "method")
     percentile_of(method)
     values = document["values"]
@@ -69,6 +74,8 @@ def read_statistics(text: str, source: str = "statistics") -> Statistics:
         method,
         _count(document["samples"], source, "samples"),
         {name: _value(item, source, f"values.{name}") for name, item in values.items()},
+        _table(document.get("sizes", {}), _sizes, source, "sizes"),
+        _table(document.get("trips", {}), _trips, source, "trips"),
     )
 
 
@@ -117,6 +124,42 @@ def _value(item: Any, source: str, path: str) -> ValueStats:
         _fail(source, f"{path}.two_values", f"expected true or false, found {_shown(two_values)}")
     readers = _readers(item.get("readers", {}), source, f"{path}.readers")
     return ValueStats(los, his, nan, inf, bins, axis, mean, rows, two_values, readers)
+
+
+def _table(item: Any, read: Callable[[Any, str, str], Entry], source: str, path: str) -> dict[str, Entry]:
+    if not isinstance(item, dict):
+        _fail(source, path, f"expected an object, found {_shown(item)}")
+    return {name: read(entry, source, f"{path}.{name}") for name, entry in item.items()}
+
+
+def _sizes(item: Any, source: str, path: str) -> SizesSeen:
+    if not isinstance(item, dict):
+        _fail(source, path, f"expected an object, found {_shown(item)}")
+    _fields(item, _SIZES_FIELDS, ("sizes",), source, path)
+    found = {}
+    for key in ("sizes", "least", "most"):
+        listed = item.get(key, item["sizes"])
+        if not isinstance(listed, list):
+            _fail(source, f"{path}.{key}", f"expected a list of sizes, found {_shown(listed)}")
+        found[key] = tuple(_size(size, source, f"{path}.{key}[{k}]") for k, size in enumerate(listed))
+    if not len(found["sizes"]) == len(found["least"]) == len(found["most"]):
+        _fail(source, path, "sizes, least and most have as many entries")
+    for low, size, high in zip(found["least"], found["sizes"], found["most"], strict=True):
+        if not low <= size <= high:
+            _fail(source, path, f"size {size} lies outside {low} to {high}")
+    return SizesSeen(**found)
+
+
+def _trips(item: Any, source: str, path: str) -> int:
+    number = _size(item, source, path)
+    return number or _fail(source, path, "a body ran no time; accepted: at least 1")
+
+
+def _size(item: Any, source: str, path: str) -> int:
+    number = _integer(item, source, path)
+    if not 0 <= number < MOST:
+        _fail(source, path, f"{_shown(number)} is no size")
+    return number
 
 
 def _readers(item: Any, source: str, path: str) -> tuple[AtReaders, ...]:

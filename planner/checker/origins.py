@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.checker.kernel_ports import refuse
 from planner.ir.asked import without_asked
-from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_digest, port_address
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_digest, port_address, with_sizes
 from planner.ir.roles import port_inputs
 from planner.ir.types.qtypes import AnyType
 from planner.plans.plan import Plan, plan_key
@@ -116,9 +116,10 @@ def check_target(plan: Plan, target: Target) -> None:
 def check_model(plan: Plan, model: Graph) -> None:
     """The plan's model is this one, its numbers included, and the structure it carries is the model's.
 
-    A model without constraints of its own is taken with those that the plan carries.
+    A model without constraints of its own is taken with those that the plan carries, one with open sizes with
+    the plan's.
     """
-    model = _without_left_out(plan, model)
+    model = with_sizes(_without_left_out(plan, model), plan.graph)
     _check_structure(plan.graph, model)
     # Statistics and annotations come in files of their own: a bare model is completed from the plan before
     # its digest is compared, so that the digest still covers everything else.

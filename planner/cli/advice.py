@@ -9,6 +9,7 @@ from planner.cli.console import progress, say, say_json, say_table, warn
 from planner.cli.files import as_samples, only_one_stdin, write_file
 from planner.cli.options import (
     BestEffortOption,
+    DimOption,
     FunctionsOption,
     JsonOption,
     PlanFile,
@@ -16,6 +17,7 @@ from planner.cli.options import (
     PlannedTargetOption,
     read_annotations_argument,
     read_plan,
+    sizes_of,
 )
 from planner.cli.planning import plan_summary, summary_text
 from planner.cli.saved import Saved, read_reference, read_saved, with_sources
@@ -49,6 +51,7 @@ def losses(
     ],
     model: PlannedModelOption = None,
     target: PlannedTargetOption = None,
+    dim: DimOption = None,
     reference: Annotated[
         str | None,
         typer.Option("--reference", metavar="MODEL", help="The float model, if biases were corrected."),
@@ -65,8 +68,8 @@ def losses(
     from planner.accuracy import told
     from planner.what_if.replan import as_planned
 
-    saved = read_saved(plan_file, model, target, functions, data)
-    source = read_reference(saved.plan, plan_file, reference)
+    saved = read_saved(plan_file, model, target, functions, data, dims=sizes_of(dim))
+    source = read_reference(saved.plan, plan_file, reference, sizes_of(dim))
     known = as_planned(saved.plan, saved.model, saved.target)
     with as_samples(data, saved.model) as samples, progress("measuring") as bar:
         found = planner.losses(
@@ -91,13 +94,14 @@ def suggest(
     *,
     model: PlannedModelOption = None,
     target: PlannedTargetOption = None,
+    dim: DimOption = None,
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Find the smallest edits of the constraints that remove a rescale; exit code 1 if there are none."""
     import planner
 
-    saved = read_saved(plan_file, model, target, functions)
+    saved = read_saved(plan_file, model, target, functions, dims=sizes_of(dim))
     with progress("trying edits"):
         found = planner.suggest(saved.plan, rescale, model=saved.model, target=saved.target)
     if json:
@@ -118,13 +122,14 @@ def pareto(
     *,
     model: PlannedModelOption = None,
     target: PlannedTargetOption = None,
+    dim: DimOption = None,
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> None:
     """List the trade-offs of a component: rescaled elements against the worst bits lost."""
     import planner
 
-    saved = read_saved(plan_file, model, target, functions)
+    saved = read_saved(plan_file, model, target, functions, dims=sizes_of(dim))
     with progress("weighing"):
         found = planner.pareto(saved.plan, address, model=saved.model, target=saved.target)
     if json:
@@ -152,6 +157,7 @@ def replan(
     edits: Annotated[str, typer.Option("--edits", metavar="YAML", help="Annotations over the plan's own.")],
     model: PlannedModelOption = None,
     target: PlannedTargetOption = None,
+    dim: DimOption = None,
     out: OutOption,
     functions: FunctionsOption = None,
     json: JsonOption = False,
@@ -159,7 +165,7 @@ def replan(
     """Plan again with changed constraints."""
     import planner
 
-    saved = read_saved(plan_file, model, target, functions, edits, out=out)
+    saved = read_saved(plan_file, model, target, functions, edits, out=out, dims=sizes_of(dim))
     changes = read_annotations_argument(edits)
     with progress("planning again"):
         after = planner.replan(saved.plan, changes, model=saved.model, target=saved.target)
@@ -172,6 +178,7 @@ def restore(
     *,
     model: PlannedModelOption = None,
     target: PlannedTargetOption = None,
+    dim: DimOption = None,
     out: OutOption,
     functions: FunctionsOption = None,
     json: JsonOption = False,
@@ -179,7 +186,7 @@ def restore(
     """Put one kernel back into float, with casts around it."""
     import planner
 
-    saved = read_saved(plan_file, model, target, functions, out=out)
+    saved = read_saved(plan_file, model, target, functions, out=out, dims=sizes_of(dim))
     with progress("planning again"):
         after = planner.restore(saved.plan, kernel, model=saved.model, target=saved.target)
     _write(after, out, saved, saved.target_name, json=json)
@@ -191,6 +198,7 @@ def retarget(
     *,
     model: PlannedModelOption = None,
     target: PlannedTargetOption = None,
+    dim: DimOption = None,
     out: OutOption,
     functions: FunctionsOption = None,
     best_effort: BestEffortOption = False,
@@ -199,7 +207,7 @@ def retarget(
     """Plan a planned model for another target, whose `legalize` table takes coarse kernels apart."""
     import planner
 
-    saved = read_saved(plan_file, model, target, functions, other, out=out)
+    saved = read_saved(plan_file, model, target, functions, other, out=out, dims=sizes_of(dim))
     fine = planner.load_target(other)
     with progress("planning again"):
         after = planner.retarget(
@@ -239,7 +247,12 @@ def _write(planned: "Planned", out: str, saved: Saved, target: str, *, json: boo
 
     planner.check(planned, planned.annotated, planned.whole_target)
     told = with_sources(
-        planned, Path(out).parent, model=saved.model_name, target=target, reference=saved.reference_name
+        planned,
+        Path(out).parent,
+        model=saved.model_name,
+        target=target,
+        reference=saved.reference_name,
+        dims=saved.dims,
     )
     write_file(out, told.to_json().encode())
     if json:

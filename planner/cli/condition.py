@@ -17,6 +17,7 @@ from planner.cli.files import as_samples, keep_inputs, only_one_stdin, write_fol
 from planner.cli.options import (
     AnnotationsOption,
     DataOption,
+    DimOption,
     FunctionsOption,
     JsonOption,
     MethodOption,
@@ -26,6 +27,7 @@ from planner.cli.options import (
     read_model,
     read_stats,
     read_target,
+    sizes_of,
     stats_warnings,
 )
 
@@ -56,6 +58,7 @@ def condition(
     stats: StatsOption = None,
     method: MethodOption = None,
     annotations: AnnotationsOption = None,
+    dim: DimOption = None,
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -64,7 +67,7 @@ def condition(
     from planner.onnx.write import write_graph
 
     only_one_stdin(model, target, data, stats, annotations)
-    graph = read_model(model)
+    graph = read_model(model, dims=sizes_of(dim))
     device = None if target is None else read_target(target, functions)
     given = None if annotations is None else read_annotations_argument(annotations)
     read = None if stats is None else read_stats(stats)

@@ -9,7 +9,18 @@ import typer
 
 from planner.cli.console import complain, progress, say, say_json, say_table, warn, write_text
 from planner.cli.files import STDIN, as_samples, as_text, keep_from, only_one_stdin, read_bytes, write_file
-from planner.cli.options import CutOption, DataOption, JsonOption, RequiredData, cut_names, of_file, read_plan
+from planner.cli.options import (
+    CutOption,
+    DataOption,
+    DimOption,
+    JsonOption,
+    RequiredData,
+    cut_names,
+    is_count,
+    of_file,
+    read_plan,
+    sizes_of,
+)
 from planner.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,8 +29,6 @@ if TYPE_CHECKING:
     from planner.ir.graph import Graph
 
 _TOTALS: Final = ("macs", "bops", "weights", "weight_bits", "main_macs", "main_weights")
-MOST_DIGITS: Final = 18
-"""Of a size or place in a tensor: `int` has a limit of its own, and no sentence for it."""
 
 
 def convert(
@@ -29,10 +38,7 @@ def convert(
     *,
     to: Annotated[str, typer.Option("--to", metavar="F", help="The dialect to write; see docs/qonnx.md.")],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
-    dim: Annotated[
-        list[str] | None,
-        typer.Option("--dim", metavar="NAME=SIZE", help="Give an open dimension its size; repeatable."),
-    ] = None,
+    dim: DimOption = None,
     batch: Annotated[
         int | None,
         typer.Option("--batch", metavar="N", help="Samples at once: the first axis of every input."),
@@ -56,7 +62,7 @@ def convert(
     keep_from(out, model)
     source = read_bytes(model, "model") if model == STDIN else Path(model)
     data = convert_model(
-        source, to, dims=_sizes(dim or ()), outputs=cut_names(cut), prune=_channels(prune or ()), batch=batch
+        source, to, dims=sizes_of(dim), outputs=cut_names(cut), prune=_channels(prune or ()), batch=batch
     )
     write_file(out, data)
     if json:
@@ -65,28 +71,14 @@ def convert(
         say(f"wrote {out}: {to}, {len(data):,} bytes")
 
 
-def _is_count(text: str) -> bool:
-    return text.isdecimal() and len(text) <= MOST_DIGITS
-
-
-def _sizes(texts: Iterable[str]) -> dict[str, int]:
-    found = {}
-    for text in texts:
-        name, _, size = text.rpartition("=")
-        if not name or not _is_count(size):
-            raise InputError(f"--dim {text:.200}: accepted is NAME=SIZE, such as --dim batch=1")
-        found[name] = int(size)
-    return found
-
-
 def _channels(texts: Iterable[str]) -> dict[str, dict[int, list[int]]]:
     found: dict[str, dict[int, list[int]]] = {}
     for text in texts:
         where, _, indices = text.rpartition("=")
         name, at, axis = where.rpartition("@")
-        if not at or not _is_count(axis):
+        if not at or not is_count(axis):
             name, axis = where, "1"
-        if not name or not all(map(_is_count, indices.split(","))):
+        if not name or not all(map(is_count, indices.split(","))):
             raise InputError(f"--prune {text:.200}: accepted is TENSOR=N,N or TENSOR@AXIS=N,N")
         found.setdefault(name, {}).setdefault(int(axis), []).extend(map(int, indices.split(",")))
     return found
@@ -102,6 +94,7 @@ def run(
         str | None,
         typer.Option("--out", "-o", metavar="NPZ", help="Write the outputs here, samples stacked."),
     ] = None,
+    dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run a model as it is written: shapes and ranges of its outputs; the outputs themselves with --out."""
@@ -113,7 +106,7 @@ def run(
     only_one_stdin(model, data)
     if out is not None:
         keep_from(out, model, data)
-    graph = _runnable(model)
+    graph = _runnable(model, sizes_of(dim))
     runner = ModelRunner(graph)
     with as_samples(data, graph) as samples, progress("running") as bar:
         opened = open_samples(samples, graph)
@@ -137,7 +130,7 @@ def run(
     say_table(f"{len(results)} samples", ("output", "shape", "least", "largest"), rows)
 
 
-def _runnable(model: str) -> "Graph":
+def _runnable(model: str, dims: Mapping[str, int]) -> "Graph":
     """A model as it is written; of MLIR and JSON, with the rounding that its types say."""
     from planner.cli.files import model_format
     from planner.conversion.pins import with_rounding
@@ -149,8 +142,8 @@ def _runnable(model: str) -> "Graph":
     if is_serialized(data) or (data and model_format(data) in ("json", "mlir")):
         kind = None if is_serialized(data) else model_format(data)
         with of_file(model):
-            return with_rounding(load_model(data, format=kind))
-    return read_written(data if model == STDIN else Path(model))
+            return with_rounding(load_model(data, format=kind, dims=dims))
+    return read_written(data if model == STDIN else Path(model), dims=dims)
 
 
 def _save(path: str, arrays: "Mapping[str, NDArray[Any]]") -> None:
@@ -186,13 +179,14 @@ def cost(
         bool,
         typer.Option("--main", help="Total MACs of the commonest widths, as the QONNX paper lists them."),
     ] = False,
+    dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
     """Count what a model costs: multiply-accumulates, bit operations, weight bits, per layer and in all."""
     from planner.costs import cost as count
     from planner.costs import rows
 
-    found = count(read_bytes(model, "model") if model == STDIN else Path(model), mode)
+    found = count(read_bytes(model, "model") if model == STDIN else Path(model), mode, dims=sizes_of(dim))
     if json:
         totals = {name: getattr(found, name) for name in _TOTALS}
         say_json({"mode": mode, "total": totals, "layers": [asdict(layer) for layer in found.layers]})
@@ -220,10 +214,7 @@ def tensors(
     ] = None,
     data: DataOption = None,
     axis: Annotated[int, typer.Option("--axis", metavar="N", help="The axis of the channels.")] = 1,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option("--dim", metavar="NAME=SIZE", help="Give an open dimension its size; repeatable."),
-    ] = None,
+    dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
     """Say of every tensor its QONNX datatype, what it lies between, and which channels never change."""
@@ -233,7 +224,7 @@ def tensors(
 
     only_one_stdin(model, data)
     source = read_bytes(model, "model") if model == STDIN else Path(model)
-    graph = read_written(source, dims=_sizes(dim or ()), opened=False)
+    graph = read_written(source, dims=sizes_of(dim), opened=False)
     inputs = dict(_range(text, graph, axis) for text in ranges or ())
     if data is None:
         found = tensors_of(graph, inputs=inputs, axis=axis)

@@ -11,6 +11,7 @@ from planner.cli.files import STDIN, as_samples, keep_from, only_one_stdin, read
 from planner.cli.options import (
     AnnotationsOption,
     DataOption,
+    DimOption,
     EvalDataOption,
     JsonOption,
     MethodOption,
@@ -26,6 +27,7 @@ from planner.cli.options import (
     read_annotations_argument,
     read_model,
     read_stats,
+    sizes_of,
     stats_warnings,
 )
 from planner.errors import InputError
@@ -39,6 +41,7 @@ def calibrate(
     *,
     data: RequiredData,
     method: MethodOption = None,
+    dim: DimOption = None,
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", metavar="JSON", help="File to write; standard output if none."),
@@ -51,7 +54,7 @@ def calibrate(
 
     only_one_stdin(model, data)
     keep_from(out, model, data)
-    graph = read_model(model)
+    graph = read_model(model, dims=sizes_of(dim))
     with as_samples(data, graph) as samples, progress("calibrating") as bar:
         stats = planner.calibrate(graph, samples, method=method or "minmax", progress=bar, readers=readers)
         odd = planner.odd_samples(graph, samples)
@@ -73,6 +76,7 @@ def annotate(
     stats: StatsOption = None,
     method: MethodOption = None,
     annotations: AnnotationsOption = None,
+    dim: DimOption = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -88,7 +92,7 @@ def annotate(
 
     only_one_stdin(model, stats, annotations)
     keep_from(out, model, stats, annotations)
-    plain, seen = read_model(model), None if stats is None else read_stats(stats, method)
+    plain, seen = read_model(model, dims=sizes_of(dim)), None if stats is None else read_stats(stats, method)
     for warning in stats_warnings(plain, seen):
         warn(warning)
     graph = planner.annotate(
@@ -117,6 +121,7 @@ def compare(
     *,
     data: DataOption = None,
     eval_data: EvalDataOption = None,
+    dim: DimOption = None,
     output: OutputOption = None,
     metric: MetricOption = None,
     min_sqnr: MinSqnrOption = None,
@@ -132,7 +137,7 @@ def compare(
     chosen = eval_data or data
     if chosen is None:
         raise InputError("no samples to compare on", hint="--eval-data, held out, or --data")
-    graph = read_model(model)
+    graph = read_model(model, dims=sizes_of(dim))
     # A path, so that weights in a file beside it are found.
     given = (
         read_bytes(quantized, "quantized model")

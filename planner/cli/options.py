@@ -6,10 +6,10 @@ Reading goes through the public face of `planner`.
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from planner.ir.graph import Graph
     from planner.plans.plan import Plan
     from planner.target.records import QuantFn, Target
+
+MOST_DIGITS: Final = 18
+"""Of a size or place in a tensor: `int` has a limit of its own, and no sentence for it."""
 
 ModelFile: TypeAlias = Annotated[
     str, typer.Argument(metavar="MODEL", help="ONNX or .tflite file, or annotated model (.json, .mlir).")
@@ -136,6 +139,12 @@ CutOption: TypeAlias = Annotated[
         "--cut", metavar="NAMES", help="End an ONNX model at these values (a,b), not at its outputs."
     ),
 ]
+DimOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim", metavar="NAME=SIZE", help="Give an open dimension its size (batch=1, x[0]=1); repeatable."
+    ),
+]
 ExternalOption: TypeAlias = Annotated[
     bool | None,
     typer.Option(
@@ -148,18 +157,40 @@ ExternalOption: TypeAlias = Annotated[
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
-def read_model(name: str, cut: str | None = None) -> "Graph":
+def read_model(name: str, cut: str | None = None, *, dims: Mapping[str, int] | None = None) -> "Graph":
     """Load a model from a path or standard input, and let it end at other values where asked to."""
     import planner
 
     outputs = cut_names(cut)
     if name != STDIN:
         with of_file(name):
-            return planner.load_model(name, outputs=outputs)
+            return planner.load_model(name, outputs=outputs, dims=dims)
     data = read_bytes(name, "model")
     return planner.load_model(
-        data, format=None if is_serialized(data) else model_format(data), outputs=outputs
+        data, format=None if is_serialized(data) else model_format(data), outputs=outputs, dims=dims
     )
+
+
+def sizes_of(texts: Iterable[str] | None) -> dict[str, int]:
+    """Read the pairs of `--dim`.
+
+    Raises:
+      InputError: not `NAME=SIZE`, or two sizes under one name.
+    """
+    found: dict[str, int] = {}
+    for text in texts or ():
+        name, _, size = text.rpartition("=")
+        if not name or not is_count(size):
+            raise InputError(f"--dim {text:.200}: accepted is NAME=SIZE, such as --dim batch=1")
+        if found.get(name, int(size)) != int(size):
+            raise InputError(f"--dim {text:.200}: {name!r} has size {found[name]} already")
+        found[name] = int(size)
+    return found
+
+
+def is_count(text: str) -> bool:
+    """Whether a text is a whole number that is no more than a place or a size can be."""
+    return text.isdecimal() and len(text) <= MOST_DIGITS
 
 
 def cut_names(cut: str | None) -> list[str] | None:

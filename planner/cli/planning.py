@@ -36,6 +36,7 @@ from planner.cli.options import (
     ConditionOption,
     CutOption,
     DataOption,
+    DimOption,
     EvalDataOption,
     FunctionsOption,
     JsonOption,
@@ -55,6 +56,7 @@ from planner.cli.options import (
     read_model,
     read_stats,
     read_target,
+    sizes_of,
     stats_warnings,
 )
 from planner.cli.saved import with_sources
@@ -84,6 +86,7 @@ def plan(
     readers: ReadersOption = 0,
     annotations: AnnotationsOption = None,
     cut: CutOption = None,
+    dim: DimOption = None,
     condition: ConditionOption = None,
     strategy: Annotated[
         Literal["minimal", "rfc"], typer.Option(help="Least price, or the greedy order of MLIR's RFC.")
@@ -129,7 +132,7 @@ def plan(
     _check_judging(judging, formats or [], data, eval_data)
     costs = parse_costs(settings or [])
     device = read_target(target, functions)
-    graph = read_model(model, cut)
+    graph = read_model(model, cut, dims=sizes_of(dim))
 
     def make(ready: "Graph") -> "Plan":
         with progress("planning") as bar:
@@ -170,7 +173,7 @@ def plan(
         corrected = _corrected_file(planned.graph.name)
         source = str(Path(out) / corrected) if corrected in files else model
         whole = model if corrected in files and cut is None else STDIN
-        told = with_sources(planned, out, model=source, target=target, reference=whole)
+        told = with_sources(planned, out, model=source, target=target, reference=whole, dims=sizes_of(dim))
         documents: dict[str, Callable[[], Iterable[str]]] = {
             "plan.json": lambda: json_parts(told),
             "plan.mlir": lambda: [planned.to_mlir()],
@@ -390,6 +393,7 @@ def _exports(
     Args:
       staged: where files of a large model are written.
     """
+    from planner.exporters.common.known_shapes import taken_for_one
     from planner.exporters.runnable import ARITHMETICS, runnable
     from planner.exporters.table import EXPORTERS, file_name
     from planner.exporters.to_file import write_to
@@ -404,6 +408,8 @@ def _exports(
         exported: bytes | Path
         with progress(f"exporting {name}") as bar:
             model = exportable(ready, planned, name)
+            if text := taken_for_one(model, name):
+                warn(text)
             if staged is None:
                 exported = EXPORTERS[name](model, planned)
                 files[file_name(name)] = exported
@@ -449,6 +455,7 @@ def plan_summary(planned: "Plan") -> dict[str, Any]:
 
 def summary_text(planned: "Plan") -> str:
     """Totals of a plan in three lines, four on a device of several engines."""
+    from planner.ir.dims import COUNTED, TAKEN
     from planner.propagation.selection.choice import NO_RANGE
     from planner.propagation.selection.wanted_rows import ANNOTATED
     from planner.report.totals import totals
@@ -462,6 +469,8 @@ def summary_text(planned: "Plan") -> str:
         why = f"{lacking} lack a range" if lacking else why
         whole = f": {why}, the plan is all float"
     engines = f"\n  engines: {count.engines_text}" if count.engines else ""
+    sized = (note for note in planned.graph.notes if note.startswith((COUNTED, TAKEN)))
+    engines += "".join(f"\n  {note}" for note in sized)
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
         f"  {count.integer} of {count.kernels} kernels on integers{whole}\n"

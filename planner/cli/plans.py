@@ -9,6 +9,7 @@ from planner.cli.console import progress, say, say_json, say_table, warn
 from planner.cli.files import keep_from, only_one_stdin, put_text
 from planner.cli.help.choices import complete_format
 from planner.cli.options import (
+    DimOption,
     ExternalOption,
     FunctionsOption,
     JsonOption,
@@ -18,6 +19,7 @@ from planner.cli.options import (
     PlannedTargetOption,
     read_plan,
     read_stats,
+    sizes_of,
 )
 from planner.cli.planning import plan_summary, summary_text
 from planner.cli.saved import read_saved, read_saved_model
@@ -105,6 +107,7 @@ def view(
     ] = None,
     model: PlannedModelOption = None,
     target: PlannedTargetOption = None,
+    dim: DimOption = None,
     functions: FunctionsOption = None,
     out: OutFile = None,
     json: JsonOption = False,
@@ -115,7 +118,11 @@ def view(
 
     others = [name for name in (before, stats) if name is not None]
     only_one_stdin(plan_file, model, target, *others)
-    saved = read_saved(plan_file, model, target, functions, *others, out=out) if pareto else None
+    saved = (
+        read_saved(plan_file, model, target, functions, *others, out=out, dims=sizes_of(dim))
+        if pareto
+        else None
+    )
     planned = read_plan(plan_file) if saved is None else saved.plan
     earlier = None if before is None else read_plan(before)
     if json:
@@ -169,22 +176,24 @@ def export(
     ] = None,
     model: PlannedModelOption = None,
     external: ExternalOption = None,
+    dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write a planned model in a format that a real engine runs."""
     import planner
+    from planner.pipeline import open_sizes
 
     only_one_stdin(plan_file, model)
     keep_from(out, plan_file, model)
     planned = read_plan(plan_file)
-    name, graph = read_saved_model(planned, plan_file, model)
+    name, graph = read_saved_model(planned, plan_file, model, sizes_of(dim))
     keep_from(out, name)
     with progress(f"exporting {format}") as bar:
         written = planner.export_to(
             graph, planned, format, out, external=external, accuracy_level=accuracy_level, progress=bar
         )
     sizes = {file.name: file.stat().st_size for file in written}
-    for warning in (*bigger(name, sizes), *slow(planned, [format])):
+    for warning in (*bigger(name, sizes), *slow(planned, [format]), *open_sizes(graph, planned, format)):
         warn(warning)
     size = sizes[written[0].name]
     if json:
@@ -201,13 +210,14 @@ def check(
     *,
     model: PlannedModelOption = None,
     target: PlannedTargetOption = None,
+    dim: DimOption = None,
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Check a plan independently against its model and target; exit code 1 if it does not hold."""
     import planner
 
-    saved = read_saved(plan_file, model, target, functions)
+    saved = read_saved(plan_file, model, target, functions, dims=sizes_of(dim))
     planned, device = saved.plan, saved.target
     try:
         with progress("checking") as bar:

@@ -11,6 +11,7 @@ from planner.cli.help.choices import complete_format, complete_target
 from planner.cli.options import (
     AnnotationsOption,
     CutOption,
+    DimOption,
     EvalDataOption,
     FunctionsOption,
     JsonOption,
@@ -62,6 +63,7 @@ def quantize(
     method: MethodOption = None,
     annotations: AnnotationsOption = None,
     cut: CutOption = None,
+    dim: DimOption = None,
     functions: FunctionsOption = None,
     output: OutputOption = None,
     metric: MetricOption = None,
@@ -87,6 +89,7 @@ def quantize(
         method=method,
         annotations=annotations,
         cut=cut,
+        dim=dim,
         formats=written,
         functions=functions,
         output=output,

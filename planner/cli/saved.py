@@ -5,6 +5,7 @@ more is looked for beside the plan; only what has the digest is taken. Functions
 found: code runs where somebody names it.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from planner.cli.files import STDIN, keep_from, only_one_stdin
 from planner.cli.options import read_model, read_plan, read_target
-from planner.errors import InputError, PlannerError
+from planner.errors import InputError, PlannerError, UnknownName
 
 if TYPE_CHECKING:
     from planner.ir.graph import Graph
@@ -31,6 +32,7 @@ class Saved:
 
     Attributes:
       reference_name: of the float model whose biases were corrected; `STDIN` where the plan names none.
+      dims: sizes of open dimensions that the model was read with.
     """
 
     plan: "Plan"
@@ -39,6 +41,7 @@ class Saved:
     model_name: str
     target_name: str
     reference_name: str
+    dims: Mapping[str, int]
 
 
 def read_saved(
@@ -48,32 +51,58 @@ def read_saved(
     functions: str | None,
     *others: str,
     out: str | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> Saved:
     """Read a plan with its model and target: those given, or the plan's own.
 
     Args:
       others: files of the command line, too.
       out: the file that will be written, which is none of these.
+      dims: sizes of dimensions that the model leaves open; by default those that the plan was made with.
 
     Raises:
       InputError: a model or target that is not found; the option that names it is told.
     """
     only_one_stdin(plan_file, model, target, *others)
     plan = read_plan(plan_file)
-    model_name, graph = read_saved_model(plan, plan_file, model)
+    model_name, graph = read_saved_model(plan, plan_file, model, dims)
     if target is not None:
         device = read_target(target, functions)
     else:
         target, device = _found(plan, plan_file, "target", TARGETS, lambda it: _target(plan, it, functions))
     keep_from(out, model_name, target, functions, *others)
-    return Saved(plan, graph, device, model_name, target, _reference_place(plan, plan_file) or STDIN)
+    reference = _reference_place(plan, plan_file) or STDIN
+    return Saved(plan, graph, device, model_name, target, reference, _dims(plan, dims))
 
 
-def read_saved_model(plan: "Plan", plan_file: str, model: str | None) -> "tuple[str, Graph]":
+def read_saved_model(
+    plan: "Plan", plan_file: str, model: str | None, dims: Mapping[str, int] | None = None
+) -> "tuple[str, Graph]":
     """The model given, or the one a plan was made for; and its name."""
     if model is not None:
-        return model, read_model(model)
-    return _found(plan, plan_file, "model", MODELS, lambda name: _model(plan, name))
+        return model, _sized(model, plan, dims)
+    return _found(plan, plan_file, "model", MODELS, lambda name: _model(plan, name, dims))
+
+
+def _sized(name: str, plan: "Plan", dims: Mapping[str, int] | None) -> "Graph":
+    """A model read with the sizes given, or with those that a plan was made with."""
+    if dims:
+        return read_model(name, dims=dims)
+    try:
+        return read_model(name, dims=_dims(plan, None))
+    except UnknownName:  # a model that was written with these sizes leaves none open
+        return read_model(name)
+
+
+def _dims(plan: "Plan", dims: Mapping[str, int] | None) -> Mapping[str, int]:
+    """The sizes given, or those that a plan says."""
+    if dims:
+        return dims
+    try:
+        told = json.loads(plan.sources.get("dims", "{}"))
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def _found(
@@ -111,13 +140,13 @@ def _places(plan: "Plan", plan_file: str, what: str, suffixes: tuple[str, ...]) 
         yield from (str(path) for path in beside if path.name not in own)
 
 
-def _model(plan: "Plan", name: str) -> "Graph":
+def _model(plan: "Plan", name: str, dims: Mapping[str, int] | None) -> "Graph":
     from planner.checker.origins import check_model
     from planner.ir.expand import expand
     from planner.ir.graph import with_facts
 
     # The plan carries the constraints it was made with, which a replan changed: the digest covers them, too.
-    graph = with_facts(expand(read_model(name)), plan.graph)
+    graph = with_facts(expand(_sized(name, plan, dims)), plan.graph)
     check_model(plan, graph)
     return graph
 
@@ -136,12 +165,14 @@ def _folder(plan_file: str) -> Path:
     return Path(plan_file) if Path(plan_file).is_dir() else Path(plan_file).parent
 
 
-def read_reference(plan: "Plan", plan_file: str, reference: str | None) -> "Graph | None":
+def read_reference(
+    plan: "Plan", plan_file: str, reference: str | None, dims: Mapping[str, int] | None = None
+) -> "Graph | None":
     """The float model given, or that whose biases were corrected for the plan; None where none is there."""
     place = _reference_place(plan, plan_file)
     if reference is None and place is not None:
         reference = place if Path(place).is_file() else None
-    return None if reference is None else read_model(reference)
+    return None if reference is None else _sized(reference, plan, dims)
 
 
 def _reference_place(plan: "Plan", plan_file: str) -> str | None:
@@ -151,12 +182,19 @@ def _reference_place(plan: "Plan", plan_file: str) -> str | None:
 
 
 def with_sources(
-    plan: "Plan", folder: str | Path, *, model: str, target: str, reference: str = STDIN
+    plan: "Plan",
+    folder: str | Path,
+    *,
+    model: str,
+    target: str,
+    reference: str = STDIN,
+    dims: Mapping[str, int] | None = None,
 ) -> "Plan":
     """The plan that says where its model and target are, from the folder on that it is written into.
 
     Args:
       reference: the float model, where `model` has corrected biases.
+      dims: sizes of open dimensions that the model was read with.
     """
     from planner.target.load import target_ids
 
@@ -164,6 +202,7 @@ def with_sources(
         "model": "" if model == STDIN else _from(folder, model),
         "target": "" if target == STDIN else target if target in target_ids() else _from(folder, target),
         "reference": "" if STDIN in (reference, model) else _from(folder, reference),
+        "dims": json.dumps(dict(dims)) if dims else "",
     }
     return replace(plan, sources={what: place for what, place in told.items() if place})
 

@@ -12,6 +12,7 @@ from planner.cli.console import progress_of_phases, say, say_json, say_missed, s
 from planner.cli.files import as_samples, keep_inputs, only_one_stdin, write_folder
 from planner.cli.options import (
     AnnotationsOption,
+    DimOption,
     FunctionsOption,
     JsonOption,
     MethodOption,
@@ -24,6 +25,7 @@ from planner.cli.options import (
     read_annotations_argument,
     read_model,
     read_target,
+    sizes_of,
 )
 from planner.cli.planning import statistics_of, summary_text
 from planner.cli.saved import with_sources
@@ -58,6 +60,7 @@ def search(
     stats: StatsOption = None,
     method: MethodOption = None,
     annotations: AnnotationsOption = None,
+    dim: DimOption = None,
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Plans that are measured, at most.")] = 40,
     metric: MetricOption = None,
     output: OutputOption = None,
@@ -78,7 +81,7 @@ def search(
 
     only_one_stdin(model, target, data, eval_data, stats, annotations)
     judging = read_judging(reference, output, metric, None, None)
-    device, graph = read_target(target, functions), read_model(model)
+    device, graph = read_target(target, functions), read_model(model, dims=sizes_of(dim))
     given = None if annotations is None else read_annotations_argument(annotations)
     Path(out).mkdir(parents=True, exist_ok=True)
     kept = Path(out) / STATE if state is None else Path(state)
@@ -105,7 +108,7 @@ def search(
     asked = merged_annotations(None if given is None else annotations_document(given), found.best.kernels)
     planned = planner.plan(planner.annotate(graph, stats=seen, annotations=asked), device)
     planner.check(planned, planned.annotated, device)
-    recorded = with_sources(planned, out, model=model, target=target, reference=model)
+    recorded = with_sources(planned, out, model=model, target=target, reference=model, dims=sizes_of(dim))
     documents = {
         ANNOTATIONS: jsonlib.dumps(asked, indent=1) + "\n",
         "plan.json": recorded.to_json(),

@@ -251,7 +251,7 @@ def _standing(members: Sequence[int], index: OpIndex) -> dict[str, Any]:
     # Ops of several calls fuse across them, as calls are
     # no border; the kernel then stands in the loop around.
     scope = found.pop() if len(found) == 1 else closed_scope(index.graph.scopes, found.pop())
-    return {"scope": scope, "trip_count": index.graph.scopes[scope].trips} if scope else {}
+    return {"scope": scope, "trip_count": index.graph.scopes[scope].runs} if scope else {}
 
 
 def _take_group(group: Group, fusion: Fusion, pattern: Pattern, index: OpIndex, taken: _Taken) -> None:

@@ -6,6 +6,7 @@ ids. Nothing here knows a file format; validity rules are in one table, `RULES_O
 """
 
 import hashlib
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -36,12 +37,20 @@ WRITTEN_LEFT_OUT: Final = "the quantizers of the model's own file are not here, 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor by name: shape (None: rank unknown), element type (`f32`, `i64`, ...), the user's facts."""
+    """A tensor by name: shape (None: rank unknown), element type (`f32`, `i64`, ...), the user's facts.
+
+    Attributes:
+      seen: sizes that it had on the largest sample, where its shape leaves some open. They weigh prices and
+        work and decide nothing else; None where nobody looked.
+      varies: axes of `seen` that had other sizes on other samples.
+    """
 
     name: str
     shape: Shape | None = None
     dtype: str = "f32"
     facts: tuple[QType, ...] = ()
+    seen: tuple[int, ...] | None = None
+    varies: tuple[int, ...] = ()
 
     @property
     def is_float(self) -> bool:
@@ -50,11 +59,27 @@ class Value:
 
     @property
     def elements(self) -> int:
-        """Number of elements, unknown dimensions counted as 1."""
+        """Number of elements, by `sizes`."""
         total = 1
-        for dim in self.shape or ():
-            total *= dim if isinstance(dim, int) else 1
+        for dim in self.sizes:
+            total *= dim
         return total
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes to count with: of an open dimension that of the samples, 1 where nobody looked."""
+        if self.shape is None:
+            return self.seen or ()
+        if self.seen is None or len(self.seen) != len(self.shape):
+            return tuple([dim if isinstance(dim, int) else 1 for dim in self.shape])
+        return tuple(
+            [dim if isinstance(dim, int) else size for dim, size in zip(self.shape, self.seen, strict=True)]
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a size, or the rank, is not known before running."""
+        return self.shape is None or not all(isinstance(dim, int) for dim in self.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -221,6 +246,8 @@ def structure_digest(graph: Graph) -> str:
         value = graph.values[name]
         facts = _written(value.facts)
         told.append((name, value.shape, value.dtype, facts, name in graph.constants))
+        if value.seen is not None:
+            told.append((name, "seen", value.seen, value.varies))
     for region in graph.regions:
         specs = tuple([_written(facts) for facts in (*region.input_facts, *region.output_facts)])
         head = (region.name, region.kernel, region.inputs, region.outputs, specs, region.trip_count)
@@ -245,6 +272,7 @@ def _told_of_bodies(graph: Graph) -> Iterator[object]:
         yield name, structure_digest(graph.functions[name])
     if graph.scopes:
         yield sorted(graph.scopes.items())
+        yield from [("ran", path, scope.ran) for path, scope in sorted(graph.scopes.items()) if scope.ran]
     for step in (*graph.steps(), *graph.all_ops()) if graph.functions or graph.scopes else ():
         if step.structure is not None or step.scope:
             yield step.name, step.structure, step.scope
@@ -257,8 +285,37 @@ def without_written(model: Graph) -> Graph:
     return replace(model, written=None, notes=(*model.notes, WRITTEN_LEFT_OUT))
 
 
+def with_sizes(model: Graph, other: Graph) -> Graph:
+    """Return a model with the sizes of another form of it: fixed there, seen in samples, and trips of loops.
+
+    What the model says itself stays.
+    """
+    values = {name: _sized_like(value, other.values.get(name)) for name, value in model.values.items()}
+    scopes = {
+        path: replace(scope, ran=other.scopes[path].ran) if not scope.ran and path in other.scopes else scope
+        for path, scope in model.scopes.items()
+    }
+    if all(map(operator.is_, values.values(), model.values.values())) and scopes == model.scopes:
+        return model
+    return replace(model, values=values, scopes=scopes)
+
+
+def _sized_like(value: Value, other: Value | None) -> Value:
+    if other is None or not value.is_open or other is value:
+        return value
+    found = replace(value, seen=other.seen, varies=other.varies) if value.seen is None else value
+    if other.is_open or other.shape is None:
+        return found if found != value else value
+    ours = value.shape or other.shape
+    fits = len(ours) == len(other.shape) and all(
+        not isinstance(mine, int) or mine == theirs for mine, theirs in zip(ours, other.shape, strict=True)
+    )
+    return replace(value, shape=other.shape, seen=None, varies=()) if fits else found
+
+
 def with_facts(model: Graph, other: Graph) -> Graph:
     """A model with the facts of another form of it: of values, of ports, and what is asked of kernels."""
+    model = with_sizes(model, other)
     values = {
         name: replace(value, facts=other.values[name].facts) if name in other.values else value
         for name, value in model.values.items()

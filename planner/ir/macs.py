@@ -1,4 +1,4 @@
-"""Multiply-accumulates of ops, by their shapes; a dimension that is not known counts as 1.
+"""Multiply-accumulates of ops, by their shapes; an open dimension counts as samples showed it, else 1.
 
 Source: ONNX operator schemas; QONNX paper, section on inference cost.
 """
@@ -22,8 +22,7 @@ class Count:
 
 
 def _shape(name: str, graph: Graph) -> tuple[int, ...]:
-    shape = graph.values[name].shape or ()
-    return tuple(dim if isinstance(dim, int) else 1 for dim in shape)
+    return graph.values[name].sizes
 
 
 def _conv(op: Op, graph: Graph) -> Count:

@@ -6,7 +6,7 @@ its borders, the ops named here, which move data: `BEGIN` hands a value into a b
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 BEGIN: Final = "qplan::Begin"
@@ -68,6 +68,7 @@ class Scope:
       parent: path of the scope around it, "" for the model.
       index: among the bodies of its kernel.
       trips: number of runs of the body in one run of the model.
+      ran: the most runs that a sample took, 0 where nobody looked: prices count it in place of `trips`.
     """
 
     kind: Literal["call", "loop", "branch"]
@@ -80,6 +81,26 @@ class Scope:
     parent: str = ""
     index: int = 0
     trips: int = 1
+    # Not in the text that digests are made of: whether somebody looked makes no other model.
+    ran: int = field(default=0, repr=False)
+
+    @property
+    def runs(self) -> int:
+        """Number of runs of the body in one run of the model, to count with."""
+        return self.ran or self.trips
+
+
+def with_runs(scopes: Mapping[str, Scope], ran: Mapping[str, int]) -> dict[str, Scope]:
+    """Return scopes with the runs that samples took: of loops by path, and of what stands inside them."""
+    found = dict(scopes)
+    for path, scope in scopes.items() if ran else ():
+        around = path
+        while around and around not in ran:
+            around = scopes[around].parent
+        if around:
+            more = max(1, scope.trips // max(1, scopes[around].trips))
+            found[path] = replace(scope, ran=ran[around] * more)
+    return found
 
 
 def functions_of(structure: Structure | None) -> tuple[str, ...]:

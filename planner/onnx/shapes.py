@@ -162,7 +162,7 @@ def _merged(graph: Graph, infos: Iterable[ValueInfoProto]) -> dict[str, Value]:
             # A few types serve all values of a model, and their bytes are quicker to compare than to read.
             shape, dtype = _type_in(info.type.SerializeToString(deterministic=True))
             told = shape if shape == old.shape else _told(old.shape, shape)
-            found[info.name] = Value(old.name, told, dtype or old.dtype, old.facts)
+            found[info.name] = replace(old, shape=told, dtype=dtype or old.dtype)
     return found
 
 

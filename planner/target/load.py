@@ -300,10 +300,10 @@ def _files(building: Building, document: Document, root: Node) -> Files:
         return Files()
     formats = tuple(given.formats or ())
     if given.opset is None:
-        return Files(layout=given.layout, formats=formats)
+        return Files(layout=given.layout, formats=formats, sizes=given.sizes)
     least, most = given.opset
     node = child(root, "files", "opset")
-    made = building.attempt(node, "T028", lambda: Files((least, most), given.layout, formats))
+    made = building.attempt(node, "T028", lambda: Files((least, most), given.layout, formats, given.sizes))
     return made if isinstance(made, Files) else Files()
 
 

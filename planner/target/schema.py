@@ -520,6 +520,12 @@ class FilesModel(Model):
         description="Formats that the device's tools read; of a single one, plans keep to what it can write.",
         examples=[["litert"]],
     )
+    sizes: Literal["fixed"] | None = Field(
+        None,
+        description="Whether the compiler takes fixed sizes alone. Sizes in which all samples agree are "
+        "then the model's own; a plan warns of what stays open.",
+        examples=["fixed"],
+    )
 
 
 class Document(Model):

@@ -216,7 +216,11 @@ def _in_part(patch: Patch, before: Planned) -> Planned:
     touched = frozenset(kernels[at].name for at in patch.kernels)
     warned = merged_warnings(kernels, base.warned, patch.part.warned, touched)
     whole = warnings_of_all(
-        patch.fused, kernels, {**base.target.rows, **patch.part.target.rows}, base.target.costs
+        patch.fused,
+        kernels,
+        {**base.target.rows, **patch.part.target.rows},
+        base.target.costs,
+        base.target,
     )
     if whole:
         warned = {"": whole} | warned

@@ -12,6 +12,7 @@ from planner.errors import Conflict
 from planner.exporters.writable import unwritten
 from planner.fusion.fuse import fuse, regions_of
 from planner.fusion.legalize import legalize_planned
+from planner.ir.dims import fixed_as_seen
 from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Plan, Planned, for_model
 from planner.propagation.propagate import propagate
@@ -53,6 +54,8 @@ def retarget(
     options = {name: plan.options[name] for name in OPTIONS if name in plan.options}
     if best_effort:
         options["best_effort"] = True
+    if device.files.sizes == "fixed":
+        known = replace(known, annotated=fixed_as_seen(known.annotated))
     graph = fuse(known.annotated, device)
     found = _planned(graph, known, device, options)
     if not known.annotated.regions:

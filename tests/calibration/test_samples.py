@@ -120,7 +120,10 @@ BAD = [
     ([{}], "sample 0: input 'image' is missing (given: nothing)"),
     (
         [one(0, image=np.zeros((1, 2, 2, 3)))],
-        "sample 0: input 'image' has shape [1, 2, 2, 3], the model wants [1, 3, 2, 2]",
+        (
+            "sample 0: input 'image' has shape [1, 2, 2, 3], the model wants [1, 3, 2, 2] (transpose to "
+            "NCHW: np.moveaxis(x, -1, -3) has shape [1, 3, 2, 2], which fits)"
+        ),
     ),
     ([one(0, ids=np.zeros((1, 4)))], "sample 0: input 'ids' has element type float64, the model wants i64"),
     (

@@ -132,7 +132,10 @@ BAD = [
         '{"format": "qplan.stats/3"}',
         "s.json: format: \"qplan.stats/3\" is not read here; 'qplan.stats/1' and 'qplan.stats/2' are",
     ),
-    (text_of({}, extra=1), "s.json: extra: unknown field; known: format, method, model, samples, values"),
+    (
+        text_of({}, extra=1),
+        "s.json: extra: unknown field; known: format, method, model, samples, sizes, trips, values",
+    ),
     (
         text_of({}, method="kl"),
         "unknown calibration method 'kl' (minmax, percentile, percentile:99.9, mse, entropy)",

@@ -14,6 +14,7 @@ from planner.cli.files import (
     write_file,
 )
 from planner.cli.options import (
+    DimOption,
     FunctionsOption,
     JsonOption,
     ModelFile,
@@ -23,6 +24,7 @@ from planner.cli.options import (
     load_functions,
     read_model,
     read_target,
+    sizes_of,
 )
 from planner.errors import TargetError
 
@@ -142,6 +144,7 @@ def cover_target(
     *,
     target: TargetOption,
     functions: FunctionsOption = None,
+    dim: DimOption = None,
     json: JsonOption = False,
 ) -> int:
     """Say which kernels of a model have no row, and draft the rows; exit code 1 if some have none."""
@@ -150,7 +153,7 @@ def cover_target(
     from planner.target_tests.coverage import coverage
 
     only_one_stdin(model, target)
-    found = coverage(read_model(model), read_target(target, functions))
+    found = coverage(read_model(model, dims=sizes_of(dim)), read_target(target, functions))
     if json:
         say_json({"complete": found.complete, **asdict(found)})
         return 0 if found.complete else 1

@@ -9,11 +9,16 @@ from planner.client.calls.files import upload
 from planner.client.steps import Ask, Steps
 
 
-def model(source: Source, external_data: Mapping[str, Source] | None = None) -> Steps[dict[str, Any]]:
+def model(
+    source: Source,
+    external_data: Mapping[str, Source] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> Steps[dict[str, Any]]:
     """Upload a model (ONNX, annotated JSON or MLIR) and have it read; the record has its `digest`.
 
     Args:
       external_data: the files it refers to, by the names it calls them.
+      dims: sizes of dimensions that it leaves open, by name (`batch`) or place (`input[0]`).
 
     Raises:
       ModelError: its fault, and the place.
@@ -21,6 +26,8 @@ def model(source: Source, external_data: Mapping[str, Source] | None = None) -> 
     body: dict[str, Any] = {"blob": (yield from upload(source)), "external_data": []}
     for location, part in (external_data or {}).items():
         body["external_data"].append({"location": location, "blob": (yield from upload(part))})
+    if dims:
+        body["dims"] = dict(dims)
     return (yield from object_of(Ask("POST", "/v1/models", json=body)))
 
 

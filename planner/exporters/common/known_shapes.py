@@ -5,7 +5,7 @@ For formats that have no shapes at run time. Source: ONNX Shape, Size.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -13,9 +13,12 @@ from planner.errors import ModelError, UnsupportedExport
 from planner.exporters.common.blocks import Block
 from planner.exporters.common.values import Array, Values
 from planner.interpreter.programs import program_of
-from planner.ir.dims import open_dims
+from planner.ir.dims import fixed_as_seen, named_dims, open_dims, seen_sizes
+from planner.ir.dims import left_open as open_sizes
 from planner.ir.graph import Graph, Op
 
+FIXED_SIZES: Final = frozenset({"litert", "stablehlo", "stablehlo-int", "tosa"})
+"""Formats that are written with fixed sizes."""
 ShapeOf: TypeAlias = Callable[[str], tuple[int, ...]]
 """The sizes of a value that is there."""
 
@@ -26,13 +29,54 @@ def left_open(graph: Graph) -> tuple[str, str]:
     if not found:
         return "", ""
     listed = ", ".join(f"{place} {name!r}" if name else place for place, name in found.items())
-    names = list(dict.fromkeys(name or place for place, name in found.items()))
+    return f"{listed} {'are' if len(found) > 1 else 'is'} left open and taken for 1", _advice(graph)
+
+
+def _advice(graph: Graph) -> str:
+    """What to do about dimensions that inputs leave open."""
+    known = seen_sizes(graph)
+    names = dict.fromkeys(name or place for place, name in open_dims(graph) if (name or place) not in known)
     sizes = ", ".join(f"{name!r}: N" for name in names)
-    options = " ".join(f"--dim {name}=N" for name in names)
-    return (
-        f"{listed} {'are' if len(found) > 1 else 'is'} left open and taken for 1",
-        f"size what is open: load_model(..., dims={{{sizes}}}), or qplan convert {options}",
-    )
+    _, options = open_sizes(graph)
+    return f"size what is open: load_model(..., dims={{{sizes}}}), or {options} where qplan reads the model"
+
+
+def taken_for_one(graph: Graph, name: str) -> str:
+    """Return the warning of a file of fixed sizes whose model leaves some open; "" without any.
+
+    Args:
+      graph: as the exporter takes it, with the sizes of samples.
+      name: the format.
+    """
+    opened, options = open_sizes(graph)
+    if name not in FIXED_SIZES or not opened:
+        return ""
+    return f"{name} has fixed sizes, and these are open and taken for 1: {opened}; give them: {options}"
+
+
+def with_fixed_sizes(graph: Graph, name: str) -> Graph:
+    """Return the graph with the sizes that all samples agree in, for a format that has no open ones.
+
+    Raises:
+      UnsupportedExport: samples differ in a size, so that no single one can be taken.
+    """
+    if name not in FIXED_SIZES:
+        return graph
+    sizes = seen_sizes(graph)
+    varied = [
+        f"{input_name}[{axis}]{f' {dim!r}' if dim else ''}"
+        for input_name in graph.inputs
+        for axis, dim in enumerate(graph.values[input_name].shape or ())
+        if not isinstance(dim, int)
+        and graph.values[input_name].seen is not None
+        and (dim or f"{input_name}[{axis}]") not in sizes
+    ]
+    if varied:
+        raise UnsupportedExport(
+            f"{name} has fixed sizes, and samples differ in {', '.join(varied)}",
+            hint=f"{_advice(graph)}; with samples of that size",
+        )
+    return named_dims(fixed_as_seen(graph), sizes)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from planner.annotated.attributes import array_from_json
 from planner.annotated.document import wanted_from_json
 from planner.annotated.structure import scope_from_json
 from planner.errors import ModelError, PlanFormatError, QTypeError
-from planner.ir.dims import symbol_of
+from planner.ir.dims import odd_sizes, symbol_of
 from planner.ir.edges import FLOAT, RESCALE, with_edges
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, validate
 from planner.ir.structure import Scope, Structure
@@ -205,6 +205,7 @@ class _Reader(ReadState):
         for pair in unused.data if isinstance(unused, builtin.ArrayAttr) else ():
             self.add(function, self.plain(function, pair.data[0]), pair.data[1])
         self.set_shapes(function, dict(told.get("qplan.shapes", ())))
+        self.set_seen(function, dict(told.get("qplan.seen", ())))
         regions = self.facts(dict(told.get("qplan.facts", ())), told.get("qplan.specs", "values"))
         return Graph(
             name=told.get("qplan.name", function.sym_name.data),
@@ -288,6 +289,20 @@ class _Reader(ReadState):
                 self.fail(op, f"qplan.shapes names {name!r}, which is no value")
             sizes = tuple([symbol_of(dim) if isinstance(dim, str) else dim for dim in shape])
             self.values[name] = replace(self.values[name], shape=sizes)
+
+    def set_seen(self, op: Operation, told: Mapping[str, Any]) -> None:
+        for name, pair in told.items():
+            if name not in self.values:
+                self.fail(op, f"qplan.seen names {name!r}, which is no value")
+            try:
+                sizes, axes = map(tuple, pair)
+            except (TypeError, ValueError):
+                self.fail(op, f"qplan.seen of {name!r} is {pair!r}; accepted: [sizes, axes that varied]")
+            found = replace(self.values[name], seen=sizes, varies=axes)
+            problem = odd_sizes(found)
+            if problem:
+                self.fail(op, f"qplan.seen of {name!r}: {problem}")
+            self.values[name] = found
 
     def constant(self, op: ConstantOp) -> None:
         told = {key: self.plain(op, item) for key, item in op.attributes.items()}

@@ -138,6 +138,11 @@ class _Writer:
                 for name, value in values.items()
                 if any(isinstance(dim, str) for dim in value.shape or ())
             },
+            "qplan.seen": {
+                name: attribute_text([list(value.seen), list(value.varies)])
+                for name, value in values.items()
+                if value.seen is not None
+            },
             "qplan.unused": {n: tensor_text(value) for n, value in values.items() if n not in self.listed},
         }
         items = {"qplan.name": string(graph.name), "qplan.inputs": strings(graph.inputs)}

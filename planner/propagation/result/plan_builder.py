@@ -41,7 +41,7 @@ def assemble(outcome: Outcome) -> Planned:
     served = {kernel.row: choice.row for kernel, choice in zip(kernels, outcome.choices, strict=True)}
     rows = {key: row for key, row in served.items() if key is not None and row is not None}
     refuse_other_types(network.graph, kernels, rows)
-    whole = warnings_of_all(network.graph, kernels, rows, outcome.request.costs)
+    whole = warnings_of_all(network.graph, kernels, rows, outcome.request.costs, target)
     warned = ({"": whole} if whole else {}) | warned
     options = _options(outcome)
     steps = Steps(outcome)

@@ -11,13 +11,14 @@ from typing import Final
 import numpy as np
 
 from planner.errors import Conflict
+from planner.ir.dims import left_open
 from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.inner_types import ineffective_facts
 from planner.ir.topology import running
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.types.typetext import brief
-from planner.plans.records import KernelPlan
+from planner.plans.records import KernelPlan, TargetRef
 from planner.plans.rescales import SAME_SCALE, kind_of
 from planner.propagation.network.ports import (
     DERIVED,
@@ -40,7 +41,7 @@ from planner.propagation.selection.choice import NO_RANGE, port_facts
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import lies_on
 from planner.propagation.solver.classes import clipped_share, label_of, width
-from planner.target.records import Costs, Row
+from planner.target.records import Costs, Row, Target
 
 BETWEEN: Final = 1e-3
 """Share of a step from which on a bound lies between two."""
@@ -54,10 +55,14 @@ def clip_of(extent: Interval, kind: Uniform) -> float:
 
 
 def warnings_of_all(
-    graph: Graph, kernels: Sequence[KernelPlan], rows: Mapping[str, Row], costs: Costs
+    graph: Graph,
+    kernels: Sequence[KernelPlan],
+    rows: Mapping[str, Row],
+    costs: Costs,
+    target: Target | TargetRef,
 ) -> tuple[str, ...]:
     """What the plan as a whole has to say; `rows` are those in use, by key, `costs` what it is made under."""
-    whole = (unranged(graph, kernels), _unmeasured(graph, costs))
+    whole = (unranged(graph, kernels), _unmeasured(graph, costs), _unsized(graph, target))
     return (*filter(None, whole), *_ineffective(graph), *unmet_globs(graph, kernels, rows))
 
 
@@ -82,6 +87,19 @@ def _unmeasured(graph: Graph, costs: Costs) -> str | None:
     return (
         f"wanted_db is {costs.wanted_db:g}, and no fact says what rounding leaves at readers, so no row is "
         "passed over for it: calibrate with readers"
+    )
+
+
+def _unsized(graph: Graph, target: Target | TargetRef) -> str | None:
+    """What to say where inputs leave sizes open, and the device's compiler takes fixed ones alone."""
+    if target.files.sizes != "fixed":
+        return None
+    opened, options = left_open(graph)
+    if not opened:
+        return None
+    return (
+        f"{target.id} takes files of fixed sizes alone, and these are open: {opened}; give them ({options}, "
+        "or dims of load_model), or samples that agree in them"
     )
 
 

@@ -60,7 +60,9 @@ def check_warnings(plan: Plan, model: Graph) -> None:
 def told_again(plan: Plan, numbers: Mapping[str, Constant]) -> tuple[str, ...]:
     """The warnings that planning gives with these rows and types."""
     network = _network(plan, numbers)
-    whole = warnings_of_all(network.graph, plan.kernels_in_order, plan.target.rows, plan.target.costs)
+    whole = warnings_of_all(
+        network.graph, plan.kernels_in_order, plan.target.rows, plan.target.costs, plan.target
+    )
     max_clip = plan.target.costs.max_clip
     return (*whole, *(text for kernel in network.kernels for text in warnings_of(network, kernel, max_clip)))
 

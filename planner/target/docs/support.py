@@ -191,7 +191,8 @@ def _wanted_text(target: Target) -> str:
 
 def _files_text(files: Files) -> str:
     opset = f"opset {files.opset[0]} to {files.opset[1]}" if files.opset else ""
-    return ", ".join(filter(None, (opset, (files.layout or "").replace("_", " "))))
+    sizes = f"{files.sizes} sizes" if files.sizes else ""
+    return ", ".join(filter(None, (opset, (files.layout or "").replace("_", " "), sizes)))
 
 
 def _engines_text(engines: Engines) -> str:
