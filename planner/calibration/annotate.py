@@ -80,8 +80,10 @@ def _left_float(graph: Graph, annotations: Annotations | None, kernels: Mapping[
     found = left_float(graph)
     if not found:
         return found
-    entries = () if annotations is None else (*annotations.values, *annotations.ports, *annotations.kernels)
-    asked = [_PORT.sub(r"\1", str(entry.key)) for entry in entries] + list(kernels)
+    asked = [*kernels]
+    if annotations is not None:
+        asked += [_PORT.sub(r"\1", entry.key) for entry in (*annotations.values, *annotations.ports)]
+        asked += [entry.key for entry in annotations.kernels]
     named = {
         name for op in graph.ops if any(fnmatchcase(op.name, key) for key in asked) for name in op.outputs
     }
