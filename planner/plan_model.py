@@ -31,12 +31,15 @@ def annotate(
     stats: Statistics | str | Path | None = None,
     annotations: str | Path | Mapping[str, Any] | None = None,
     kernels: Mapping[str, Any] | None = None,
+    target: TargetSource | None = None,
 ) -> Graph:
     """Attach constraints to values: calibrated ranges, and the user's own (types, none, any).
 
     Args:
       kernels: what is asked of kernels, by name or glob of a kernel or an op: `float`, a storage, or
         `{"in": [..], "out": [..]}`; the section `kernels` of an annotations file says the same.
+      target: the target of the plan. Where its kernels have float results, outputs that a quantized model
+        leaves float get no range from statistics, and stay float unless a constraint names them.
 
     Raises:
       StatsError: statistics for values that are not there.
@@ -49,7 +52,8 @@ def annotate(
       >>> len(asked.wanted)
       1
     """
-    return annotate_graph(expand(model), stats=stats, annotations=annotations, kernels=kernels)
+    device = None if target is None else as_target(target)
+    return annotate_graph(expand(model), stats=stats, annotations=annotations, kernels=kernels, target=device)
 
 
 def plan(

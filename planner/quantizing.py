@@ -174,7 +174,7 @@ def quantize(
     held = replayable(samples)
     judged_by = held if eval_samples is None else replayable(eval_samples)
     stats = calibrate(graph, held, method=method, progress=lambda done, all_: tell("calibrating", done, all_))
-    ready = annotate(graph, stats=stats, annotations=annotations, kernels=kernels)
+    ready = annotate(graph, stats=stats, annotations=annotations, kernels=kernels, target=device)
     if correct_biases:
         tell("correcting biases", 0, None)
         ready = corrected(ready, device, stats)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.calibration.annotations import Annotation, Annotations, CacheAnnotation, read_annotations
+from planner.calibration.as_written import left_float
 from planner.calibration.caches.stored import tie_caches
 from planner.calibration.rows_seen import APART
 from planner.calibration.sizes_seen import NO_RANK, SizesSeen
@@ -31,6 +32,7 @@ from planner.ir.structure import with_runs
 from planner.ir.types.fit import misfit
 from planner.ir.types.qtypes import EXPRESSED, Calibrated, QType, RowMax
 from planner.ir.types.scales import FORMATS
+from planner.target.records import Target
 
 _PORT: Final = re.compile(r"(.+)\.(in|out)\[(\d{1,9})\]")
 GLOB_SIGNS: Final = frozenset("*?[")
@@ -45,6 +47,7 @@ def annotate(
     stats: Statistics | str | Path | None = None,
     annotations: str | Path | Mapping[str, Any] | None = None,
     kernels: Mapping[str, Any] | None = None,
+    target: Target | None = None,
 ) -> Graph:
     """Return the graph with facts on its values, statistics first, then annotations.
 
@@ -53,22 +56,48 @@ def annotate(
       annotations: a path, YAML text or the document itself. A name decides over a glob, a later glob over an
         earlier one; `remove` comes first and leaves calibrated ranges alone.
       kernels: what is asked of kernels, as the section `kernels` of annotations has it; after those.
+      target: that the model is planned for. Where its kernels hand on floats, outputs that a quantized model
+        leaves float get no range, so they stay as written unless an annotation asks for more.
 
     Raises:
       StatsError: statistics of a value that is not there or cannot have them.
       AnnotationError: a name, glob or port that matches nothing, or a type that does not fit its tensor.
     """
+    asked = None if annotations is None else read_annotations(annotations)
     if stats is not None:
         read = stats if isinstance(stats, Statistics) else load_statistics(stats)
-        graph = _with_statistics(graph, read)
-    if annotations is not None:
-        graph = _with_annotations(graph, read_annotations(annotations))
+        left = _left_float(graph, asked, kernels or {}) if target is not None and _hands_on(target) else ()
+        graph = _with_statistics(graph, read, left)
+    if asked is not None:
+        graph = _with_annotations(graph, asked)
     return graph if kernels is None else with_wanted(graph, kernels)
 
 
-def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
-    values = dict(graph.values)
+def _hands_on(target: Target) -> bool:
+    return any(row.hands_on_floats for rows in target.rows.values() for row in rows)
+
+
+def _left_float(graph: Graph, annotations: Annotations | None, kernels: Mapping[str, Any]) -> frozenset[str]:
+    """Values that a quantized model leaves float, where nobody asks for more."""
+    found = left_float(graph)
+    if not found:
+        return found
+    asked = [*kernels]
+    if annotations is not None:
+        asked += [_PORT.sub(r"\1", entry.key) for entry in (*annotations.values, *annotations.ports)]
+        asked += [entry.key for entry in annotations.kernels]
+    named = {
+        name for op in graph.ops if any(fnmatchcase(op.name, key) for key in asked) for name in op.outputs
+    }
+    named |= {name for name in found if any(fnmatchcase(name, key) for key in asked)}
+    return frozenset() if found & named else found
+
+
+def _with_statistics(graph: Graph, stats: Statistics, left: Collection[str]) -> Graph:
+    values, graph = dict(graph.values), _noted(graph, left)
     for name, seen in stats.values.items():
+        if name in left:
+            continue
         value = graph.values.get(name)
         if value is None:
             hint = _nearest(name, graph.values)
@@ -105,6 +134,18 @@ def _with_sizes(value: Value, seen: SizesSeen) -> Value:
     """The value with the sizes that samples showed; without any where these do not fit its shape."""
     found = replace(value, seen=seen.sizes, varies=seen.varies)
     return replace(value, seen=None, varies=()) if odd_sizes(found) or seen == NO_RANK else found
+
+
+def _noted(graph: Graph, left: Collection[str]) -> Graph:
+    """The graph with a note about outputs that stay float."""
+    outputs = [repr(name) for name in graph.outputs if name in left]
+    if not outputs:
+        return graph
+    note = (
+        f"the model's quantizers leave {', '.join(outputs[:_NOTED])} float, so calibration quantizes nothing "
+        'there (annotate "!quant.any<i8>" to have it)'
+    )
+    return replace(graph, notes=(*graph.notes, note))
 
 
 def _row_max(seen: ValueStats, value: Value) -> tuple[RowMax, ...]:

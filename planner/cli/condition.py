@@ -189,7 +189,7 @@ def prepared(graph: "Graph", device: "Target", wanted: Preparation) -> "tuple[Gr
     if wanted.methods is not None:
         return _conditioned(graph, device, wanted, wanted.methods)
     stats, correct = wanted.stats, wanted.correct
-    ranged = planner.annotate(graph, stats=stats, annotations=wanted.given)
+    ranged = planner.annotate(graph, stats=stats, annotations=wanted.given, target=device)
     if stats is None or not stats.values or not correct:
         return ranged, ()
     with progress("correcting biases"):

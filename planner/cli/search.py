@@ -90,7 +90,7 @@ def search(
         held_out = samples if eval_data is None else stack.enter_context(as_samples(eval_data, graph))
         few = 0 if device.costs.wanted_db is None else SAMPLES
         seen = statistics_of(graph, None if stats else samples, stats, method, readers=few)
-        ready = planner.annotate(graph, stats=seen, annotations=given)
+        ready = planner.annotate(graph, stats=seen, annotations=given, target=device)
         runs, bar = stack.enter_context(progress_of_phases("measuring noise", "searching"))
         found = planner.search(
             ready,
@@ -106,7 +106,7 @@ def search(
             measuring=runs,
         )
     asked = merged_annotations(None if given is None else annotations_document(given), found.best.kernels)
-    planned = planner.plan(planner.annotate(graph, stats=seen, annotations=asked), device)
+    planned = planner.plan(planner.annotate(graph, stats=seen, annotations=asked, target=device), device)
     planner.check(planned, planned.annotated, device)
     recorded = with_sources(planned, out, model=model, target=target, reference=model, dims=sizes_of(dim))
     documents = {
