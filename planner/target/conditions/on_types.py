@@ -10,7 +10,7 @@ from typing import Any
 from planner.ir.types.qtypes import Uniform
 from planner.target.conditions.grammar import parse_condition
 from planner.target.conditions.verdicts import told, verdict
-from planner.target.expressions import Ref
+from planner.target.expressions import Ref, Steps
 from planner.target.records import PortView
 
 
@@ -24,7 +24,7 @@ def unmet(text: str, views: Iterable[PortView]) -> str | None:
     def look(ref: Ref) -> tuple[Any, ...]:
         return tuple(_parameter(kind, ref.attribute) for kind in types.get(ref.port, ()))
 
-    found = verdict(parse_condition(text, of_key=False), look)
+    found = verdict(parse_condition(text, of_key=False), look, Steps())
     return told(text, found) if found.holds is False else None
 
 
