@@ -60,7 +60,7 @@ def test_every_suggestion_holds(case: str) -> None:
         assert again.to_json() == one.plan.to_json()
         assert len(counted(again)[0]) < len(counted(plan)[0])
         assert len(counted(again)[1]) <= len(counted(plan)[1])
-        assert one.price == (plan.cost, again.cost)
+        assert one.price == (plan.price, again.price)
 
 
 def test_a_suggestion_that_cuts_says_so_and_comes_last() -> None:
@@ -85,7 +85,7 @@ def test_figures_are_those_of_the_plan_and_ranges_stay_as_observed(seed: int) ->
         for one in found:
             changed = edited(graph, one.edits)
             again = propagate(changed, TARGET)
-            assert one.price == (plan.cost, again.cost)
+            assert one.price == (plan.price, again.price)
             assert one.worst_bits_lost == (worst_bits_lost(plan), worst_bits_lost(again))
             assert observed(changed) == observed(graph)
             assert_harm_is_told(plan, again, one)
