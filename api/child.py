@@ -202,8 +202,9 @@ def show_target(job: Arguments) -> dict[str, Any]:
 def search_plans(job: Arguments) -> dict[str, Any]:
     """Search for the plan of least work that reaches a goal."""
     _, graph = _model(job)
-    model = annotate(graph, stats=_statistics(job), annotations=job["annotations"])
-    return search_model(model, _target(job["target"], job["functions"]), job)
+    target = _target(job["target"], job["functions"])
+    model = annotate(graph, stats=_statistics(job), annotations=job["annotations"], target=target)
+    return search_model(model, target, job)
 
 
 TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {

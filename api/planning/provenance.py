@@ -112,7 +112,7 @@ def make_plan(
     for name in options["costs"]:  # `plan` takes them beside options of other names
         require_name("cost", name, COSTS)
     first = plan(
-        annotate(graph, stats=stats, annotations=request["annotations"]),
+        annotate(graph, stats=stats, annotations=request["annotations"], target=target),
         target,
         strategy=options["strategy"],
         best_effort=options["best_effort"],
