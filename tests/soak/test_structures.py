@@ -1,4 +1,4 @@
-"""The structure fuzzer: every model becomes a file that runs with our numbers, or is refused while planned."""
+"""The structure fuzzer: every model is a file that runs with our numbers, or is refused while planned."""
 
 import pytest
 
