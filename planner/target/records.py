@@ -5,7 +5,7 @@ remaining ports of its side. Source: MLIR quantization RFC, "Target Constraints"
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from planner.errors import TargetError
@@ -387,3 +387,8 @@ class Target:
     def __repr__(self) -> str:
         rows = sum(map(len, self.rows.values()))
         return f"<Target {self.id} {self.version}: {rows} rows for {len(self.rows)} kernels>"
+
+
+def without_formats(target: Target) -> Target:
+    """Return a target whose plans need not be written: its rows are asked for, not files."""
+    return replace(target, files=replace(target.files, formats=()))

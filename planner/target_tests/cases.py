@@ -23,7 +23,7 @@ from planner.plans.records import PortTyped
 from planner.plans.rescales import same_scale
 from planner.target.expressions import parse_number
 from planner.target.modeltext import read_model_text
-from planner.target.records import Target, TestCase
+from planner.target.records import Target, TestCase, without_formats
 
 CASTS: Final = ("quantize", "dequantize")
 
@@ -89,7 +89,7 @@ def plan_case(target: Target, case: TestCase) -> Plan:
     """
     model = read_model_text(case.model, case.name)
     refuse_unsound(model)
-    plan = plan_model(model, target, quantize=0.0, dequantize=0.0)
+    plan = plan_model(model, without_formats(target), quantize=0.0, dequantize=0.0)
     check(plan, model, target)
     return plan
 

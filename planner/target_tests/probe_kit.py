@@ -32,7 +32,7 @@ from planner.pipeline import annotate, calibrate, evaluate
 from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan
 from planner.propagation.selection.weight_axes import channel_axis
-from planner.target.records import PortPattern, PortType, Row, Target
+from planner.target.records import PortPattern, PortType, Row, Target, without_formats
 from planner.target.rules import expand_ports
 from planner.target_tests.small_models import in_half, pruned, small_models, wants_half
 from planner.target_tests.templates import POSITIVE
@@ -318,17 +318,18 @@ def _reached(
     graph = _pinned(known, {**pins, **weights})
     if not row.hands_on_floats:
         graph = _asked(graph, row, region, wild)
-    plan = plan_model(graph, target)
+    whole = without_formats(target)
+    plan = plan_model(graph, whole)
     if plan.kernels[region.name].row != row.key:
         # A row that other rows hide, or that wants a fact, serves where its storages are asked for.
         asked = replace(graph, wanted={**graph.wanted, region.name: _storages(row)})
         with suppress(PlannerError):
-            graph, plan = asked, plan_model(asked, target)
+            graph, plan = asked, plan_model(asked, whole)
     if plan.kernels[region.name].row != row.key and (slices := _sliced(model, region, row, patterns)):
         # A row of weights per channel behind one of weights per tensor serves where they are pinned so.
         sliced = _pinned(graph, slices)
         with suppress(PlannerError):
-            graph, plan = sliced, plan_model(sliced, target)
+            graph, plan = sliced, plan_model(sliced, whole)
     kernel = plan.kernels[region.name]
     if kernel.row is None:
         return str(kernel.reason)
@@ -336,7 +337,7 @@ def _reached(
         return f"{plan.target.rows[kernel.row].source} is chosen first"
     results = {port.value: port.type for port in kernel.outputs if isinstance(port.type, Uniform)}
     graph = _pinned(graph, results)
-    plan = plan_model(graph, target)
+    plan = plan_model(graph, whole)
     check(plan, graph, target)
     inputs = {
         name: _integers(rng, pin, graph, name) if isinstance(pin, Uniform) else sample[name]

@@ -138,3 +138,11 @@ RESIZES = {
 @pytest.mark.parametrize("name", RESIZES)
 def test_a_linear_resize_in_tosa(name):
     assert_written(RESIZES[name], (("tosa-int8", "tosa"),))
+
+
+def test_one_number_is_expanded():
+    net = Net(6)
+    x = net.op("Expand", net.op("Tanh", net.input("x", [])), net.ints(2, 3))
+    net.op("Sigmoid", x, out="y")
+    net.output("y", [2, 3])
+    assert_written(net.data(), NATIVE[::2])

@@ -103,6 +103,9 @@ def source_indices(
     program = program_of(graph, (op,), op.outputs[:1], {(op.name, 0): None})
     if len(program.reads) != 1:
         return None
+    if not sizes:  # one number has no axis to pick along: it is repeated
+        result = program.run(partial(_given, np.zeros((), np.float32)))[op.outputs[0]]
+        return [np.zeros(size, np.int64) for size in result.shape] if result.size else None
     found: list[Array] = []
     for axis in range(len(sizes)):
         shape = [1] * len(sizes)

@@ -10,8 +10,6 @@ from tests.oracles import tosa
 # By target: kernels whose rows TOSA cannot compute, or has no operator for, and the words that say so.
 REFUSED = {
     "tosa-int8": {
-        "Resize-3": "runs Resize in float",
-        "Resize-4": "runs Resize in float",
         "matmul-2": "RESCALE multiplies by 16 bits only",
     },
     "litert-int8": {
@@ -24,9 +22,7 @@ REFUSED = {
         "LSTM-1": "16-bit gates of LiteRT",
         "l2_normalization-1": "runs LpNormalization in float",
     },
-    "ethos-u55": {
-        "Resize-1": "runs Resize in float",
-    },
+    "ethos-u55": {},
     "teaching-npu": {},
 }
 # Computed in float32 by the plan itself: sums, exponentials and reciprocals have no last bit in common.
