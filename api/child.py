@@ -42,12 +42,11 @@ from api.server.logs import frames
 from api.storage.digests import value_names_digest
 from planner.calibration.statistics import Statistics, calibration_digest
 from planner.calibration.statsjson import read_statistics
-from planner.checker.check import check
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
 from planner.ir.graph import Graph, source_digest
 from planner.litert_reader.scan import scan_litert
-from planner.pipeline import annotate, export_whole, load_model
+from planner.pipeline import annotate, check, export_whole, load_model
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, Planned
 from planner.plans.read_json import plan_from_json

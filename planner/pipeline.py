@@ -267,9 +267,7 @@ def _exportable(model: Graph, plan: Plan, name: str) -> Graph:
     """The model as exporters take it, once the plan is checked and the format has all of it."""
     require_name("export format", name, EXPORTERS)
     model = expand(model)
-    require_plan(plan)
-    check_plan(plan, model)
-    check_warnings(plan, model)
+    check(plan, model)
     return exportable(model, plan, name)
 
 

@@ -239,6 +239,17 @@ def test_the_checker_shares_nothing_with_what_it_checks():
     assert [name for name in sorted(reached) if within(name, CHECKED)] == []
 
 
+def test_plans_are_checked_by_one_entry():
+    """`pipeline.check` recomputes the warnings too; nobody checks rules alone."""
+    users = [
+        name
+        for name, tree in modules().items()
+        if not within(name, ("planner.checker",))
+        and any(within(other, (CHECKER,)) for other, _ in imports(tree, inside_functions=True))
+    ]
+    assert users == ["planner.pipeline"]
+
+
 @pytest.mark.parametrize("name", ["planner", "planner.cli.app"])
 def test_importing_the_face_or_the_command_is_light(name):
     heavy = ("highspy", "numpy", "onnx", "onnxruntime", "pydantic", "rich", "xdsl", "yaml")

@@ -31,18 +31,16 @@ from planner.calibration.samples import Samples, open_samples
 from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import read_statistics
-from planner.checker.check import check
 from planner.errors import UnsupportedExport
 from planner.exporters.runnable import ARITHMETICS, is_runnable, runnable
 from planner.interpreter.compare import Evaluated, compare
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
 from planner.litert_reader.identifier import is_litert
-from planner.pipeline import export, exportable
+from planner.pipeline import check, export, exportable
 from planner.plans.coverage import coverage_of
 from planner.plans.plan import Plan
 from planner.plans.read_json import plan_from_json
-from planner.propagation.result.told_again import check_warnings
 from planner.report.summary import INTERPRETED
 from planner.target.records import Target
 from planner.what_if.replan import as_planned
@@ -203,7 +201,6 @@ def measure_losses(graph: Graph, target: Target, job: Arguments) -> dict[str, An
     model = with_facts(expand(graph), plan.graph)
     # The plan may be a stranger's: what runs its kernels takes it to be whole.
     check(plan, model, target)
-    check_warnings(plan, model)
     samples = _scanned(job["samples"])
     found = losses(
         model,

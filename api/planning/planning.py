@@ -24,8 +24,8 @@ from api.storage.store import Store
 from planner.annotated.document import annotated_from_data
 from planner.calibration.annotate import GLOB_SIGNS
 from planner.calibration.statsjson import read_statistics
-from planner.checker.check import check
 from planner.ir.graph import Graph
+from planner.pipeline import check
 from planner.plans.plan import Planned
 from planner.target.records import Target
 

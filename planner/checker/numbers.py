@@ -78,7 +78,7 @@ def check_constants(
         if served.patterns[i].name in served.reading.biases:
             _check_bias(served, port, kind, extent)
         elif i not in served.reading.ruled and not served.pinned(port):
-            check_content(served, i, kind, extent.lo, extent.hi)
+            check_content(served, i, kind, extent.lo, extent.hi, needed=needed.get(name))
     return extents
 
 

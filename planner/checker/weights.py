@@ -40,11 +40,20 @@ BIAS_BITS: Final = 30
 """A 32-bit bias keeps one bit free for the sums it is added to (02, case 22)."""
 
 
-def check_content(served: Served, position: int, kind: Uniform, lows: Reals, highs: Reals) -> None:
+def check_content(
+    served: Served,
+    position: int,
+    kind: Uniform,
+    lows: Reals,
+    highs: Reals,
+    *,
+    needed: tuple[float, float] | None = None,
+) -> None:
     """A free constant's scale is the one its own numbers ask for: not finer (it would cut), not coarser.
 
     Args:
       lows, highs: of each slice, 0 included.
+      needed: what the kernel needs of it, which an observed range is cut to as well.
     """
     port, pattern = served.ports[position], served.patterns[position]
     spec = pattern.type
@@ -53,6 +62,8 @@ def check_content(served: Served, position: int, kind: Uniform, lows: Reals, hig
     store = usable(kind.storage, spec)
     lo, hi = (lows, highs) if not kind.is_per_tensor else (lows.min(), highs.max())
     lo, hi = _as_observed(observed(served, port), kind, np.atleast_1d(lo), np.atleast_1d(hi))
+    if needed is not None:
+        lo, hi = np.minimum(np.clip(lo, *needed), 0.0), np.maximum(np.clip(hi, *needed), 0.0)
     need, zero = needed_scales(spec, kind, store, lo, hi)
     # All zeros need no range: any scale would do. 1 is the convention, or what a range of multipliers takes.
     _check_fineness(served, position, kind, need)
@@ -107,8 +118,8 @@ def needed_scales(
 
 
 def observed(served: Served, port: Port) -> Calibrated | None:
-    """The range that the model states for a constant; it counts before the numbers."""
-    facts = served.graph.values[port.value].facts
+    """The range that the model states for a constant, first at its port; it counts before the numbers."""
+    facts = (*served.own_facts(port), *served.graph.values[port.value].facts)
     return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
 
 

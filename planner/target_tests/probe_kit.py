@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.checker.check import check
 from planner.errors import PlannerError, unknown_name
 from planner.exporters.table import EXPORTERS, file_name
 from planner.fusion.fuse import fuse
@@ -28,7 +27,7 @@ from planner.ir.types.ranges import uniform_from_range
 from planner.ir.types.wanted import Wanted
 from planner.onnx.read import read_onnx
 from planner.onnx.write import write_graph
-from planner.pipeline import annotate, calibrate, evaluate
+from planner.pipeline import annotate, calibrate, check, evaluate
 from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan
 from planner.propagation.selection.weight_axes import channel_axis

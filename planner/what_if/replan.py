@@ -6,6 +6,7 @@ of the wholes'. Source: design 01, section 6, `replan`.
 """
 
 from dataclasses import fields, replace
+from itertools import takewhile
 from typing import Final
 
 from planner.checker.origins import check_model, check_target
@@ -14,9 +15,9 @@ from planner.exporters.writable import unwritten
 from planner.fusion.fuse import fuse
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest, with_facts
-from planner.plans.incremental import Patch, merged_warnings, patched
+from planner.plans.incremental import HEADS, Patch, merged_warnings, patched
 from planner.plans.plan import Plan, Planned, for_model, require_plan
-from planner.plans.records import KernelPlan
+from planner.plans.records import KernelPlan, step_rows
 from planner.propagation.propagate import propagate
 from planner.propagation.result.plan_warnings import warnings_of_all
 from planner.target.load import TargetSource, as_target
@@ -67,6 +68,8 @@ def replan(
         before = _planned(known, cut_out(known, known.fused, near.around))
         after = _planned(known, part)
         if after.apart or after.turns or not _repeats(known, before, near):
+            break
+        if _reaches_on(known, before, after, near):
             break
         # What turns to float may make an island of a kernel outside of the part.
         if known.whole_target.islands == "float" and _floats(before) != _floats(after):
@@ -189,6 +192,24 @@ def _repeats(plan: Plan, part: Plan, near: Vicinity) -> bool:
         _same(plan.kernels_in_order[at], part.kernels.get(plan.kernels_in_order[at].name))
         for at in near.kernels
     )
+
+
+def _reaches_on(known: Planned, before: Planned, after: Planned, near: Vicinity) -> bool:
+    """Whether the edit changes what is said of the ring around the part, which keeps what the plan says.
+
+    A sum of a narrower range needs less of its operands, and hands that on.
+    """
+    if _facts_outside(after, near) != _facts_outside(before, near):
+        return True
+    inner = {known.kernels_in_order[at].name for at in near.kernels}
+    ring = (kernel for kernel in after.kernels_in_order if kernel.name not in inner)
+    return not all(_same(kernel, before.kernels.get(kernel.name)) for kernel in ring)
+
+
+def _facts_outside(part: Planned, near: Vicinity) -> list[tuple[str, str, str, str]]:
+    """The steps of the log that say what is known or needed of values that an edit should not reach."""
+    steps = takewhile(lambda step: step[3] not in HEADS, step_rows(part.steps))
+    return [step[1:5] for step in steps if step[1] not in near.values]
 
 
 def _same(a: KernelPlan, b: KernelPlan | None) -> bool:

@@ -70,25 +70,10 @@ def verbs(plan, model, samples, seed, where):
         restored = again
     kernel = random.choice(kernels)
     call(f"restore {kernel!r} of a file", planner.restore, read, kernel, model=model, target=target)
-    # Of constants none: planner and checker differ on ranges and widths that are asked of those.
-    known = plan.graph.constants
-    ports = [
-        port.address
-        for one in plan.kernels_in_order
-        for port in (*one.inputs, *one.outputs)
-        if port.value and port.value not in known
-    ]
-    values = [name for name in plan.graph.values if name not in known]
-    edits = {
-        "values": {random.choice(values): random.choice(TYPES)},
-        "ports": {random.choice(ports): random.choice(TYPES)},
-        "kernels": {random.choice(kernels): random.choice(("float", "i8", "i16", "u8"))},
-    }
-    for section, edit in edits.items():
-        again = call(f"replan {section} {edit}", planner.replan, plan, {section: edit})
+    for edit in edits_of(plan, random):
+        again = call(f"replan {edit}", planner.replan, plan, edit)
         if again is not None:
-            # The checker refuses some plans whose ports are asked for a width: an error of ours, and a gap.
-            call(f"check {section} {edit}", planner.check, again, again.annotated, target)
+            planner.check(again, again.annotated, target)
             call("diff", planner.diff, plan, again)
             call("restore an edited one", planner.restore, again, kernel)
     other = random.choice(target_ids())
@@ -101,6 +86,35 @@ def verbs(plan, model, samples, seed, where):
         if found is not None:
             for remedy in found.remedies[:2]:
                 assert remedy.how
+    return done
+
+
+def edits_of(plan, random):
+    """One edit of a value, of a port and of a kernel, constants included."""
+    ports = [port for one in plan.kernels_in_order for port in (*one.inputs, *one.outputs) if port.value]
+    return (
+        {"values": {random.choice(list(plan.graph.values)): random.choice(TYPES)}},
+        {"ports": {random.choice(ports).address: random.choice(TYPES)}},
+        {"kernels": {random.choice(list(plan.kernels)): random.choice(("float", "i8", "i16", "u8"))}},
+    )
+
+
+def check_edits(seed, size, target, count):
+    """Plan again with edits; `check` must accept every plan that comes of it. The number of plans."""
+    ready = prepared(seed, size)
+    where = f"random_model({seed}, {size}) on {target}"
+    plan = None if ready is None else attempted(f"plan {where}", planner.plan, ready[0], target)
+    if plan is None:
+        return 0
+    random, done = seeded(seed), 0
+    for edit in (edit for _ in range(count) for edit in edits_of(plan, random)):
+        again = attempted(f"replan {edit}, {where}", planner.replan, plan, edit)
+        if again is not None:
+            try:
+                planner.check(again, again.annotated, plan.whole_target)
+            except PlannerError as error:
+                raise Crash(f"check refuses the plan of {edit}, {where}: {error}") from error
+            done += 1
     return done
 
 

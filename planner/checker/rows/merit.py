@@ -27,7 +27,7 @@ from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
 from planner.ir.roles import function_of_one, is_product_of_rows
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
-from planner.target.records import Costs, PortPattern, Row
+from planner.target.records import Costs, PortPattern, PortType, Row
 
 Merit: TypeAlias = tuple[bool, bool, int, int, float]
 """Whether a row was asked for, whether it holds what facts say of ranges, pins of its storages, those of them
@@ -50,7 +50,12 @@ def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
         met += isinstance(fact, FloatType) and fact == store
         follows = pattern.name in reading.biases
         numbers = served.numbers.get(name, Constant()) if constant else None
-        if isinstance(fact, AnyType) and _shared_bits(reading, pattern) < fact.bits:
+        shared = _shared_storages(reading, pattern)
+        if isinstance(fact, AnyType) and any(one.range_bits < fact.bits for one in shared):
+            return None
+        if isinstance(fact, Uniform) and own and not constant and any(one != fact.storage for one in shared):
+            return None
+        if isinstance(store, FloatType) and own and not constant and isinstance(fact, Uniform | AnyType):
             return None
         if not isinstance(store, FloatType) and not _bears(pattern, fact, numbers, own=own, follows=follows):
             return None
@@ -154,13 +159,13 @@ def _facts(served: Served) -> Iterator[tuple[PortPattern, QType, bool, bool, str
                 yield pattern, fact, constant, fact in own, port.value
 
 
-def _shared_bits(reading: Reading, pattern: PortPattern) -> float:
-    """Bits of the storage that a wildcard port shares with another port; infinite where there is none."""
+def _shared_storages(reading: Reading, pattern: PortPattern) -> list[Storage]:
+    """The storages that a wildcard port shares with other ports; none where these are wildcards too."""
     if pattern.type.storage is not None:
-        return math.inf
+        return []
     place = reading.places[pattern.name][0]
     members = (reading.patterns[i].type.storage for group in reading.wild if place in group for i in group)
-    return min((store.range_bits for store in members if isinstance(store, Storage)), default=math.inf)
+    return [store for store in members if isinstance(store, Storage)]
 
 
 def _is_part_of(kind: Storage, store: Storage | FloatType | None) -> bool:
@@ -188,7 +193,12 @@ def _bears(pattern: PortPattern, fact: QType, numbers: Constant | None, *, own: 
         return not isinstance(store, Storage) or store.range_bits >= fact.bits
     if isinstance(fact, Bipolar) and constant:
         return holds_signs(spec) and not follows
-    if not isinstance(fact, Uniform) or not constant:
+    # What hands slices on as they are takes whatever all of its ports are pinned to.
+    if (
+        not isinstance(fact, Uniform)
+        or not (constant or own)
+        or _is_handed_on(spec, fact, own=own and not constant)
+    ):
         return True
     kind = bearable(fact, spec, numbers) if numbers is not None and not follows else fact
     if kind is None or (isinstance(store, Storage) and kind.storage != store):
@@ -200,3 +210,7 @@ def _bears(pattern: PortPattern, fact: QType, numbers: Constant | None, *, own: 
     if spec.granularity == "tensor":
         return fact.is_per_tensor
     return bool(fact.blocks) == (spec.granularity == "block")
+
+
+def _is_handed_on(spec: PortType, fact: Uniform, *, own: bool) -> bool:
+    return own and spec.storage is None and not fact.is_per_tensor

@@ -15,7 +15,7 @@ from planner.ir.graph import Graph
 from planner.ir.types.held_pins import Storages, has_storage
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
 from planner.propagation.network.ports import Interval, Network, Value, number_of, own_pin, present
-from planner.propagation.selection.choice import Choice
+from planner.propagation.selection.choice import Choice, port_facts
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.reach import holds, may_fall_short
 from planner.propagation.selection.row_layout import Layout
@@ -112,10 +112,11 @@ def resolve(
     for group in layout.alike:
         members = sides if layout.joins_all else [entry for entry in sides if entry[0] in group]
         wild = all(spec.storage is None for _, _, spec in members)
-        own = _own_storage(choice, group) or _storage_of_begin(network)
+        pinned = [entry for entry in sides if entry[0] in group]
+        own = _own_storage(network, choice, pinned) or _storage_of_begin(network)
         own = own or (_wanted_storage(network, group) if wild else None)
         shared = own or _shared_storage(network, members, reader_storage)
-        shared = _wide_enough(network, shared, [name for _, name, _ in members])
+        shared = _wide_enough(network, choice, shared, [side for side, _, _ in members])
         if own is None and wild:
             shared = _with_room(network, members, shared, required)
         joined |= dict.fromkeys(group, shared)
@@ -126,13 +127,13 @@ def resolve(
             if side in joined:
                 result[side] = _stored_as(spec, joined[side])
                 continue
-            own = _own_storage(choice, (side,)) or _wanted_storage(network, (side,))
+            own = _own_storage(network, choice, [(side, name, spec)]) or _wanted_storage(network, (side,))
             if own is not None:
                 result[side] = _stored_as(spec, own)
                 continue
             found = _storage_near(network, name, reader_storage, spec) or default.storage
             if isinstance(found, Storage):
-                found = _wide_enough(network, found, [name])
+                found = _wide_enough(network, choice, found, [side])
                 result[side] = _stored_as(spec, _with_room(network, [(side, name, spec)], found, required))
             else:
                 result[side] = default
@@ -159,12 +160,16 @@ def _with_room(network: Network, members: Sequence[Member], store: Storage, requ
     return store
 
 
-def _own_storage(choice: Choice, group: Sequence[PortId]) -> Storage | None:
-    """What facts of ports themselves say."""
+def _own_storage(network: Network, choice: Choice, members: Sequence[Member]) -> Storage | None:
+    """What facts of ports themselves say; of a constant, as its port stores the numbers."""
     if not (choice.region.input_facts or choice.region.output_facts):
         return None
-    pins = (own_pin(choice, side) for side in group)
-    return next((pin.storage for pin in pins if pin is not None), None)
+    constants = network.graph.constants
+    for side, name, spec in members:
+        pin = own_pin(choice, side)
+        if pin is not None:
+            return restored(pin, spec, constants[name]).storage if name in constants else pin.storage
+    return None
 
 
 def _wanted_storage(network: Network, group: Sequence[PortId]) -> Storage | None:
@@ -185,10 +190,10 @@ def _storage_of_begin(network: Network) -> Storage | None:
     return next((store for store in stores if isinstance(store, Storage)), None)
 
 
-def _wide_enough(network: Network, store: Storage, names: Sequence[str]) -> Storage:
-    """A storage that a wildcard found, or the one that the widest Any on its values asks for."""
-    values = network.graph.values
-    asked = [fact.storage for name in names for fact in values[name].facts if isinstance(fact, AnyType)]
+def _wide_enough(network: Network, choice: Choice, store: Storage, sides: Sequence[PortId]) -> Storage:
+    """A storage that a wildcard found, or the one that the widest Any on its ports or values asks for."""
+    met = (port_facts(network.graph, choice.region, *side) for side in sides)
+    asked = [fact.storage for facts in met for fact in facts if isinstance(fact, AnyType)]
     if not asked:
         return store
     return max([store, *asked], key=lambda one: one.range_bits)

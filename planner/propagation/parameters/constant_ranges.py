@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from planner.ir.graph import Constant
+from planner.ir.graph import Constant, Facts
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Calibrated, Storage
 from planner.propagation.network.ports import Interval, Network, Port
@@ -59,9 +59,16 @@ def slice_ranges(constant: Constant, axis: int) -> Ends:
 
 
 def observed(network: Network, port: Port) -> Calibrated | None:
-    """The range that the model says of a constant: it comes before the numbers' own."""
-    facts = network.graph.values[network.values[port.value].name].facts
-    return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+    """The range that the model says of a constant, first at this port: it comes before the numbers'."""
+    value, own = network.graph.values[network.values[port.value].name], _own_facts(network, port)
+    return next((fact for fact in (*own, *value.facts) if isinstance(fact, Calibrated)), None)
+
+
+def _own_facts(network: Network, port: Port) -> Facts:
+    """Constraints on a port rather than on its value."""
+    region, (side, index) = network.kernels[port.kernel].choice.region, port.side
+    facts = region.input_facts if side == "in" else region.output_facts
+    return facts[index] if facts else ()
 
 
 def effective(store: Storage, spec: PortType) -> Storage:

@@ -204,10 +204,9 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
     """The type of a weight or other constant: its pin, or the tightest its port accepts."""
     value = network.values[port.value]
     spec = port.spec
-    if port.pin is not None:
-        return port.pin
-    if value.pin is not None:
-        return restored(value.pin, spec, network.graph.constants[value.name])
+    pin = port.pin or value.pin
+    if pin is not None:
+        return restored(pin, spec, network.graph.constants[value.name])
     if not isinstance(spec.storage, Storage):
         return None
     signs = _two_signs(network, kernel, port, row)

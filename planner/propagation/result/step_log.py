@@ -31,6 +31,7 @@ from planner.propagation.network.ports import (
     ports_of,
     present,
 )
+from planner.propagation.parameters.constant_ranges import observed
 from planner.propagation.result.alternatives import Alternatives
 from planner.propagation.result.outcome import Outcome
 from planner.propagation.solver.classes import hull_of, label_of
@@ -272,7 +273,7 @@ def _content(network: Network, port: Port) -> str:
     value = network.values[port.value]
     if port.pin is not None or value.pin is not None:
         return "its pin"
-    return "its own numbers" if value.calibrated is None else "the range observed"
+    return "the range observed" if value.signs or observed(network, port) is not None else "its own numbers"
 
 
 _GIVEN: Mapping[str, str] = {"": "model", "moved": "the slices of what is moved", "pinned": "model"}

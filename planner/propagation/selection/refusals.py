@@ -37,13 +37,17 @@ def refused_by_facts(graph: Graph, choice: Choice) -> str | None:
     region, sliced = choice.region, _hands_slices_on(graph, choice)
     for side, i, name, pattern in sides_of(choice):
         store = pattern.type.storage or shared_storage(choice, (side, i))
-        if isinstance(store, FloatType):
-            continue
-        own_facts = (region.input_facts if side == "in" else region.output_facts) or ((),) * (i + 1)
+        own_facts = ((region.input_facts if side == "in" else region.output_facts) or ((),) * (i + 1))[i]
         constant = name in graph.constants
+        if isinstance(store, FloatType):
+            # A value's own pin is met by a quantize beside the port; the port's own can only be met by it.
+            asked = next((fact for fact in own_facts if isinstance(fact, (Uniform, AnyType))), None)
+            if asked is not None and not constant:
+                return f"port {pattern.name} ({name!r}) wants {brief(asked)}, the row has {store}"
+            continue
         follows = follows_factors(choice, pattern.name)
         for fact in binding_facts(graph, region, side, i):
-            if isinstance(fact, FLOATING) and (constant or fact in own_facts[i]):
+            if isinstance(fact, FLOATING) and (constant or fact in own_facts):
                 return f"port {pattern.name} ({name!r}) is to stay float ({fact})"
             if isinstance(fact, AnyType) and store is not None and store.range_bits < fact.bits:
                 return f"port {pattern.name} ({name!r}) wants {fact}, the row has {store}"
@@ -55,25 +59,41 @@ def refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                 )
             ):
                 return f"port {pattern.name} ({name!r}) is {fact}, the row has {pattern.type}"
-            if isinstance(fact, Uniform) and (constant or fact in own_facts[i]):
-                kind = (
-                    restored(fact, pattern.type, graph.constants[name]) if constant and not follows else fact
-                )
-                if accepts(pattern, kind, follows=follows or (sliced and pattern.type.is_wildcard)):
-                    if constant and not follows and _is_off_axis(graph, choice, name, pattern, kind):
-                        return (
-                            f"port {pattern.name} ({name!r}) is pinned along axis {kind.axis}, not the row's"
-                        )
-                    if _is_short(graph, name, pattern, kind):
-                        return (
-                            f"port {pattern.name} ({name!r}) is pinned to blocks of which the last is shorter"
-                        )
-                    continue
-                wanted = str(pattern.type)
-                if pattern.type.scales != "f32" and isinstance(kind, Uniform):
-                    wanted += f" with scales in {pattern.type.scales}"
-                return f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {wanted}"
+            if isinstance(fact, Uniform) and (constant or fact in own_facts):
+                joined = store if pattern.type.is_wildcard and not constant else None
+                why = _refused_pin(graph, choice, name, pattern, fact, sliced=sliced, joined=joined)
+                if why is not None:
+                    return f"port {pattern.name} ({name!r}) is pinned {why}"
     return None
+
+
+def _refused_pin(
+    graph: Graph,
+    choice: Choice,
+    name: str,
+    pattern: PortPattern,
+    fact: Uniform,
+    *,
+    sliced: bool,
+    joined: Storage | None,
+) -> str | None:
+    """How a port is pinned so that it cannot be met; None where it can.
+
+    Args:
+      sliced: whether the kernel hands slices on as they are.
+      joined: the storage of the ports that a wildcard is joined with.
+    """
+    constant, follows = name in graph.constants, follows_factors(choice, pattern.name)
+    kind = restored(fact, pattern.type, graph.constants[name]) if constant and not follows else fact
+    as_given = follows or (sliced and pattern.type.is_wildcard)
+    if joined in (None, kind.storage) and accepts(pattern, kind, follows=as_given):
+        if constant and not follows and _is_off_axis(graph, choice, name, pattern, kind):
+            return f"along axis {kind.axis}, not the row's"
+        return "to blocks of which the last is shorter" if _is_short(graph, name, pattern, kind) else None
+    wanted = str(joined or pattern.type)
+    if pattern.type.scales != "f32":
+        wanted += f" with scales in {pattern.type.scales}"
+    return f"to {brief(fact)}, the row has {wanted}"
 
 
 def _hands_slices_on(graph: Graph, choice: Choice) -> bool:
