@@ -16,7 +16,7 @@ from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_di
 from planner.ir.roles import port_inputs
 from planner.ir.types.qtypes import AnyType
 from planner.plans.plan import Plan, plan_key
-from planner.target.borders import BORDER_ROWS
+from planner.target.borders import border_rows
 from planner.target.records import Costs, Target
 
 NUMBER: Final = 2e-3
@@ -87,7 +87,7 @@ def check_target(plan: Plan, target: Target) -> None:
         if mine != theirs:
             said = f"target {ours.id!r} of {what} {mine}; {name} has {theirs}: the target changed since"
             refuse("", f"the plan is for {said}, plan again")
-    groups = (*target.rows.values(), *BORDER_ROWS.values())
+    groups = (*target.rows.values(), *border_rows(target.requantize).values())
     rows = {row.key: row for group in groups for row in group}
     users = {kernel.row: kernel.name for kernel in plan.kernels_in_order if kernel.row}
     for key, row in ours.rows.items():

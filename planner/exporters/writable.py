@@ -228,6 +228,8 @@ class _Parts:
             maker = self._makers.get(name)
             if maker is None or maker is region or maker.name in found or self.graph.values[name].is_float:
                 continue
+            if border_op(maker) is not None:  # its body is not here
+                continue
             if maker.name in self.plan.kernels and any(
                 port.value for port in _ports(self.plan.kernels[maker.name])
             ):

@@ -20,12 +20,12 @@ from planner.interpreter.requantize import Array
 from planner.ir.borders import border_op, closed_scope, inner_scope
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op, Region
-from planner.ir.structure import BEGIN, END, JOIN, Scope
+from planner.ir.structure import BEGIN, BORDERS, END, JOIN, Scope
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 
-DEFAULT_ARITHMETIC: Final = "float32_even"
+_DEFAULT: Final = "float32_even"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,13 @@ def run_loop(memory: Memory, body: Body, run: Run) -> None:
 def _border(plan: Plan, region: Region, arithmetic: str | None) -> Border:
     kernel = plan.kernels.get(region.name)
     kind = kernel.outputs[0].type if kernel is not None and kernel.outputs else None
-    return Border(region.ops[0], kind, arithmetic or DEFAULT_ARITHMETIC)
+    return Border(region.ops[0], kind, arithmetic or border_arithmetic(plan))
+
+
+def border_arithmetic(plan: Plan) -> str:
+    """The arithmetic of a rescale at the border of a body: that of the rows which serve borders."""
+    served = (row.requantize for row in plan.target.rows.values() if row.kernel in BORDERS)
+    return next(served, _DEFAULT)
 
 
 def _take(memory: Memory, name: str, border: Border) -> Array:

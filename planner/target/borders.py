@@ -1,10 +1,13 @@
 """Border rows: the borders of loops and branches, which every target has without listing them.
 
 Handing a value into a body, out of it, or from one of several branches moves data and computes nothing, so
-one row each serves any storage with one scale at all ports. Source: design 01, section 5; 02, case 40.
+one row each serves any storage with one scale at all ports, in the arithmetic of rows that name none.
+Source: design 01, section 5; 02, case 40.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from planner.ir.structure import BEGIN, END, JOIN
@@ -18,7 +21,7 @@ def _row(kernel: str, line: int, *, variadic: bool = False) -> Row:
     return Row(kernel, (x,), (PortPattern("y", PortType()),), (rule,), source=source)
 
 
-BORDER_ROWS: Final[Mapping[str, tuple[Row, ...]]] = {
+_ROWS: Final[Mapping[str, tuple[Row, ...]]] = {
     BEGIN: (_row(BEGIN, 1),),
     END: (_row(END, 2),),
     JOIN: (_row(JOIN, 3, variadic=True),),
@@ -27,4 +30,12 @@ BORDER_ROWS: Final[Mapping[str, tuple[Row, ...]]] = {
 
 def rows_for(target: Target, kernel: str) -> tuple[Row, ...]:
     """The rows that may serve a kernel, in order of preference."""
-    return target.rows.get(kernel, ()) or BORDER_ROWS.get(kernel, ())
+    return target.rows.get(kernel, ()) or border_rows(target.requantize).get(kernel, ())
+
+
+@cache
+def border_rows(arithmetic: str) -> Mapping[str, tuple[Row, ...]]:
+    """The rows of borders, by kernel, in an arithmetic."""
+    return {
+        kernel: tuple(replace(row, requantize=arithmetic) for row in rows) for kernel, rows in _ROWS.items()
+    }

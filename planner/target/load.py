@@ -237,7 +237,8 @@ def _build(
     default_port = PortType(storage("i8"))
     if defaults.port is not None:
         default_port = build_spec(building, defaults.port, root, "defaults", "port")
-    rows = _rows(building, document, root)
+    arithmetic = build_arithmetic(building, defaults.requantize, child(root, "defaults", "requantize"))
+    rows = _rows(building, document, root, arithmetic)
     engines = _engines(building, document, root)
     files = _files(building, document, root)
     for i, fusion in enumerate(document.fusions):
@@ -276,6 +277,7 @@ def _build(
         engines=engines,
         files=files,
         storages=named_storages(by_kernel, default_port),
+        requantize=arithmetic,
     )
 
 
@@ -319,10 +321,9 @@ def document_digest(document: Mapping[str, Any]) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _rows(building: Building, document: Document, root: Node) -> list[Row]:
+def _rows(building: Building, document: Document, root: Node, arithmetic: str) -> list[Row]:
     rows: list[Row] = []
     defaults = document.defaults
-    arithmetic = build_arithmetic(building, defaults.requantize, child(root, "defaults", "requantize"))
     for i, model in enumerate(document.kernels):
         node = child(root, "kernels", i)
         if isinstance(model.kernel, GroupModel):

@@ -352,6 +352,7 @@ class Target:
       engines: that its rows run on.
       storages: bits, sign and float of those that results have; None: any (`rules.named_storages`).
       files: that its compiler reads.
+      requantize: arithmetic of rows that name none, and of borders of bodies.
     """
 
     id: str
@@ -383,6 +384,7 @@ class Target:
     engines: Engines = field(default_factory=Engines)
     storages: Storages = None
     files: Files = field(default_factory=Files)
+    requantize: str = "float32_even"
 
     def __repr__(self) -> str:
         rows = sum(map(len, self.rows.values()))

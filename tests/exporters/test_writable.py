@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 import planner
 from planner.errors import PlanInvalid, UnknownName, UnsupportedExport
@@ -136,3 +137,34 @@ def test_borders_of_bodies_are_no_kernels_to_ask_about(target, form):
     plan = planner.plan(graph, target, formats=[form])
     planner.check(plan, graph, target)
     assert planner.export(graph, plan, form)
+
+
+@pytest.mark.parametrize(("target", "form"), [("litert-int8", "litert"), ("tosa-int8", "tosa")])
+def test_a_condition_that_a_body_hands_on_is_no_kernel_alone(target, form):
+    """A Loop that leaves the condition it is given, as exporters write loops that only count."""
+    net, body = Net(6), Net(7)
+    trip, flag, x = (body.name("v"), *(body.name("v") for _ in range(2)))
+    body.input(trip, [], TensorProto.INT64)
+    body.input(flag, [], TensorProto.BOOL)
+    body.input(x, [2, 4])
+    body.op("Identity", flag, out="on")
+    body.op("Add", x, body.const(np.float32(0.5)), out="next")
+    body.output("on", [], TensorProto.BOOL)
+    body.output("next", [2, 4])
+    start = net.op("Tanh", net.input("x", [2, 4]))
+    net.op("Loop", net.const(np.int64(2)), "", start, out="y", body=body.graph("body"))
+    net.output("y", [2, 4])
+    graph = ready(net.data())
+    plan = planner.plan(graph, target, formats=[form])
+    planner.check(plan, graph, target)
+    assert planner.export(graph, plan, form)
+
+
+def test_a_resize_to_nothing_is_refused_while_planning():
+    """RESIZE_BILINEAR takes no empty result, and the runtime says so only when the file is loaded."""
+    net = Net(8)
+    scales = net.const(np.asarray([1, 1, 0.3, 2], np.float32))
+    net.op("Resize", net.input("x", [2, 4, 1, 1]), "", scales, mode="linear", out="y")
+    net.output("y", None)
+    with pytest.raises(UnsupportedExport, match="has no elements; litert accepts no empty tensor"):
+        planner.plan(ready(net.data()), "litert-int8", formats=["litert"])

@@ -21,8 +21,6 @@ from planner.plans.records import KernelPlan, PortTyped
 from planner.target.records import Row
 
 CLAMPS: Final = frozenset({"Clip", "Relu"})
-BORDER_ARITHMETIC: Final = "float32_even"
-"""The arithmetic of a rescale at the border of a body, as the interpreter has it: no row says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import BORDER_ARITHMETIC, Block
+from planner.exporters.common.blocks import Block
 from planner.exporters.common.control_flow import Border, Choice, Cycle, Item
 from planner.exporters.common.layouts import plain
 from planner.exporters.common.walk import Trips, Walk, Writers
 from planner.exporters.litert.operations import Body, Operator, Options, Program, Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
+from planner.interpreter.bodies import border_arithmetic
 from planner.ir.types.qtypes import Uniform
 from planner.plans.records import PortTyped
 
@@ -47,7 +48,7 @@ def write_items(builder: ProgramBuilder, items: Sequence[Item], write: Writer) -
 
 def _start(builder: ProgramBuilder, item: Border | Choice | Cycle) -> None:
     builder.address = item.op.name if isinstance(item, Border) else item.place
-    builder.values.arithmetic = BORDER_ARITHMETIC
+    builder.values.arithmetic = border_arithmetic(builder.plan)
 
 
 def _read(builder: ProgramBuilder, value: str, kind: PortTyped, like: Tensor | None = None) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import quantize_array
+from planner.errors import UnsupportedExport
 from planner.exporters.common.layouts import (
     channels_last,
     filling_of,
@@ -210,6 +211,8 @@ def _bilinear(call: Call) -> Sequence[Tensor] | None:
 
 def _resized(call: Call, operator: str, x: Tensor, spatial: Sequence[int], options: Options) -> Tensor:
     like = call.like((x.shape[0], *spatial, x.shape[3]), _LAST)
+    if 0 in like.shape:
+        raise _no_elements(call)
     table = "ResizeBilinearOptions" if operator == "RESIZE_BILINEAR" else "ResizeNearestNeighborOptions"
     return call.emit(operator, (x, call.builder.program.numbers(spatial)), like, table, options)
 
@@ -230,7 +233,7 @@ def picked(call: Call, tensor: Tensor, picks: Mapping[int, Array], stem: str = "
     whole = {axis: np.asarray(indices, np.int64).reshape(-1) for axis, indices in picks.items()}
     empty = next((axis for axis, indices in whole.items() if not len(indices)), None)
     if empty is not None:
-        raise call.builder.refuse(f"{call.stem!r} has no elements; litert accepts no empty tensor")
+        raise _no_elements(call)
     rows = {axis: _row(indices) for axis, indices in whole.items()}
     slices = {tensor.at(axis): row for axis, row in rows.items() if row is not None}
     tensor = _sliced(call, tensor, slices, stem or call.stem)
@@ -238,6 +241,10 @@ def picked(call: Call, tensor: Tensor, picks: Mapping[int, Array], stem: str = "
         if rows[axis] is None:
             tensor = _pick(call, tensor, tensor.at(axis), indices, stem or call.stem)
     return tensor
+
+
+def _no_elements(call: Call) -> UnsupportedExport:
+    return call.builder.refuse(f"{call.stem!r} has no elements; litert accepts no empty tensor")
 
 
 def _row(indices: Array) -> tuple[int, int, int] | None:

@@ -11,7 +11,6 @@ import numpy as np
 
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import (
-    BORDER_ARITHMETIC,
     CLAMPS,
     Block,
     Clamp,
@@ -21,6 +20,7 @@ from planner.exporters.common.blocks import (
 )
 from planner.exporters.onnx.model_builder import SHAPE_READERS, ModelBuilder
 from planner.exporters.onnx.storage_types import ONNX_FLOATS, held_dtype, whole_range
+from planner.interpreter.bodies import border_arithmetic
 from planner.ir.borders import border_op
 from planner.ir.graph import Op
 from planner.ir.structure import JOIN
@@ -33,7 +33,7 @@ def write_border(builder: ModelBuilder, block: Block) -> bool:
     op = border_op(block.region)
     if op is None:
         return False
-    builder.values.arithmetic = BORDER_ARITHMETIC
+    builder.values.arithmetic = border_arithmetic(builder.plan)
     value = op.outputs[0]
     outputs = block.kernel.outputs
     kind = outputs[0].type if outputs else None

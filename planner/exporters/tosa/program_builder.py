@@ -53,7 +53,10 @@ class ProgramBuilder:
         readers = uses(plan.graph, plan.kernels_in_order)
         for i, name in enumerate(graph.inputs):
             self.address = port_address(BOUNDARY, "out", i)
-            self._feed(name, {use.type for use in readers.get(name, ())})
+            try:
+                self._feed(name, {use.type for use in readers.get(name, ())})
+            except RuleError as error:
+                raise self.refuse(error.message, error.hint) from error
 
     @contextmanager
     def inside(self) -> Iterator[Body]:

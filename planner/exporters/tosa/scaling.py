@@ -94,6 +94,8 @@ def rescale(  # noqa: PLR0917
 ) -> Tensor:
     """`(tensor - zeros[0]) * factor + zeros[1]`, saturated to an element type.
 
+    RESCALE takes zero points of 8 bits (and 32768 of u16); others are subtracted and added beside it, in i32.
+
     Args:
       program: to write in.
       tensor: integers; its channels are its last stored axis where the factor has many.
@@ -102,7 +104,19 @@ def rescale(  # noqa: PLR0917
       element: of the result.
       stem: of its name.
       unsigned: whether input and result hold unsigned integers.
+
+    Raises:
+      RuleError: integers of 32 bits that have a zero point, or no sign.
     """
+    if "i32" in [item for item, flag in zip((tensor.element, element), unsigned, strict=True) if flag]:
+        raise RuleError("unsigned integers of 32 bits", hint="pin to fewer bits, or to signed ones")
+    if zeros[0] and not _has_zero_points(tensor.element, is_unsigned=unsigned[0]):
+        tensor, zeros = _without_zero_point(program, tensor, zeros[0]), (0, zeros[1])
+    if zeros[1] and not _has_zero_points(element, is_unsigned=unsigned[1]):
+        whole = rescale(
+            program, tensor, factor, (zeros[0], 0), "i32", f"{stem}_i32", unsigned=(unsigned[0], False)
+        )
+        return _with_zero_point(program, whole, zeros[1], element, stem)
     is_word = tensor.element == "i48"
     channels = len(factor.multipliers)
     operands: list[Tensor | str] = [
@@ -122,6 +136,43 @@ def rescale(  # noqa: PLR0917
     return program.emit("rescale", operands, replace(tensor, element=element), stem, attributes=attributes)
 
 
+def _has_zero_points(element: str, *, is_unsigned: bool) -> bool:
+    return element == "i8" or (element == "i16" and is_unsigned)
+
+
+def _without_zero_point(program: Program, tensor: Tensor, zero_point: int) -> Tensor:
+    """`tensor - zero_point` of 16 bits, in i32."""
+    if tensor.element != "i16":
+        raise RuleError(
+            f"a zero point of {zero_point} on integers of {tensor.element[1:]} bits",
+            hint="pin to a zero point of 0, or to 16 bits",
+        )
+    wide = replace(tensor, element="i32")
+    wide = program.emit("cast", [tensor], wide, f"{tensor.name}_i32")
+    return program.emit("sub", [wide, _like(program, wide, zero_point)], wide, f"{tensor.name}_less")
+
+
+def _with_zero_point(program: Program, tensor: Tensor, zero_point: int, element: str, stem: str) -> Tensor:
+    """`tensor + zero_point` of an i32, saturated to an element type; cut before, so that the sum fits."""
+    least, most = -(1 << (int(element[1:]) - 1)), (1 << (int(element[1:]) - 1)) - 1
+    cut = clamp(
+        program,
+        tensor,
+        max(least - zero_point, -(1 << 31)),
+        min(most - zero_point, (1 << 31) - 1),
+        f"{stem}_cut",
+    )
+    moved = program.emit("add", [cut, _like(program, cut, zero_point)], cut, f"{stem}_moved")
+    if element == "i32":
+        return moved
+    return program.emit("cast", [moved], replace(moved, element=element), stem)
+
+
+def _like(program: Program, tensor: Tensor, number: int) -> str:
+    """A constant of one number that broadcasts to a tensor."""
+    return program.constant(np.full((1,) * len(tensor.shape), number), tensor.element)
+
+
 def narrowed(program: Program, tensor: Tensor) -> Tensor:
     """A 48-bit accumulator that fits 32 bits, in 32 bits."""
     one = Factor(np.asarray([_WORD_UNIT]), np.asarray([_WORD_SHIFT]), double_round=False)
@@ -134,10 +185,19 @@ def widened(program: Program, tensor: Tensor, zero_point: int) -> Tensor:
 
 
 def clamp(program: Program, tensor: Tensor, low: int, high: int, stem: str) -> Tensor:
-    """Stored integers cut to [low, high]; the tensor itself where its element type does that."""
+    """Stored integers cut to [low, high]; the tensor itself where its element type does that.
+
+    CLAMP has no form of 32 bits; MAXIMUM and MINIMUM have.
+    """
     bits = int(tensor.element[1:])
     if low <= -(1 << (bits - 1)) and high >= (1 << (bits - 1)) - 1:
         return tensor
+    if bits > 16:
+        nan = {"nan_mode": "#tosa.nan_mode<PROPAGATE>"}
+        tensor = program.emit(
+            "maximum", [tensor, _like(program, tensor, low)], tensor, f"{stem}_low", attributes=nan
+        )
+        return program.emit("minimum", [tensor, _like(program, tensor, high)], tensor, stem, attributes=nan)
     attributes = {
         "min_val": f"{low} : {tensor.element}",
         "max_val": f"{high} : {tensor.element}",

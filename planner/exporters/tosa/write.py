@@ -64,7 +64,10 @@ def write_tosa(graph: Graph, plan: Plan) -> bytes:
     results = []
     for i, name in enumerate(graph.outputs):
         builder.address = port_address(BOUNDARY, "in", i)
-        results.append(builder.result(name))
+        try:
+            results.append(builder.result(name))
+        except RuleError as error:
+            raise builder.refuse(error.message, error.hint) from error
     function = builder.program.function(FUNCTION, results, "\n".join(builder.notes))
     return module_text([function]).encode()
 

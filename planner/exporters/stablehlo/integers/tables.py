@@ -49,7 +49,17 @@ def tabulated(builder: ProgramBuilder, block: Block, y: Uniform | None, ends: Cl
         element = storage_element(y)
         stored = np.clip(quantize_array(results.astype(np.float32), y), ends.low, ends.high)
     tensors = [builder.values.integers(value, kind) for value, kind in sources]
-    return looked_up(builder.p, tensors, [kind for _, kind in sources], stored, element)
+    found = looked_up(builder.p, tensors, [kind for _, kind in sources], stored, element)
+    missing = _rank(builder, block) - len(found.shape)
+    return reshape(builder.p, found, (*(1,) * missing, *found.shape)) if missing > 0 else found
+
+
+def _rank(builder: ProgramBuilder, block: Block) -> int:
+    """The most axes of a constant: one number of shape (1, 1, 1) gives the result three."""
+    constants = [builder.graph.constants.get(name) for op in block.core for name in op.inputs]
+    return max(
+        (item.array.ndim for item in constants if item is not None and item.array is not None), default=0
+    )
 
 
 def _sources(builder: ProgramBuilder, block: Block) -> list[tuple[str, Uniform]] | None:
