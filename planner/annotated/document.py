@@ -119,8 +119,9 @@ def graph_to_document(graph: Graph) -> Nested:
         document["ops"] = (_op_doc(op) for op in graph.ops)
     if graph.opsets:
         document["opsets"] = dict(graph.opsets)
-    if graph.notes:
-        document["notes"] = list(graph.notes)
+    notes = without_written(graph).notes
+    if notes:
+        document["notes"] = list(notes)
     if graph.scopes:
         document["scopes"] = (scope_to_json(path, scope) for path, scope in graph.scopes.items())
     if graph.wanted:

@@ -56,8 +56,8 @@ def annotate(
       annotations: a path, YAML text or the document itself. A name decides over a glob, a later glob over an
         earlier one; `remove` comes first and leaves calibrated ranges alone.
       kernels: what is asked of kernels, as the section `kernels` of annotations has it; after those.
-      target: that the model is planned for. Where its kernels hand on floats, outputs that a quantized model
-        leaves float get no range, so they stay as written unless an annotation asks for more.
+      target: that the model is planned for. Where its kernels hand on floats, inputs and outputs that a
+        quantized model leaves float get no range, so they stay as written unless an annotation asks for more.
 
     Raises:
       StatsError: statistics of a value that is not there or cannot have them.
@@ -79,9 +79,9 @@ def _hands_on(target: Target) -> bool:
 
 def _left_float(graph: Graph, annotations: Annotations | None, kernels: Mapping[str, Any]) -> frozenset[str]:
     """Values that a quantized model leaves float, where nobody asks for more."""
-    found = left_float(graph)
-    if not found:
-        return found
+    ends = left_float(graph)
+    if not ends:
+        return frozenset()
     asked = [*kernels]
     if annotations is not None:
         asked += [_PORT.sub(r"\1", entry.key) for entry in (*annotations.values, *annotations.ports)]
@@ -89,8 +89,8 @@ def _left_float(graph: Graph, annotations: Annotations | None, kernels: Mapping[
     named = {
         name for op in graph.ops if any(fnmatchcase(op.name, key) for key in asked) for name in op.outputs
     }
-    named |= {name for name in found if any(fnmatchcase(name, key) for key in asked)}
-    return frozenset() if found & named else found
+    named |= {name for end in ends for name in end if any(fnmatchcase(name, key) for key in asked)}
+    return frozenset().union(*(end for end in ends if not end & named))
 
 
 def _with_statistics(graph: Graph, stats: Statistics, left: Collection[str]) -> Graph:
@@ -137,12 +137,12 @@ def _with_sizes(value: Value, seen: SizesSeen) -> Value:
 
 
 def _noted(graph: Graph, left: Collection[str]) -> Graph:
-    """The graph with a note about outputs that stay float."""
-    outputs = [repr(name) for name in graph.outputs if name in left]
-    if not outputs:
+    """The graph with a note about inputs and outputs that stay float."""
+    ends = [repr(name) for name in (*graph.inputs, *graph.outputs) if name in left]
+    if not ends:
         return graph
     note = (
-        f"the model's quantizers leave {', '.join(outputs[:_NOTED])} float, so calibration quantizes nothing "
+        f"the model's quantizers leave {', '.join(ends[:_NOTED])} float, so calibration quantizes nothing "
         'there (annotate "!quant.any<i8>" to have it)'
     )
     return replace(graph, notes=(*graph.notes, note))

@@ -285,6 +285,11 @@ def without_written(model: Graph) -> Graph:
     return replace(model, written=None, notes=(*model.notes, WRITTEN_LEFT_OUT))
 
 
+def has_quantizers(model: Graph) -> bool:
+    """Whether the model's own file has quantizers, also where it came through other texts since."""
+    return model.written is not None or WRITTEN_LEFT_OUT in model.notes
+
+
 def with_sizes(model: Graph, other: Graph) -> Graph:
     """Return a model with the sizes of another form of it: fixed there, seen in samples, and trips of loops.
 

@@ -51,8 +51,8 @@ def fold_affine(graph: Graph) -> Graph:
         source = _source(step, work)
         at = writer.get(source, i)
         host = ops[at]
-        # Another reader would see the host's numbers scaled.
-        if at == i or host is None or work.counts[source] != 1:
+        # Another reader would see the host's numbers scaled; a type of a quantizer is one of them unscaled.
+        if at == i or host is None or work.counts[source] != 1 or work.values[source].facts:
             continue
         folded = _folded(host, step, source, work)
         if folded is None:

@@ -60,8 +60,7 @@ def write_mlir(
       resources: texts to go behind the module, by name.
       spelling: of ops and types that upstream has not: `qplan.region`, or as in the RFC, `quant.region`.
     """
-    # A plan is not judged by: as before, whether it is in memory or from a file.
-    graph = without_written(graph) if specs == "values" else graph
+    graph = without_written(graph)
     parts = {"main": graph, **graph.functions}
     text = "".join([_Writer(part, extras, specs, name).function() for name, part in parts.items()])
     if attributes:

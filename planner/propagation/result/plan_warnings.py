@@ -36,6 +36,7 @@ from planner.propagation.network.ports import (
 from planner.propagation.network.value_ranges import odd_constant
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.bias_grids import BIAS_LIMIT
+from planner.propagation.result.not_as_written import not_as_written
 from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.choice import NO_RANGE, port_facts
 from planner.propagation.selection.conflicts import Concession
@@ -63,7 +64,8 @@ def warnings_of_all(
 ) -> tuple[str, ...]:
     """What the plan as a whole has to say; `rows` are those in use, by key, `costs` what it is made under."""
     whole = (unranged(graph, kernels), _unmeasured(graph, costs), _unsized(graph, target))
-    return (*filter(None, whole), *_ineffective(graph), *unmet_globs(graph, kernels, rows))
+    odd = (*_ineffective(graph), *unmet_globs(graph, kernels, rows))
+    return (*filter(None, whole), *odd, *not_as_written(graph, kernels))
 
 
 def _ineffective(graph: Graph) -> Iterator[str]:

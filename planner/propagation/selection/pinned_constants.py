@@ -80,8 +80,12 @@ def integers_in_use(pin: Uniform, constant: Constant) -> tuple[Reals, Reals] | N
     return np.clip(np.rint(low), *ends.T), np.clip(np.rint(high), *ends.T)
 
 
-def lies_on(pin: Uniform, constant: Constant) -> bool:
-    """Whether every number of a constant is one of a type per tensor or axis, to the last bit of float32."""
+def lies_on(pin: Uniform, constant: Constant, *, within: float = 0.0) -> bool:
+    """Whether every number of a constant is one of a type per tensor or axis.
+
+    Args:
+      within: share of a step that a number may be beside; 0.0 is to the last bit of float32.
+    """
     array = constant.array
     if array is None or not array.size or pin.storage.float_name or pin.blocks or pin.grid:
         return False
@@ -92,9 +96,12 @@ def lies_on(pin: Uniform, constant: Constant) -> bool:
         np.asarray(pin.scales, np.float32).reshape(shape),
         np.asarray(pin.zero_points).reshape(shape),
     )
-    steps = np.rint(array / scales.astype(np.float64))
+    exact = array / scales.astype(np.float64)
+    steps = np.rint(exact)
     low, high = (end.reshape(shape) - zeros for end in np.asarray(pin.slice_ranges).T)
     inside = bool(np.all((low <= steps) & (steps <= high)))
+    if within:
+        return inside and bool(np.all(np.abs(exact - steps) <= within))
     return inside and np.array_equal(steps.astype(np.float32) * scales, array)
 
 
