@@ -179,7 +179,7 @@ def test_what_integer_arithmetic_does_besides_rounding_is_the_kernel_s():
     ]
     model = net(nodes, ["y"], {"zero": [0.0], "gain": [0.5]})
     samples = normal((1, 8), 4)
-    wide = {"mask": "!quant.calibrated<f32<-3.4e38:0.0>>"}
+    wide = {"mask": "!quant.uniform<u8:f32, 1.3e36:255>"}
     found = planner.losses(model, planned(model, samples, "qnn-htp", values=wide), samples)
     assert found.sqnr < 3
     assert found.kernels[0].name == "scores"

@@ -133,8 +133,9 @@ EXPECTED: Final[Mapping[str, Runs | Refused]] = {
     "empty_tensors": Runs((5, 5, 3)),
     "scalars": Runs((4, 5, 1)),
     "dynamic_batch": Runs((3, 3, 3)),
-    # a mask of -10000 takes the whole range before the softmax
-    "dynamic_sequence": Runs((15, 15, 7), floor=15),
+    # a mask of -10000 takes the whole range before the softmax; a table of twice the range of what
+    # is taken from it stays float, since a finer quantize behind it costs less than the bits
+    "dynamic_sequence": Runs((14, 14, 7), floor=15),
     "unnamed_dimensions": Runs((2, 2, 2)),
     "constant_node_weights": Runs((3, 3, 3)),
     "input_weights": Runs((1, 2, 0)),  # the Gemm hands on floats to the Relu

@@ -235,7 +235,7 @@ def test_a_model_no_kernel_serves_is_a_float_plan(qplan, stats, tmp_path):
     )
     line = ("plan", MODEL, "-t", tmp_path / "bare.yaml", "--stats", stats, "-o", tmp_path / "out")
     answer = qplan(*line, "-f", "onnx-qdq", "--json")
-    assert answer.code == 0
+    assert answer.code == 1  # nothing is quantized
     assert (answer.json["integer"], answer.json["rescales"], answer.json["fully_quantized"]) == (0, 0, False)
     assert "0 of 21 kernels on integers: bare serves none of them, the plan is all float" in qplan(*line).out
     assert "no row is called so" in (tmp_path / "out" / "report.html").read_text()

@@ -2,28 +2,39 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calibration.npz"
 
 
-def test_nothing_quantized_is_a_negative_answer(qplan, tmp_path):
+@pytest.fixture
+def batches(tmp_path):
+    """Samples of one image and of two: the batch stays open, and most rows of some devices want one."""
+    images = np.load(DATA)["image"]
+    (tmp_path / "batches").mkdir()
+    for i, size in enumerate((1, 2, 1, 2)):
+        np.savez(tmp_path / "batches" / f"{i}.npz", image=images[4 * i : 4 * i + size])
+    return tmp_path / "batches"
+
+
+def test_nothing_quantized_is_a_negative_answer(qplan, tmp_path, batches):
     """Most rows of this device want a batch of one, and the model leaves it open."""
-    answer = qplan("quantize", MODEL, "--data", DATA, "-t", "k210-kpu", "-o", tmp_path / "out")
+    answer = qplan("quantize", MODEL, "--data", batches, "-t", "k210-kpu", "-o", tmp_path / "out")
     assert answer.code == 1
     assert "verdict: poor: nothing is quantized, all 11 kernels fall back to float" in answer.out
     assert "6 kpu_conv2d, over 99 % of multiply-adds: " in answer.out
     assert "to fix it: --dim N=1" in answer.out
     assert answer.out.splitlines()[-1].startswith("missed: nothing is quantized")
-    line = ("plan", MODEL, "--data", DATA, "-t", "k210-kpu", "-o", tmp_path / "plan")
+    line = ("plan", MODEL, "--data", batches, "-t", "k210-kpu", "-o", tmp_path / "plan")
     assert qplan(*line).code == 1
     found = qplan(*line, "--json").json["verdict"]
     assert (found["level"], found["accuracy"], found["coverage"]["on_device"]) == ("poor", None, 0)
 
 
-def test_a_bound_decides_what_is_poor(qplan, tmp_path):
-    line = ("quantize", MODEL, "--data", DATA, "-t", "ethos-u55", "-o", tmp_path / "out")
+def test_a_bound_decides_what_is_poor(qplan, tmp_path, batches):
+    line = ("quantize", MODEL, "--data", batches, "-t", "ethos-u55", "-o", tmp_path / "out")
     answer = qplan(*line)
     assert (answer.code, "verdict: poor: 2 of 12 kernels and under 1 % of" in answer.out) == (1, True)
     assert qplan(*line, "--min-coverage", "0.0001").code == 0

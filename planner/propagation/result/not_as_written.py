@@ -77,7 +77,9 @@ class _Rounded:
         """Note the grid that a mover's operands get behind it."""
         made = [port.value for port in kernel.outputs if port.value]
         grid = (self._pin(made[0]) or self.behind.get(made[0])) if len(made) == 1 else None
-        for port in kernel.inputs if grid is not None else ():
+        if grid is None:
+            return
+        for port in kernel.inputs:
             if port.value:
                 self.behind[kernel.name] = grid
                 self.behind.setdefault(port.value, grid)
