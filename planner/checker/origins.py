@@ -18,6 +18,7 @@ from planner.ir.types.qtypes import AnyType
 from planner.plans.plan import Plan, plan_key
 from planner.target.borders import border_rows
 from planner.target.records import Costs, Target
+from planner.version import MAKERS
 
 NUMBER: Final = 2e-3
 """Largest spread, as a share of the largest, of constants that a pattern takes for one number."""
@@ -64,15 +65,15 @@ def _check_formats(value: object) -> None:
 
 
 def check_key(plan: Plan) -> None:
-    """The key is that of the plan's model, constraints, target and options, and of this planner.
+    """The key is that of the model, constraints, target and options, by this planner or an earlier one.
 
     Raises:
       PlanInvalid: another key.
     """
-    key = plan_key(plan.graph, plan.model, plan.target.digest, plan.options)
-    if plan.key != key:
-        told = "its model, target or options were changed since, or another revision of the planner made it"
-        refuse("", f"has the key {plan.key}; accepted: {key}: {told}: plan again")
+    keys = (plan_key(plan.graph, plan.model, plan.target.digest, plan.options, maker) for maker in MAKERS)
+    if plan.key not in keys:
+        told = "its model, target or options were changed since, or a later planner made it: plan again"
+        refuse("", f"has the key {plan.key}, which is not that of its content; {told}")
 
 
 def check_target(plan: Plan, target: Target) -> None:

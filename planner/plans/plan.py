@@ -172,11 +172,16 @@ def for_model(plan: Planned, model: Graph) -> Planned:
     return replace(plan, key=key, model=digest, annotated=kept)
 
 
-def plan_key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:
+def plan_key(
+    graph: Graph, model: str, target: str, options: Mapping[str, Any], made_by: str | None = None
+) -> str:
     """The content key of a plan: `sha256:...` of model structure, constraints, target, options, maker.
 
     And of the module that the model was read from, which the plan is written into.
+
+    Args:
+      made_by: the planner; None: this one.
     """
-    parts = [structure_digest(graph), model, target, json.dumps(options, sort_keys=True), MADE_BY]
+    parts = [structure_digest(graph), model, target, json.dumps(options, sort_keys=True), made_by or MADE_BY]
     parts += [graph.module] if graph.module else []
     return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"

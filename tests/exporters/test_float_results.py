@@ -301,7 +301,7 @@ def files_of_random_chains(seeds):
 
 
 def test_a_float_result_makes_no_neighbour_of_an_island():
-    """A sum behind the Tanh of a product with a float result, before the model's output: two casts for one."""
+    """A sum behind the Tanh of a product with a float result, before an output: two casts for one."""
     graph, samples = random_chain(242)
     ready = planner.annotate(graph, stats=planner.calibrate(graph, samples))
     plan = planner.plan(ready, "onnxruntime-cpu")

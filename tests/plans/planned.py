@@ -12,7 +12,7 @@ from planner.ir.graph import Graph, model_digest
 from planner.ir.types.qtypes import AnyType, QType, Uniform
 from planner.ir.types.typetext import brief
 from planner.onnx.read import read_onnx
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, plan_key
 from planner.plans.records import KernelPlan, Port, PortTyped, Step
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
@@ -110,6 +110,11 @@ def altered(kind: Uniform, **changes: Any) -> Uniform:
     return made
 
 
+def keyed(plan: Plan) -> Plan:
+    """The plan under the key of what it holds."""
+    return replace(plan, key=plan_key(plan.graph, plan.model, plan.target.digest, plan.options))
+
+
 def with_fact(plan: Plan, name: str, fact: QType) -> Plan:
     """The plan with one fact more, in front of those of a value, and told by the log."""
     values = dict(plan.graph.values)
@@ -127,4 +132,4 @@ def with_fact(plan: Plan, name: str, fact: QType) -> Plan:
         key: replace(value, decided_by=value.decided_by + 1) if value.decided_by is not None else value
         for key, value in plan.values.items()
     }
-    return replace(plan, graph=replace(plan.graph, values=values), steps=tuple(log), values=listed)
+    return keyed(replace(plan, graph=replace(plan.graph, values=values), steps=tuple(log), values=listed))

@@ -24,7 +24,7 @@ from planner.plans.plan import Plan
 from planner.target.load import load_target
 from planner.target.records import PortType
 from tests.exporters.plans import model, op
-from tests.plans.planned import Case, altered, forged, planned, ports_of, with_fact, with_kernel
+from tests.plans.planned import Case, altered, forged, keyed, planned, ports_of, with_fact, with_kernel
 
 TARGET = {
     "apiVersion": "planner/v1",
@@ -287,7 +287,7 @@ def test_a_float_kernel_stores_nothing(made):
 
 def saying_of_y(plan: Plan, fact: QType) -> Plan:
     values = {**plan.graph.values, "y": replace(plan.graph.values["y"], facts=(fact,))}
-    return replace(plan, graph=replace(plan.graph, values=values))
+    return keyed(replace(plan, graph=replace(plan.graph, values=values)))
 
 
 def test_a_width_lost_in_float_is_reported(made):
