@@ -66,6 +66,22 @@ def relu() -> bytes:
     return onnx_file([helper.make_node("Relu", ["x"], ["y"])])
 
 
+def quantized_relu() -> bytes:
+    """One op behind a quantizer: its ranges are known without statistics."""
+    step = helper.make_tensor("step", TensorProto.FLOAT, [], [0.01])
+    zero = helper.make_tensor("zero", TensorProto.INT8, [], [0])
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "step", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "step", "zero"], ["d"]),
+        helper.make_node("Relu", ["d"], ["y"]),
+    ]
+    return onnx_file(nodes, (step, zero))
+
+
+RANGE = {"format": "qplan.annotations/1", "values": {"x": "!quant.calibrated<f32<-1.0:1.0>>"}}
+"""What a plan of `relu` needs to know."""
+
+
 def integers(name: str, *numbers: int) -> TensorProto:
     return helper.make_tensor(name, TensorProto.INT64, [len(numbers)], numbers)
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from api.server.compression import LEAST, takes_gzip
-from tests.api.documents import AS_IT_IS, chain, digest, put, relu
+from tests.api.documents import AS_IT_IS, RANGE, chain, digest, put, relu
 
 GZIP = {"Accept-Encoding": "gzip"}
 
@@ -92,7 +92,7 @@ def test_blobs_and_their_parts_come_as_they_are(service):
 
 def test_streams_of_events_come_as_they_are(service):
     model = service.post("/v1/models", json={"blob": put(service, relu())}).json()["digest"]
-    body = {"model": model, "target": "tosa-int8"}
+    body = {"model": model, "target": "tosa-int8", "annotations": RANGE}
     job = service.post("/v1/plans", json=body, headers={"Prefer": "respond-async"}).json()
     answer, found = raw(service, f"/v1/jobs/{job['id']}/events", **GZIP)
     assert "content-encoding" not in answer.headers

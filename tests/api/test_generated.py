@@ -10,7 +10,7 @@ import pytest
 from api.app import create_app
 from api.server.tokens import parse_token
 from api.settings import Settings
-from tests.api.documents import relu
+from tests.api.documents import quantized_relu
 
 ROOT = Path(__file__).resolve().parents[2]
 ORACLE = ROOT / ".oracles" / "openapi" / "bin"
@@ -47,7 +47,7 @@ def test_a_generated_client_leads_from_upload_to_download(generated, make_servic
     service = make_service(tokens=(token,))
     own = (ROOT / "targets" / "teaching-npu.yaml").read_text().replace("id: teaching-npu", "id: own-npu", 1)
     (generated / "own.yaml").write_text(own)
-    (generated / "relu.onnx").write_bytes(relu())
+    (generated / "relu.onnx").write_bytes(quantized_relu())
     line = [ORACLE / "python", SCRIPT, generated, str(service.base_url), "secret", "relu.onnx", "own.yaml"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -103,7 +103,7 @@ def test_a_client_with_generated_types_leads_from_upload_to_download(node, make_
     service = make_service(tokens=(parse_token(f"one/ci:write:{SECRET}", "the test"),))
     own = (ROOT / "targets" / "teaching-npu.yaml").read_text().replace("id: teaching-npu", "id: own-npu", 1)
     (node / "own.yaml").write_text(own)
-    (node / "relu.onnx").write_bytes(relu())
+    (node / "relu.onnx").write_bytes(quantized_relu())
     line = ["node", "typescript_run.js", str(service.base_url), "secret", "relu.onnx", "own.yaml", "w.onnx"]
     done = subprocess.run(line, cwd=node, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

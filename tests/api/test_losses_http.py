@@ -10,7 +10,7 @@ import pytest
 import planner
 from api.jobs import dispatcher
 from planner.accuracy.told import losses_json
-from tests.api.documents import chain, put, relu
+from tests.api.documents import RANGE, chain, put, relu
 from tests.api.test_jobs_http import WAIT, events_of
 from tests.api.test_problems import NOWHERE, check
 
@@ -81,9 +81,10 @@ def test_losses_are_a_job_that_tells_how_far_it_is(service, digits, monkeypatch)
 
 
 def test_a_plan_without_noise_is_exact(service):
-    """What JSON has no word for is null, and `exact` says which; without ranges the plan is all float."""
+    """What JSON has no word for is null, and `exact` says which; a plan all in float is exact."""
     model = service.post("/v1/models", json={"blob": put(service, relu())}).json()["digest"]
-    plan = service.post("/v1/plans", json={"model": model, "target": "litert-int8"}).json()
+    asked = {"model": model, "target": "litert-int8", "annotations": RANGE | {"kernels": {"*": "float"}}}
+    plan = service.post("/v1/plans", json=asked).json()
     body = {"model": model, "plan": plan["key"], "samples": packed(service, x=np.ones((2, 1, 8), np.float32))}
     record = service.post(PATH, json=body, headers=WAIT).json()
     exact = {"output": "y", "slices": "", "label": "y", "sqnr": None, "exact": True, "predicted": None}

@@ -18,7 +18,7 @@ from api.storage.store import Store
 from benchmarks import faults
 from benchmarks.clusters import postgres_folder
 from tests.api.conftest import serving
-from tests.api.documents import OCTETS, chain, digest, put, relu
+from tests.api.documents import OCTETS, RANGE, chain, digest, put, relu
 from tests.api.jobs.conftest import DIGITS
 
 without_postgres = pytest.mark.skipif(
@@ -69,7 +69,7 @@ def busy(client: httpx.Client, kept: Kept, model: str, seed: int) -> None:
             )
             kept.files[f"/v1/plans/{plan.json()['key']}"] = plan.content
             part(client, kept, chance.randbytes(300_000))
-            body = {"model": model, "target": "onnxruntime-cpu", "options": costs}
+            body = {"model": model, "target": "onnxruntime-cpu", "options": costs, "annotations": RANGE}
             headers = {"Prefer": "respond-async", "Idempotency-Key": f"{seed} {len(kept.jobs)}"}
             kept.jobs.append(client.post("/v1/plans", json=body, headers=headers).json()["id"])
 
@@ -134,7 +134,7 @@ def test_a_database_that_goes_and_comes_back(postgres_server, tmp_path):
         httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client,
     ):
         model = client.post("/v1/models", json={"blob": put(client, relu())}).json()["digest"]
-        body = {"model": model, "target": "onnxruntime-cpu"}
+        body = {"model": model, "target": "onnxruntime-cpu", "annotations": RANGE}
         headers = {"Prefer": "respond-async"}
         job = client.post("/v1/plans", json=body, headers=headers).json()["id"]
         postgres_server.stop()
