@@ -26,7 +26,7 @@ from api.storage.store import Store
 from planner.cli.app import run
 from planner.errors import InputError
 from tests.api.conftest import ROOT, serving
-from tests.api.documents import chain, put, relu
+from tests.api.documents import RANGE, chain, put, relu
 
 
 def age(path: Path, days: float) -> None:
@@ -147,7 +147,8 @@ def test_a_copy_of_a_running_server_serves(tmp_path):
     with serving(copy) as server, httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
         assert client.post("/v1/plans", json=body).text == plan
         assert client.get(f"/v1/blobs/{later}").content == b"later"
-        again = client.post("/v1/plans", json={"model": model, "target": "onnxruntime-cpu"})
+        asked = {"model": model, "target": "onnxruntime-cpu", "annotations": RANGE}
+        again = client.post("/v1/plans", json=asked)
         assert again.status_code == 200, again.text
 
 

@@ -11,7 +11,7 @@ from api.problems import Refused
 from api.storage.followers import follow, followers, require_sources
 from planner.calibration.statistics import calibration_digest
 from planner.client import Client
-from tests.api.documents import AS_IT_IS, chain, digest, put, relu
+from tests.api.documents import AS_IT_IS, RANGE, chain, digest, put, relu
 from tests.api.test_problems import check
 
 STATS = {
@@ -30,7 +30,8 @@ def planned(service, kernels: int = 2, **more) -> str:
 def test_plans_are_listed_with_where_they_come_from(make_service):
     service = make_service()
     model = service.post("/v1/models", json={"blob": put(service, relu())}).json()["digest"]
-    asked = {"model": model, "target": "onnxruntime-cpu", "options": {"best_effort": True}}
+    options = {"best_effort": True}
+    asked = {"model": model, "target": "onnxruntime-cpu", "options": options, "annotations": RANGE}
     keys = {planned(service): None, service.post("/v1/plans", json=asked).json()["key"]: model}
     edited = service.post(f"/v1/plans/{next(iter(keys))}:replan", json={"restore": ["k0"]}).json()["key"]
     found = {item["key"]: item for item in service.get("/v1/plans").json()["items"]}

@@ -15,7 +15,7 @@ from api.storage.digests import digest_of
 from api.storage.kept_bytes import kept_bytes
 from api.storage.store import Kind, Store
 from tests.api.conftest import serving
-from tests.api.documents import chain, put, relu
+from tests.api.documents import RANGE, chain, put, relu
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
@@ -39,7 +39,9 @@ def test_a_restart_finds_everything(tmp_path, ending):
         assert client.get(f"/v1/plans/{key}").text == plan
         assert client.post("/v1/plans", json=body).text == plan
         assert client.get(f"/v1/blobs/{blob}").content == relu()
-        onnx_plan = client.post("/v1/plans", json={"model": record["digest"], "target": "onnxruntime-cpu"})
+        onnx_plan = client.post(
+            "/v1/plans", json={"model": record["digest"], "target": "onnxruntime-cpu", "annotations": RANGE}
+        )
         assert onnx_plan.status_code == 200
 
 
