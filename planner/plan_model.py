@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner import exporters
 from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.statistics import Statistics
 from planner.errors import StatsError, expect, require_name
-from planner.exporters.table import EXPORTERS
 from planner.exporters.writable import refuse_unwritable, unwritten
 from planner.fusion.fuse import fuse
 from planner.ir.asked import refuse_unknown
@@ -96,7 +96,7 @@ def plan(
     device = as_target(target, functions)
     expect(formats, (list, tuple), "formats are a list of names of formats")
     for name in formats:
-        require_name("export format", name, EXPORTERS)
+        require_name("export format", name, exporters.BUILDERS)
     model = expand(model)
     if device.files.sizes == "fixed":
         model = fixed_as_seen(model)

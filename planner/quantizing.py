@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from planner.accuracy.coverage import coverage_of
 from planner.accuracy.metrics import Metric
 from planner.accuracy.unlike import unlike_calibration
 from planner.accuracy.verdict import GOOD_SQNR, Verdict, verdict_of
@@ -38,7 +39,6 @@ from planner.pipeline import (
     open_sizes,
     plan,
 )
-from planner.plans.coverage import coverage_of
 from planner.plans.plan import Plan
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn

@@ -94,6 +94,7 @@ BY_NAME: Final = {
     "planner": "the face",
     "planner.annotated": "pydantic",
     "planner.calibration.sources.images": "Pillow, an extra",
+    "planner.exporters": "all formats",
     "planner.cli.options": "the user's module of functions",
     "planner.cli.service": "the service, which is an extra",
     "planner.litert_reader.schema": "tflite and flatbuffers, an extra",

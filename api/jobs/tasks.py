@@ -18,6 +18,7 @@ from api.intake.scan_onnx import scan_onnx
 from api.intake.scan_zip import scan_npz
 from api.jobs.quality import quality_record
 from api.planning.plan_answers import quality_of
+from planner.accuracy.coverage import coverage_of
 from planner.accuracy.losses import losses
 from planner.accuracy.metrics import SQNR, Score
 from planner.accuracy.quality import Quality
@@ -38,7 +39,6 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
 from planner.litert_reader.identifier import is_litert
 from planner.pipeline import check, export, exportable
-from planner.plans.coverage import coverage_of
 from planner.plans.plan import Plan
 from planner.plans.read_json import plan_from_json
 from planner.report.summary import INTERPRETED

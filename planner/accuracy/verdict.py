@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from planner.accuracy.coverage import Coverage
 from planner.accuracy.metrics import BUILT_IN, Score, score_text
 from planner.accuracy.quality import Quality, decibels
-from planner.plans.coverage import Coverage
 
 Level: TypeAlias = Literal["good", "fair", "poor"]
 

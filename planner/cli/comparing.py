@@ -12,6 +12,7 @@ from planner.cli.options import load_module
 from planner.errors import InputError, ModelError
 
 if TYPE_CHECKING:
+    from planner.accuracy.coverage import Coverage
     from planner.accuracy.losses import Losses
     from planner.accuracy.metrics import Metric
     from planner.accuracy.quality import Quality
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from planner.interpreter.compare import Comparison, Evaluated
     from planner.interpreter.reference import ReferenceKind
     from planner.ir.graph import Graph
-    from planner.plans.coverage import Coverage
     from planner.plans.plan import Plan
 
 LOSS: Final = 1.0

@@ -119,11 +119,11 @@ def plan(
 ) -> int:
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
     import planner
+    from planner.accuracy.coverage import coverage_of
     from planner.accuracy.readers import SAMPLES
     from planner.accuracy.verdict import verdict_of
     from planner.exporters.to_file import has_large_weights
     from planner.plan_model import require_ranges
-    from planner.plans.coverage import coverage_of
     from planner.plans.write_json import json_parts
 
     only_one_stdin(model, target, data, eval_data, stats, annotations)
@@ -307,9 +307,9 @@ def next_steps(
     Args:
       conditioned: the float model written beside the plan has other weights than the one given.
     """
+    from planner.accuracy.coverage import coverage_of
     from planner.accuracy.verdict import coverage_part
     from planner.exporters.table import EXPORTERS, file_name
-    from planner.plans.coverage import coverage_of
     from planner.report.totals import totals
 
     folder, lines = Path(out), []
@@ -393,6 +393,7 @@ def _exports(
     Args:
       staged: where files of a large model are written.
     """
+    from planner.accuracy.coverage import coverage_of
     from planner.exporters.common.known_shapes import taken_for_one
     from planner.exporters.runnable import ARITHMETICS, runnable
     from planner.exporters.table import EXPORTERS, file_name
@@ -400,7 +401,6 @@ def _exports(
     from planner.interpreter.compare import Evaluated
     from planner.ir.expand import expand
     from planner.pipeline import exportable
-    from planner.plans.coverage import coverage_of
 
     files = _float_model(graph, ready, is_cut=is_cut, staged=staged)
     comparisons: dict[str, Comparison] = {}

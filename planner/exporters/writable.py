@@ -4,7 +4,7 @@ A kernel stands alone in a plan of its own, its operands inputs in the types tha
 exporter itself writes that or refuses. So nothing is known here of what any format has.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log2
@@ -12,13 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from planner import exporters
 from planner.errors import PlannerError, UnsupportedExport
-from planner.exporters.litert.write import build_litert
-from planner.exporters.table import EXPORTERS
 from planner.ir.borders import border_op
 from planner.ir.graph import Constant, Graph, Region, Value
 from planner.ir.types.qtypes import Uniform
-from planner.plans.plan import Plan, Planned
+from planner.plans.plan import Planned
 from planner.plans.records import KernelPlan, Port, PortTyped, unwritable
 from planner.plans.rescales import definitions
 
@@ -33,14 +32,14 @@ _KEPT: Final = 1 << 14
 _WRITTEN: Final[set[object]] = set()
 """What was written before: kernels that look alike are not asked about again, in this plan or the next."""
 
-_BUILDERS: Final[Mapping[str, Callable[[Graph, Plan], object]]] = {**EXPORTERS, "litert": build_litert}
-
 
 def unwritten(plan: Planned) -> Mapping[str, str]:
     """Return why kernels have to leave their rows: a format that is wanted cannot write them so.
 
     Where nobody requested a format by name, a kernel that it cannot write in float either keeps its row.
     """
+    if not any(region.ops for region in plan.fused.regions):
+        return {}  # there is nothing to write, and no exporter is loaded
     parts, named, found = _Parts(plan, plan.fused), bool(plan.options.get("formats")), dict[str, str]()
     for form in _asked(plan.formats):
         refused = {
@@ -78,7 +77,7 @@ def refuse_unwritable(plan: Planned) -> None:
 def _is_written(plan: Planned, form: str) -> bool:
     """Whether a format can write the whole: what a kernel alone lacks may be known there."""
     try:
-        _BUILDERS[form](plan.fused, plan)
+        exporters.BUILDERS[form](plan.fused, plan)
     except PlannerError:
         return False
     return True
@@ -86,7 +85,7 @@ def _is_written(plan: Planned, form: str) -> bool:
 
 def _asked(formats: Sequence[str]) -> Iterator[str]:
     """The formats that can be asked kernel by kernel."""
-    return (form for form in formats if form in _BUILDERS and form not in OWN_TEXT | WHOLE)
+    return (form for form in formats if form in exporters.BUILDERS and form not in OWN_TEXT | WHOLE)
 
 
 def _brief(message: str, form: str) -> str:
@@ -169,7 +168,7 @@ class _Parts:
         values = {name: item for name, item in self.plan.values.items() if name in part.values}
         plan = replace(self.plan, graph=hollow, kernels_in_order=(kernel,), values=values)
         try:
-            _BUILDERS[form](replace(part, regions=()), plan)
+            exporters.BUILDERS[form](replace(part, regions=()), plan)
         except UnsupportedExport as error:
             return error
         except PlannerError:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 import onnxruntime
 
+from planner.accuracy.coverage import Coverage
 from planner.accuracy.metrics import Metric, Score, judge_of, score_text
 from planner.accuracy.quality import Quality, Tally, decibels
 from planner.accuracy.verdict import Verdict, verdict_of
@@ -44,7 +45,6 @@ from planner.onnx.sessions import (
 from planner.onnx.shapes import infer
 from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
 from planner.onnx.write import write_graph
-from planner.plans.coverage import Coverage
 from planner.plans.plan import Plan
 from planner.plans.rescales import pins
 

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from planner.accuracy.coverage import reason_text
 from planner.accuracy.verdict import FAIR_SQNR, GOOD_SQNR
 from planner.ir.types.qtypes import Uniform
-from planner.plans.coverage import reason_text
 from planner.plans.plan import Plan
 from planner.report.charts import (
     Bar,

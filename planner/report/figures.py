@@ -5,8 +5,8 @@ Readers of a plan and its losses. Source: design 11, sections 3 and 7.
 
 from typing import Any, Final
 
+from planner.accuracy.coverage import kernel_macs
 from planner.accuracy.losses import Losses
-from planner.plans.coverage import kernel_macs
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan
 from planner.plans.work import kernel_work

@@ -7,12 +7,12 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from planner.accuracy.coverage import coverage_of
 from planner.accuracy.losses import Losses
 from planner.accuracy.metrics import score_text
 from planner.accuracy.quality import decibels
 from planner.accuracy.verdict import coverage_part, sqnr_level
 from planner.interpreter.compare import Comparison
-from planner.plans.coverage import coverage_of
 from planner.plans.plan import Plan
 from planner.report.charted import kinds_text, reasons
 from planner.report.charts import Bar, shares
