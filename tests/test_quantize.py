@@ -36,7 +36,7 @@ def test_one_call_is_the_steps(done):
     model = planner.load_model(MODEL)
     stats = planner.calibrate(model, SAMPLES)
     ready = planner.correct_biases(planner.annotate(model, stats=stats), "litert-int8", stats)
-    plan = planner.plan(ready, "litert-int8")
+    plan = planner.plan(ready, "litert-int8", formats=["onnx-qdq"])
     found, _ = done
     assert found.plan.key == plan.key
     assert found.data == planner.export(ready, plan, "onnx-qdq")

@@ -119,7 +119,7 @@ def test_a_difference_has_reasons(service, digits):
     found = service.get(f"/v1/plans/{digits['key']}/diff", params={"against": after.key}).json()
     expected = planner.diff(digits["plan"], after)
     assert found["lines"] == str(expected).splitlines()
-    assert found["totals"]["price"] == [digits["plan"].cost, after.cost]
+    assert found["totals"]["price"] == [digits["plan"].price, after.price]
     assert not found["same"]
     same = service.get(f"/v1/plans/{after.key}/diff", params={"against": after.key}).json()
     assert same["same"]

@@ -333,7 +333,7 @@ def test_unknown_rules_are_refused():
         rule_function(Rule("same_scal", {}, "t.yaml:3"), target)
     assert str(caught.value) == (
         "t.yaml:3: unknown rule 'same_scal'; known: derive, fixed_scale, free_scale, "
-        "multiplier_accumulator_scale, multiplier_scale, same_scale, same_storage, fn"
+        "multiplier_accumulator_scale, multiplier_scale, requires, same_scale, same_storage, fn"
     )
     with pytest.raises(RuleError, match=r"function 'f' was not handed to load_target\(functions=...\)"):
         rule_function(Rule("fn", {"name": "f", "args": {}}, "t.yaml:3"), target)

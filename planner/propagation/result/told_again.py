@@ -123,12 +123,12 @@ def _target(plan: Plan) -> Target:
 
 def _is_of_making(plan: Plan, text: str) -> bool:
     """Whether a warning tells what was given up before this plan was made, and the plan lacks that."""
-    if "best_effort" in plan.options:
-        return any(map(bool, parts := [*_given_up(plan, text)])) and all(parts)
     if UNKNOWN in text:
         floats = {kernel.name for kernel in plan.kernels_in_order if kernel.row is None}
         listed = text.partition(": ")[2].partition("; plan ")[0].partition(" and ")[0]
         return all(one.rpartition(" (")[0] in floats for one in listed.split(", "))
+    if "best_effort" in plan.options:
+        return any(map(bool, parts := [*_given_up(plan, text)])) and all(parts)
     name, found, _ = text.partition(RESTORED)
     return bool(found) and any(
         repr(kernel.name) == name and kernel.row is None and plan.graph.wanted.get(kernel.name) is not None
