@@ -18,7 +18,6 @@ from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on, require_numbers
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import ACCEPTED, Statistics
-from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.common.known_shapes import taken_for_one, with_fixed_sizes
 from planner.exporters.table import EXPORTERS, WITH_LEVELS, refuse_bodies, refuse_layout, refuse_level
@@ -38,12 +37,10 @@ from planner.model_objects import as_bytes, sniffed
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
 from planner.onnx.sessions import Optimisation
-from planner.plan_model import annotate, plan
+from planner.plan_model import annotate, check, plan
 from planner.plans.plan import Plan, require_plan
-from planner.propagation.result.told_again import check_warnings
 from planner.stablehlo_reader.identifier import is_serialized, payload
 from planner.stablehlo_reader.serialized import serialized_text
-from planner.target.load import TargetSource, as_target
 
 __all__ = [
     "annotate",
@@ -176,37 +173,6 @@ def _keeping(feeds: Iterable[Feed], first: list[Feed], most: int) -> Iterator[Fe
         if len(first) < most:
             first.append(feed)
         yield feed
-
-
-def check(
-    plan: Plan,
-    model: Graph | None = None,
-    target: TargetSource | None = None,
-    *,
-    progress: Callable[[int, int | None], None] | None = None,
-) -> None:
-    """Refuse a plan that breaks a rule of its target, its model or its own log.
-
-    Args:
-      plan: from `plan`, or read from a file.
-      model: the model it is for, with or without its constraints; then digests and numbers are checked too.
-      target: the target it is for; then the rows that the plan carries must be the target's.
-      progress: called with (kernels checked, kernels in all).
-
-    Raises:
-      PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
-
-    Example:
-      >>> model = planner.load_model("examples/digits/digits.onnx")
-      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
-      >>> ready = planner.annotate(model, stats=stats)
-      >>> plan = planner.plan(ready, "litert-int8")
-      >>> planner.check(plan, ready, "litert-int8")
-    """
-    require_plan(plan)
-    check_plan(plan, model, None if target is None else as_target(target), progress)
-    if model is not None:
-        check_warnings(plan, model)
 
 
 def export(

@@ -11,6 +11,7 @@ from typing import Any
 from planner import exporters
 from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.statistics import Statistics
+from planner.checker.check import check as check_plan
 from planner.errors import StatsError, expect, require_name
 from planner.exporters.writable import refuse_unwritable, unwritten
 from planner.fusion.fuse import fuse
@@ -18,9 +19,10 @@ from planner.ir.asked import refuse_unknown
 from planner.ir.dims import fixed_as_seen
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
-from planner.plans.plan import Plan, Planned, for_model
+from planner.plans.plan import Plan, Planned, for_model, require_plan
 from planner.propagation.propagate import BiasPins, Strategy, propagate
 from planner.propagation.result.plan_warnings import unranged
+from planner.propagation.result.told_again import check_warnings
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
 
@@ -134,3 +136,34 @@ def require_ranges(planned: Plan, hint: str) -> None:
         return
     if unranged(planned.graph, planned.kernels_in_order):
         raise StatsError(f"no ranges are known for the values of model {planned.graph.name!r}", hint=hint)
+
+
+def check(
+    plan: Plan,
+    model: Graph | None = None,
+    target: TargetSource | None = None,
+    *,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> None:
+    """Refuse a plan that breaks a rule of its target, its model or its own log.
+
+    Args:
+      plan: from `plan`, or read from a file.
+      model: the model it is for, with or without its constraints; then digests and numbers are checked too.
+      target: the target it is for; then the rows that the plan carries must be the target's.
+      progress: called with (kernels checked, kernels in all).
+
+    Raises:
+      PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> planner.check(plan, ready, "litert-int8")
+    """
+    require_plan(plan)
+    check_plan(plan, model, None if target is None else as_target(target), progress)
+    if model is not None:
+        check_warnings(plan, model)

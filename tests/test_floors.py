@@ -248,7 +248,7 @@ def test_plans_are_checked_by_one_entry():
         if not within(name, ("planner.checker",))
         and any(within(other, (CHECKER,)) for other, _ in imports(tree, inside_functions=True))
     ]
-    assert users == ["planner.pipeline"]
+    assert users == ["planner.plan_model"]
 
 
 @pytest.mark.parametrize("name", ["planner", "planner.cli.app"])

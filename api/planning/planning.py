@@ -25,7 +25,7 @@ from planner.annotated.document import annotated_from_data
 from planner.calibration.annotate import GLOB_SIGNS
 from planner.calibration.statsjson import read_statistics
 from planner.ir.graph import Graph
-from planner.pipeline import check
+from planner.plan_model import check
 from planner.plans.plan import Planned
 from planner.target.records import Target
 

@@ -175,7 +175,7 @@ def check(
         check_price(plan, losses)
         check_optimal(plan, ranges, losses, clips=clips)
     # Last: of a plan that was changed the change is the fault to name.
-    check_key(plan)
+    check_key(plan, "" if model is None else model.module)
 
 
 def _told(log: Sequence[StepRow], wanted: str) -> Mapping[str, Mapping[str, str]]:

@@ -64,13 +64,17 @@ def _check_formats(value: object) -> None:
         refuse("", f"has the option {FORMATS}: {value!r}; accepted: formats by name, each once")
 
 
-def check_key(plan: Plan) -> None:
+def check_key(plan: Plan, module: str) -> None:
     """The key is that of the model, constraints, target and options, by this planner or an earlier one.
+
+    Args:
+      module: that the model was read from; a plan's file does not hold it.
 
     Raises:
       PlanInvalid: another key.
     """
-    keys = (plan_key(plan.graph, plan.model, plan.target.digest, plan.options, maker) for maker in MAKERS)
+    graph = replace(plan.graph, module=plan.graph.module or module)
+    keys = (plan_key(graph, plan.model, plan.target.digest, plan.options, maker) for maker in MAKERS)
     if plan.key not in keys:
         told = "its model, target or options were changed since, or a later planner made it: plan again"
         refuse("", f"has the key {plan.key}, which is not that of its content; {told}")
