@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from planner.ir.borders import closed_scope, homes
+from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import Graph, Op, Value
-from planner.onnx.dtypes import UNKNOWN
 
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 

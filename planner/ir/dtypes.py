@@ -36,3 +36,6 @@ NUMPY: Final[Mapping[str, np.dtype[Any]]] = {
         ("u8", np.uint8),
     )
 }
+
+UNKNOWN: Final = ""
+"""The type of a value of which none is known."""

@@ -11,8 +11,9 @@ import numpy as np
 from onnx import GraphProto, ModelProto, SparseTensorProto, ValueInfoProto
 
 from planner.errors import ModelError
+from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import Constant, Graph, Op, Value
-from planner.onnx.dtypes import NAMES, UNKNOWN, dtype_of
+from planner.onnx.dtypes import NAMES, dtype_of
 from planner.onnx.quantized.datatypes import with_datatypes
 from planner.onnx.shapes import type_of
 from planner.onnx.structure.subgraph_nodes import ops_of

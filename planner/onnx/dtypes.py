@@ -11,6 +11,7 @@ from onnx import TensorProto
 
 from planner.errors import ModelError
 from planner.ir.dtypes import NUMPY as NUMBERS
+from planner.ir.dtypes import UNKNOWN
 
 _TABLE: Final = (
     ("f32", "FLOAT"),
@@ -41,7 +42,6 @@ _TABLE: Final = (
     ("i2", "INT2"),
 )
 
-UNKNOWN: Final = ""
 NARROW_BITS: Final = {"u4": 4, "i4": 4, "f4E2M1FN": 4, "u2": 2, "i2": 2}
 ENUMS: Final[dict[str, int]] = {
     name: int(getattr(TensorProto, enum)) for name, enum in _TABLE if hasattr(TensorProto, enum)

@@ -10,9 +10,10 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.onnx.affine import fold_affine
-from planner.onnx.dtypes import NAMES, UNKNOWN
+from planner.onnx.dtypes import NAMES
 from planner.onnx.folding import fold_constants
 from planner.onnx.gemm import plain_gemms
 from planner.onnx.naming import rewritten, unused, use_counts

@@ -19,8 +19,9 @@ from onnx import (
 )
 
 from planner.ir.dims import symbol_of
+from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import FLOAT_DTYPES, Dim, Graph, Op, Opaque, Shape, Value
-from planner.onnx.dtypes import NAMES, UNKNOWN
+from planner.onnx.dtypes import NAMES
 from planner.onnx.operators.stand_ins import STAND_INS, is_inferred, stand_in
 from planner.onnx.quantized.compound_ops import OPENERS, open_compounds
 from planner.onnx.quantized.expand import EXPANSIONS, expand

@@ -11,8 +11,9 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import Dim, Graph, Op, Value
-from planner.onnx.dtypes import NUMPY, UNKNOWN, dtype_of, enum_of
+from planner.onnx.dtypes import NUMPY, dtype_of, enum_of
 from planner.onnx.naming import unused
 
 _F32: Final = "f32"

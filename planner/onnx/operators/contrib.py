@@ -12,8 +12,9 @@ import numpy as np
 from onnx import TensorProto, defs
 
 from planner.errors import ModelError
+from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import Graph, Op, Opaque
-from planner.onnx.dtypes import UNKNOWN, enum_of
+from planner.onnx.dtypes import enum_of
 from planner.onnx.sessions import CONTRIB, contrib_schemas
 
 LEARNING: Final = "ai.onnx.ml"
