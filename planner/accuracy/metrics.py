@@ -6,13 +6,15 @@ Labels are class numbers; negative ones are not counted (-100 is usual for token
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from planner.accuracy.groups import Array
-from planner.calibration.samples import Feed
 from planner.errors import InputError, SampleError, require_name
+
+if TYPE_CHECKING:  # the service words verdicts and holds no reader of models
+    from planner.calibration.samples import Feed
 
 Outputs: TypeAlias = Mapping[str, Array]
 Metric: TypeAlias = Callable[[Outputs, Array | None], float]
@@ -95,7 +97,7 @@ class Judge:
     _has_labels: bool | None = None
     _kept: list[tuple[int, Outputs, Outputs, Array | None]] = field(default_factory=list)
 
-    def add(self, feed: Feed, wanted: Outputs, got: Outputs) -> None:
+    def add(self, feed: "Feed", wanted: Outputs, got: Outputs) -> None:
         """Take one sample.
 
         Args:
@@ -272,7 +274,7 @@ def _logarithms(rows: Array) -> Array:
     return np.log(np.maximum(rows, LEAST_PROBABILITY))
 
 
-def _batch_of(feed: Feed) -> int:
+def _batch_of(feed: "Feed") -> int:
     """The size of the first axis of the first input, 0 where it has none."""
     first = next(iter(feed.arrays.values()), None)
     return int(first.shape[0]) if first is not None and first.ndim else 0
