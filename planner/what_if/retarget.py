@@ -23,7 +23,7 @@ from planner.what_if.replan import as_planned
 
 MOST_NAMED: Final = 8
 OPTIONS: Final = ("strategy", "best_effort", "bias_pins")
-"""Options of a plan that hold on any target; prices and formats are those of the target."""
+"""Options of a plan that hold on any target; prices are those of the target."""
 
 
 def retarget(
@@ -54,6 +54,8 @@ def retarget(
     options = {name: plan.options[name] for name in OPTIONS if name in plan.options}
     if best_effort:
         options["best_effort"] = True
+    if "formats" in plan.options and not device.files.formats:  # else those of its own tools
+        options["formats"] = plan.options["formats"]
     if device.files.sizes == "fixed":
         known = replace(known, annotated=fixed_as_seen(known.annotated))
     graph = fuse(known.annotated, device)

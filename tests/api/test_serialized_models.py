@@ -67,7 +67,10 @@ def test_bytecode_and_artifacts_are_uploaded_planned_and_exported(packages, tmp_
         blob = put(client, (tmp_path / "jax.export").read_bytes())
         record = client.post("/v1/models", json={"blob": blob}).json()
         assert (record["format"], record["ops"]) == ("mlir", 2), record
-        plan = client.post("/v1/plans", json={"model": record["digest"], "target": "stablehlo"}).json()
+        ranges = {one["name"]: "!quant.calibrated<f32<-1.0:1.0>>" for one in record["inputs"]}
+        notes = {"format": "qplan.annotations/1", "values": ranges}
+        body = {"model": record["digest"], "target": "stablehlo", "annotations": notes}
+        plan = client.post("/v1/plans", json=body).json()
         assert len(plan["kernels"]) == 2
         check(
             client.post("/v1/models", json={"blob": put(client, MAGIC + b"\x0dMLIR\0and no more")}),
