@@ -41,9 +41,7 @@ def searched(monkeypatch):
     monkeypatch.setattr(milp, "MILP_VARIABLES", 0)
 
 
-TIE = pytest.param(
-    34, marks=pytest.mark.xfail(reason="of two equal prices the one of a rescale more is found")
-)
+TIE = pytest.param(34, marks=pytest.mark.xfail(reason="a tie goes to the plan of a rescale more"))
 
 
 @pytest.mark.parametrize("seed", [TIE if seed == 34 else seed for seed in SEEDS])
