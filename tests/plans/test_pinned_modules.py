@@ -66,8 +66,12 @@ def test_they_say_what_the_plan_computes(seed):
             np.testing.assert_array_equal(theirs, ours)
         if not found.left:
             # A Relu on the grid that is written in front of it is part of the kernel there.
-            types = {port: kind for port, kind in port_types(plan).items() if port in port_types(second)}
-            assert len(types) >= 2
+            kernels = second.kernels.keys()
+            types = {
+                port: kind
+                for port, kind in port_types(plan).items()
+                if "#" not in port and port.rpartition(".")[0] in kernels
+            }
             assert types.items() <= port_types(second).items()
 
 
