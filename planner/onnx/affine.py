@@ -46,7 +46,8 @@ def fold_affine(graph: Graph) -> Graph:
     """Fold every affine step into its producer, where the value between has no other reader."""
     work = _Work(dict(graph.values), dict(graph.constants), use_counts(graph), set(graph.values))
     ops: list[Op | None] = list(graph.ops)
-    writer = {out: i for i, op in enumerate(graph.ops) for out in op.outputs[:1]}
+    # A Loop may leave its first result unnamed.
+    writer = {out: i for i, op in enumerate(graph.ops) for out in op.outputs[:1] if out}
     for i, step in enumerate(graph.ops):
         source = _source(step, work)
         at = writer.get(source, i)

@@ -102,7 +102,7 @@ def test_plan_as_json_carries_the_quality(qplan, tmp_path):
 
 def test_plan_twice_is_the_same_plan(qplan, planned, tmp_path):
     line = ("plan", MODEL, "-t", "onnxruntime-cpu", "--data", DATA, "-o", tmp_path / "out")
-    assert qplan(*line).code == 0
+    assert qplan(*line, "-f", "onnx-qdq", "-f", "onnx-qoperator").code == 0
     for name in ("plan.json", "plan.mlir"):
         assert (tmp_path / "out" / name).read_bytes() == (planned / name).read_bytes()
 

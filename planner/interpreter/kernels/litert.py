@@ -269,13 +269,14 @@ def compared(call: Call) -> Array | None:
     Steps below that are lost, so rows keep to coarser ones.
     """
     sides = call.operand(0), call.operand(1)
-    found = [_in_256ths(x) for x in sides if x is not None and x.kind.is_per_tensor]
+    found = [in_256ths(x.shifted(), x.kind) for x in sides if x is not None and x.kind.is_per_tensor]
     return np.asarray(COMPARISONS[call.op.type](*found)) if len(found) == len(sides) else None
 
 
-def _in_256ths(x: Operand) -> Integers:
-    factor = multiplier_or_zero(float(np.float32(x.kind.scale)))
-    return apply_scale_32(x.shifted() << 8, *factor, double_round=True)
+def in_256ths(shifted: Integers, kind: Uniform) -> Integers:
+    """An operand of a comparison without its zero point, as multiples of 1/256."""
+    factor = multiplier_or_zero(float(np.float32(kind.scale)))
+    return apply_scale_32(shifted << 8, *factor, double_round=True)
 
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {

@@ -30,17 +30,18 @@ func.func @main(%x: tensor<1x8xf32>) -> (tensor<1x4xf32>) attributes {qplan.name
       l14: " },",
       l15: " \"options\": {\"strategy\": \"minimal\"},",
       l16: " \"cost\": 12.0,",
-      l17: " \"optimal\": true,",
-      l18: " \"bound\": 12.0,",
-      l19: " \"warnings\": [],",
-      l20: " \"values\": {",
-      l21: "  \"x\": {\"type\": null, \"bits_lost\": 0.0, \"clip\": 0.0, \"decided_by\": null},",
-      l22: "  \"y\": {\"type\": \"!quant.uniform<i8:f32, 0.01568627543747425>\", \"bits_lost\": 0.25, \"clip\": 0.0, \"decided_by\": 1}",
-      l23: " },",
-      l24: " \"steps\": [",
-      l25: "  {\"n\": 1, \"port\": \"fc1.out[0]\", \"type\": \"!quant.uniform<i8:f32, 0.01568627543747425>\", \"rule\": \"free_scale\", \"source\": \"demo.yaml:12\", \"because\": [], \"refused\": []}",
-      l26: " ]",
-      l27: "}"
+      l17: " \"excused\": 0.0,",
+      l18: " \"optimal\": true,",
+      l19: " \"bound\": 12.0,",
+      l20: " \"warnings\": [],",
+      l21: " \"values\": {",
+      l22: "  \"x\": {\"type\": null, \"bits_lost\": 0.0, \"clip\": 0.0, \"decided_by\": null},",
+      l23: "  \"y\": {\"type\": \"!quant.uniform<i8:f32, 0.01568627543747425>\", \"bits_lost\": 0.25, \"clip\": 0.0, \"decided_by\": 1}",
+      l24: " },",
+      l25: " \"steps\": [",
+      l26: "  {\"n\": 1, \"port\": \"fc1.out[0]\", \"type\": \"!quant.uniform<i8:f32, 0.01568627543747425>\", \"rule\": \"free_scale\", \"source\": \"demo.yaml:12\", \"because\": [], \"refused\": []}",
+      l27: " ]",
+      l28: "}"
     }
   }
 #-}

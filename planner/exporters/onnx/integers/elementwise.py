@@ -1,4 +1,4 @@
-"""Elementwise: Add, Sub, Mul, Concat and Where of stored integers, each rounded as the row's arithmetic does.
+"""Elementwise: sums, Mul, comparisons, Concat and Where of stored integers, each rounded as its row does.
 
 A sum of two scaled integers is written as one, when trying every pair of stored values shows it equal; else
 as a table of all pairs. Source: design 01, sections 7 and 8.
@@ -20,6 +20,7 @@ from planner.exporters.onnx.storage_types import Array, held_dtype
 from planner.interpreter.calls import FLOAT32_EVEN, grid_of, onto
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.elementwise import has_scalar_rows, product_onto, qlinear_add
+from planner.interpreter.kernels.litert import COMPARISONS, LITERT, in_256ths
 from planner.ir.types.qtypes import Uniform
 
 
@@ -70,6 +71,24 @@ def times(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
     product = builder.file.fresh(f"{block.result}_product")
     builder.file.emit("Mul", [widened(builder, a), widened(builder, b)], [product])
     settle_steps(builder, block, product, steps, low=low)
+    return True
+
+
+def compare(builder: ModelBuilder, block: Block) -> bool:
+    """Less, Equal and their like in LiteRT's arithmetic: each side is a table of multiples of 1/256."""
+    op = block.core[0]
+    sides = operand_of(block, op, 0), operand_of(block, op, 1)
+    found = [side for side in sides if side is not None and is_byte(side)]
+    if op.type not in COMPARISONS or builder.values.arithmetic != LITERT or len(found) != len(sides):
+        return False
+    tensors = []
+    for side in found:
+        table = in_256ths(_stored_values(side.kind) - side.kind.zero_point, side.kind)
+        result = builder.file.fresh(f"{side.value}_256ths")
+        data = builder.file.constant(f"{result}_table", table)
+        builder.file.emit("Gather", [data, _from_zero(builder, side)], [result])
+        tensors.append(result)
+    builder.file.emit_op(op, tensors, list(op.outputs))
     return True
 
 

@@ -15,7 +15,7 @@ from planner.exporters.common.blocks import Block, operand_of
 from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.integers.averaging import average_pool, global_average_pool
 from planner.exporters.onnx.integers.dynamic import write_dynamic
-from planner.exporters.onnx.integers.elementwise import concat, plus, times, where
+from planner.exporters.onnx.integers.elementwise import compare, concat, plus, times, where
 from planner.exporters.onnx.integers.linear import linear, linear_to_float
 from planner.exporters.onnx.integers.rescaling import rescale
 from planner.exporters.onnx.model_builder import ModelBuilder
@@ -59,6 +59,8 @@ def write_block(builder: ModelBuilder, block: Block) -> None:
         write_dynamic(builder, block, row.dynamic)
         return
     if write_clamp_alone(builder, block) or write_mover(builder, block) or _write_kernel(builder, block):
+        return
+    if compare(builder, block):
         return
     if builder.values.arithmetic == FLOAT32_EVEN and write_call(builder, block):
         return
