@@ -22,7 +22,7 @@ def test_what_is_found_is_written_and_made_again(tmp_path, capsys):
     }
     again = tmp_path / "again"
     line = ("plan", *BASE[1:], "--annotations", str(out / "annotations.json"), "--no-bias-correction")
-    assert run([*line, "-o", str(again), "-f", "onnx-qdq", "--min-sqnr", "52"]) == 0
+    assert run([*line, "-o", str(again)]) == 0
     plans = [json.loads((folder / "plan.json").read_text()) for folder in (out, again)]
     assert plans[0]["key"] == plans[1]["key"]
 

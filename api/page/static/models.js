@@ -80,8 +80,10 @@ export async function modelPage(main, { may }, digest) {
   main.append(make("h2", {}, "Targets side by side"));
   const chosen = button("plan for all targets", async () => {
     const waiting = rows.filter((row) => row.isChosen());
-    await Promise.all(Array.from({ length: AT_ONCE }, async () => { while (waiting.length) await waiting.shift().run(); }));
-    say("The chosen targets are planned.");
+    const asked = waiting.length;
+    let failed = 0;
+    await Promise.all(Array.from({ length: AT_ONCE }, async () => { while (waiting.length) if (!(await waiting.shift().run())) failed += 1; }));
+    say(failed ? `${failed} of ${asked} chosen targets failed; the table says why.` : "The chosen targets are planned.");
   }, { class: "main" });
   if (may("plan")) main.append(make("div", { class: "row" }, chosen, [true, false].map((is) => make("button", { type: "button", onclick: () => { rows.forEach((row) => row.choose(is)); count(); } }, is ? "choose all" : "choose none"))));
   main.append(table("targets side by side", ["target", "on integers", "cost", "rescales", "work", "weights", "quality", "why float", "actions"], rows.map((row) => row.element)));
@@ -121,11 +123,16 @@ function matrixRow(target, model, given, may, changed) {
       const made = await work("/v1/plans", body, (event) => { integer.textContent = event; });
       const key = made.plan ?? made.key;
       await fill(key);
-      if (!given.samples) { quality.textContent = "no samples"; return; }
+      if (!given.samples) { quality.textContent = "no samples"; return true; }
       quality.className = "quiet";
       quality.textContent = "measuring";
       try { graded(await measured(model, key, given)); } catch (error) { graded(null); quality.title = error.message; }
-    } catch (error) { integer.textContent = "failed"; why.textContent = error.message; }
+      return true;
+    } catch (error) {
+      integer.textContent = "failed";
+      why.textContent = error.message;
+      return false;
+    }
   };
   const start = may("plan") ? button("plan", run, { "aria-label": `plan for ${name}` }) : "";
   return { name, run, show, isChosen: () => box.checked, choose: (is) => { box.checked = is; }, element: make("tr", { "data-target": target.id }, make("td", {}, may("plan") && box, link(`/targets/${encodeURIComponent(name)}`, target.id), make("br"), make("span", { class: "quiet" }, target.title)), cells, make("td", {}, start)) };
