@@ -71,6 +71,11 @@ def as_text(name: str, what: str, data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
+        if name.endswith((".onnx", ".tflite")):
+            raise InputError(
+                f"the {what} {name!r} is a model",
+                hint=f"give a {what}; `qplan plan MODEL --target T` writes plan.json",
+            ) from error
         raise InputError(f"the {what} {name!r} is no text: byte {error.start} is no UTF-8") from error
 
 

@@ -85,6 +85,12 @@ def test_a_plan_without_corrected_biases_names_no_other_model(qplan, tmp_path):
     assert json.loads(out.read_text())["sources"].keys() == {"model", "target"}
 
 
+def test_a_model_in_place_of_a_plan_is_named(qplan, few):
+    answer = qplan("losses", MODEL, "--data", few)
+    assert answer.code == 2
+    assert "is a model (give a plan; `qplan plan MODEL --target T` writes plan.json)" in answer.err
+
+
 def test_bad_input(qplan, planned, few, tmp_path):
     assert qplan("losses", planned, "--data", few, "--output", "probabilitys").code == 2
     assert qplan("losses", planned, "--data", few, "--limit", -1).code == 2
