@@ -46,7 +46,7 @@ from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
 from planner.ir.graph import Graph, source_digest
 from planner.litert_reader.scan import scan_litert
-from planner.pipeline import annotate, check, export_whole, load_model
+from planner.pipeline import annotate, check, export_whole, load_model, open_sizes
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, Planned
 from planner.plans.read_json import plan_from_json
@@ -165,7 +165,7 @@ def export_plan(job: Arguments) -> dict[str, Any]:
     if apart is not None:
         apart.touch()
         apart.rename(job["weights"])
-    return {"bytes": size}
+    return {"bytes": size, "warnings": list(open_sizes(graph, plan, job["format"]))}
 
 
 def lint_target(job: Arguments) -> dict[str, Any]:

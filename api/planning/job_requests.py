@@ -281,6 +281,7 @@ def _export(asked: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, An
     blob, format_ = result["kept"]["out"], asked["arguments"]["format"]
     record = {"blob": blob, "format": format_, "link": f"/v1/blobs/{blob}", "bytes": result["bytes"]}
     weights = result["kept"].get("weights")
+    record["warnings"] = result.get("warnings", [])  # jobs that an older server ran have none
     return {**record, "external_data": [{"location": WEIGHTS, "blob": weights}] if weights else []}
 
 

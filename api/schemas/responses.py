@@ -333,6 +333,9 @@ class ExportRecord(BaseModel):
     link: str
     bytes: int
     external_data: list[ExternalData] = Field(default_factory=list)
+    warnings: list[str] = Field(
+        default_factory=list, description="open sizes that a format of fixed sizes takes for 1"
+    )
 
 
 class TargetRecord(BaseModel):

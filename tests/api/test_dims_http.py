@@ -3,7 +3,7 @@
 import numpy as np
 
 from planner.onnx.write import write_graph
-from tests.api.documents import put
+from tests.api.documents import RANGE, put
 from tests.api.test_jobs_http import end_of
 from tests.api.test_problems import check
 from tests.calibration.test_sizes_seen import attention
@@ -36,3 +36,16 @@ def test_odd_sizes_are_refused(service):
         service.post("/v1/models", json={"blob": blob, "dims": {"bach": 1}}), "unknown-name", "open dimension"
     )
     check(service.post("/v1/models", json={"blob": blob, "dims": {"batch": 0}}), "request-invalid", "/dims")
+
+
+def test_an_export_says_which_sizes_it_takes_for_one(service):
+    model = service.post("/v1/models", json={"blob": put(service, write_graph(attention()))}).json()["digest"]
+    body = {"model": model, "target": "stablehlo", "annotations": RANGE}
+    key = service.post("/v1/plans", json=body).json()["key"]
+    told = [
+        service.post("/v1/exports", json={"model": model, "plan": key, "format": form}).json()["warnings"]
+        for form in ("stablehlo", "onnx-qdq")
+    ]
+    assert told[1] == []
+    (text,) = told[0]
+    assert "taken for 1: x[0] 'batch', x[1] 'seq'" in text

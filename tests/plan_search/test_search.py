@@ -1,6 +1,7 @@
 """Searches on the shipped example: goals met, fronts, plans made again, states, and what is refused."""
 
 import json
+import re
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -242,6 +243,7 @@ def test_the_model_as_given_runs_once_and_the_plan_without_wishes_is_made_once(m
 def test_a_plan_that_no_file_can_say_is_measured_by_the_interpreter():
     text = (ROOT / "targets" / "litert-int8.yaml").read_text()
     head, _, _ = text.replace("i16", "i24").partition("\ntests:")
+    head = re.sub(r"(?m)^files: .*$", "", head)  # with formats of its own, i24 would be float
     search = planner.search(digits(), head, samples(), goal="sqnr=60", trials=6)
     (wide,) = (one for one in search.trials if one.origin == "all i24")
     assert not wide.error
