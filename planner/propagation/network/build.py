@@ -12,6 +12,7 @@ from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Storage
 from planner.propagation.network.early_ranges import EarlyRanges
+from planner.propagation.network.float_islands import BETWEEN_FLOATS
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -50,7 +51,7 @@ def build_network(
     """
     wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
     reader_storage = reader_storages(graph, choices, target.storages) if wild else {}
-    ways = [(moves_data(graph, *choice[:3]), _cut(graph, choice)) for choice in choices]
+    ways = [(_moves(graph, choice), _cut(graph, choice)) for choice in choices]
     early = EarlyRanges(graph, choices, ways)
     network = Network(graph, target, [], [], [], {})
     for name in (*graph.inputs, *graph.constants):
@@ -68,6 +69,12 @@ def build_network(
         value = network.values[number_of(network, name)]
         value.outputs = (*value.outputs, i)
     return network
+
+
+def _moves(graph: Graph, choice: Choice) -> bool:
+    """Whether data passes a kernel unchanged: as its row says, and where it gave that up for float, too."""
+    gave_up = choice.reason == BETWEEN_FLOATS and not choice.region.ops
+    return gave_up or moves_data(graph, *choice[:3])
 
 
 def _add_kernel(
