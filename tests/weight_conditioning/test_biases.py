@@ -289,14 +289,10 @@ def test_half_precision_means_are_taken_in_single(method):
     assert stats.values["x"].mean == Mean(1, (1.0, 4.0))
 
 
-SIZED = {"edgetpu": {"N": 1}, "k210-kpu": {"N": 1}}
-"""Targets that take no open sizes."""
-
-
 @pytest.mark.parametrize("target", [name for name in planner.target_ids() if name != "llm-w4"])
 def test_digits_do_not_lose(target):
     """The figure is that of the logits: a softmax's hangs on a few images. No QDQ file holds 4-bit blocks."""
-    model = planner.load_model(DIGITS / "digits.onnx", dims=SIZED.get(target))
+    model = planner.load_model(DIGITS / "digits.onnx")
     model = replace(model, outputs=(next(op for op in model.ops if op.type == "Softmax").inputs[0],))
     images = np.load(DIGITS / "test.npz")["image"]
     annotated, stats = ready(model, DIGITS / "calibration.npz")
@@ -304,6 +300,7 @@ def test_digits_do_not_lose(target):
     for case in (annotated, correct_biases(annotated, target, stats)):
         form = "onnx-integer" if target == "onnxruntime-dynamic" else "onnx-qdq"
         data = planner.export(case, planner.plan(case, target), form)
-        samples = [{"image": image[None]} for image in images] if target in SIZED else [{"image": images}]
+        is_fixed = planner.load_target(target).files.sizes == "fixed"
+        samples = [{"image": image[None]} for image in images] if is_fixed else [{"image": images}]
         found.append(planner.compare(model, data, samples).worst_sqnr)
     assert found[1] > found[0] - 0.05, found
