@@ -18,7 +18,7 @@ from planner.exporters.litert.flatbuffer import file_bytes
 from planner.exporters.litert.operations import Program, Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
 from planner.exporters.litert.table import FUSING, ONE_TYPE, RESCALING, WRITERS
-from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
+from planner.exporters.onnx.port_support import common_problem, pinned_results, refusal, typed_ports
 from planner.ir.graph import Graph, Op, port_address
 from planner.ir.roles import NON_PORT_INPUTS, is_mover
 from planner.ir.types.qtypes import Uniform
@@ -49,7 +49,7 @@ def build_litert(graph: Graph, plan: Plan) -> Program:
     Raises:
       UnsupportedExport: a type, kernel or arithmetic that LiteRT does not have, with port and row.
     """
-    for address, row, value, kind in typed_ports(plan):
+    for address, row, value, kind in (*typed_ports(plan), *pinned_results(plan)):
         problem = _problem(kind, is_constant=value in graph.constants)
         if problem:
             accepted = CONSTANTS if value in graph.constants else ACTIVATIONS

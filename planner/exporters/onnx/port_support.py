@@ -103,6 +103,16 @@ def typed_ports(plan: Plan) -> Iterator[tuple[str, str, str, PortTyped]]:
             yield name, "pinned", name, kind
 
 
+def pinned_results(plan: Plan) -> Iterator[tuple[str, str, str, PortTyped]]:
+    """Address, row, value and pin of every result that is stored in its pin and not in its port's type."""
+    pinned = plan.held_pins
+    for kernel in plan.kernels_in_order:
+        for port in kernel.outputs:
+            kind = pinned.get(port.value) if port.value else None
+            if port.value and kind is not None and kind != port.type:
+                yield port.address, "pinned", port.value, kind
+
+
 def common_problem(kind: PortTyped, floats: Container[str] = frozenset()) -> str:
     """The reason why no format of ONNX operators can say a type; "" if there is none.
 
