@@ -43,7 +43,7 @@ def unwritten(plan: Planned) -> Mapping[str, str]:
     parts, named, found = _Parts(plan, plan.fused), bool(plan.options.get("formats")), dict[str, str]()
     for form in _asked(plan.formats):
         refused = {
-            kernel.name: unwritable(form, _brief(why.message, form))
+            kernel.name: unwritable(form, _brief(why.message, kernel, form))
             for kernel in plan.kernels_in_order
             if kernel.row is not None and (why := parts.refusal(kernel, form)) is not None
             if named or parts.refusal(_in_float(kernel), form) is None
@@ -88,9 +88,11 @@ def _asked(formats: Sequence[str]) -> Iterator[str]:
     return (form for form in formats if form in exporters.BUILDERS and form not in OWN_TEXT | WHOLE)
 
 
-def _brief(message: str, form: str) -> str:
-    """A refusal without a long list of all that the format accepts."""
-    head, mark, tail = message.partition(f"; {form} accepts")
+def _brief(message: str, kernel: KernelPlan, form: str) -> str:
+    """A refusal without the kernel's own address, and without a long list of all that the format accepts."""
+    address, colon, rest = message.partition("): ")
+    told = rest if colon and address.startswith(f"{kernel.name}.") else message
+    head, mark, tail = told.partition(f"; {form} accepts")
     return head if len(tail) > _LISTED else head + mark + tail
 
 
