@@ -369,6 +369,8 @@ def _natively(
     with tempfile.TemporaryDirectory() as folder:
         if kind == "litert":
             [answer] = run_litert(str(python), Path(folder), [(data, samples)], kernels="reference")
+            if isinstance(answer, str) and "Didn't find op" in answer:  # the reference set lacks some
+                [answer] = run_litert(str(python), Path(folder), [(data, samples)], kernels="optimized")
             got = answer if isinstance(answer, str) else [next(iter(one.values())) for one in answer]
         else:
             [answer] = run_tosa(str(python), Path(folder), [(data, [[_fed(plan, one)] for one in samples])])

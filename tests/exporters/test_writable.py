@@ -183,3 +183,22 @@ def test_a_result_in_a_pin_that_the_format_has_not_is_refused(target, form):
     graph = ready(net.data(opset=21, ir=10))
     with pytest.raises(UnsupportedExport, match=r"!quant.uniform<i16:f32, 0.001\d*:1200>"):
         planner.export(graph, planner.plan(graph, target), form)
+
+
+@pytest.mark.parametrize("form", ["litert", "tosa", "stablehlo", "stablehlo-int"])
+@pytest.mark.parametrize(
+    "op", ["AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool", "Conv", "ConvTranspose"]
+)
+def test_windows_over_three_axes_are_written_or_refused(op, form):
+    """Video and volumes: the formats of mobile devices have windows over two axes alone."""
+    net = Net(5)
+    x = net.input("x", [1, 2, 4, 4, 4])
+    weight = [net.const(np.ones((2, 2, 2, 2, 2), np.float32))] if op.startswith("Conv") else []
+    more = {} if op.startswith("Global") else {"kernel_shape": [2, 2, 2]}
+    net.op(op, x, *weight, out="y", **more)
+    net.output("y", None)
+    graph = ready(net.data())
+    try:
+        planner.export(graph, planner.plan(graph, "tosa-int8", formats=[form]), form)
+    except UnsupportedExport as error:
+        assert op in str(error)

@@ -125,6 +125,10 @@ def _opened(call: Call) -> tuple[Tensor, Windows]:
     """The input with its channels last and two spatial axes, and the windows over it."""
     x = call.last()
     spatial = x.sizes[2:]
+    if len(spatial) not in (1, 2):
+        raise call.builder.refuse(
+            f"{call.op.type} over {len(spatial)} spatial axes; litert accepts windows over one or two"
+        )
     geometry = pool_geometry(call.op.attributes, spatial).filled()
     count = pooled_sizes(spatial, geometry)
     windows = windows_over(geometry.kernel, geometry.strides, geometry.dilations, geometry.pads, count)
