@@ -14,7 +14,7 @@ from typing import Final, get_args
 import onnxruntime
 
 from planner.calibration.samples import Feed, Source, open_samples
-from planner.errors import EngineError
+from planner.errors import EngineError, SampleError
 from planner.interpreter.compare import Comparison, run_of_file
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
@@ -79,18 +79,18 @@ def not_at_defaults(
       written: the comparison with all optimisations off, where that runs.
     """
     found = Comparison(0, {}) if written is None else written
-    return replace(found, failure=reason(graph, data, samples) or error.message)
+    return replace(found, failure=reason(graph, data, samples, error.message) or error.message)
 
 
-def reason(graph: Graph, data: bytes | Path, samples: Source) -> str:
-    """Return why a file does not load or run at onnxruntime's defaults; "" where it runs on all samples."""
+def reason(graph: Graph, data: bytes | Path, samples: Source, told: str = "") -> str:
+    """Return why a file does not load or run at onnxruntime's defaults; "" where it does.
+
+    Args:
+      told: the error's message, which begins with the sample that fails; else the first one is run.
+    """
     graph = expand(graph)
-    tries = (
-        (feed, _failure(graph, data, feed, "all"))
-        for feed in open_samples(samples, graph, labeled=True).feeds
-    )
-    feed, text = next(((feed, text) for feed, text in tries if text), (None, ""))
-    if feed is None:
+    feed = _failing(graph, samples, told)
+    if not _failure(graph, data, feed, "all"):
         return ""
     failures = {level: _failure(graph, data, feed, level) for level in _LEVELS}
     level = next(level for level in _LEVELS if failures[level])
@@ -105,6 +105,18 @@ def reason(graph: Graph, data: bytes | Path, samples: Source) -> str:
     cause = f", by {name}" if name else ""
     runs = f"at level {before} ({_OPTIONS[before]})"
     return f"{_TOLD}: {at} with optimisations of level {level}{cause}, and runs {runs}: {why}"
+
+
+def _failing(graph: Graph, samples: Source, told: str) -> Feed:
+    """The sample that a message names, else the first."""
+    first: Feed | None = None
+    for feed in open_samples(samples, graph, labeled=True).feeds:
+        first = first or feed
+        if not told or told.startswith(f"{feed.name}: "):
+            return feed
+    if first is None:
+        raise SampleError("no samples to run the exported file on")
+    return first
 
 
 def _failure(graph: Graph, data: bytes | Path, feed: Feed, level: Optimisation, *, without: str = "") -> str:
