@@ -3,6 +3,7 @@
     PlannerError
     ├── InputError            bad input, exit code 2
     │   ├── ModelError        a model we cannot read, with the node
+    │   │   └── EngineError   an exported file that its engine does not load or run
     │   ├── QTypeError        a quantized type that breaks a rule of the quant dialect
     │   ├── TargetError       a target description, with line and column; `.errors`
     │   │   └── LimitError    an expression beyond a limit of the language; a RuleError, too
@@ -54,6 +55,10 @@ class InputError(PlannerError):
 
 class ModelError(InputError):
     """A model file or graph that cannot be read or breaks a validity rule."""
+
+
+class EngineError(ModelError):
+    """An exported file that its engine does not load or run."""
 
 
 class QTypeError(InputError):

@@ -20,10 +20,11 @@ from planner.calibration.odd_samples import odd_samples
 from planner.calibration.samples import Source
 from planner.calibration.sources.foreign import replayable
 from planner.calibration.statistics import Statistics
-from planner.errors import InputError, ModelError, UnsupportedExport, require_name
-from planner.exporters.runnable import ARITHMETICS, not_the_file, runnable
+from planner.errors import EngineError, InputError, UnsupportedExport, require_name
+from planner.exporters.runnable import ARITHMETICS, is_engines_own, not_the_file, runnable
 from planner.exporters.table import EXPORTERS
 from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
+from planner.interpreter.at_defaults import not_at_defaults
 from planner.interpreter.compare import Comparison, Evaluated
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
@@ -197,6 +198,7 @@ def quantize(
                     graph,
                     plain,
                     judged_by,
+                    is_own=is_engines_own(compared),
                     metrics=metrics,
                     output=output,
                     progress=lambda done, all_: tell("comparing", done, all_),
@@ -253,14 +255,22 @@ def _file_to_run(
     return FORMAT, files[0] if files else plainly
 
 
-def _as_used(graph: Graph, data: bytes | Path | Evaluated, samples: Source, **asked: Any) -> Comparison:
-    """Compare at onnxruntime's defaults, as a user runs the file; without optimisations where these fail."""
+def _as_used(
+    graph: Graph, data: bytes | Path | Evaluated, samples: Source, *, is_own: bool, **asked: Any
+) -> Comparison:
+    """Compare at onnxruntime's defaults, as a user runs the file; without optimisations where these fail.
+
+    Args:
+      is_own: users run the file in onnxruntime, so that it has to run there.
+    """
     if isinstance(data, Evaluated):
         return compare(graph, data, samples, **asked)
     try:
         found = compare(graph, data, samples, optimisation="all", **asked)
-    except ModelError:
-        return compare(graph, data, samples, **asked)
+    except EngineError as error:
+        if not is_own:
+            return compare(graph, data, samples, **asked)
+        return _as_written(graph, data, samples, error, **asked)
     if found.worst_sqnr < GOOD_SQNR:
         plain = compare(graph, data, samples, **asked)
         if plain.worst_sqnr > found.worst_sqnr + LOSS:
@@ -273,3 +283,14 @@ def _as_used(graph: Graph, data: bytes | Path | Evaluated, samples: Source, **as
             )
             found = replace(found, notes=(*found.notes, note))
     return found
+
+
+def _as_written(
+    graph: Graph, data: bytes | Path, samples: Source, error: EngineError, **asked: Any
+) -> Comparison:
+    """Compare a file that does not run at onnxruntime's defaults: as written, if that runs, and why not."""
+    try:
+        written = compare(graph, data, samples, **asked)
+    except EngineError:
+        written = None
+    return not_at_defaults(graph, data, samples, error, written)

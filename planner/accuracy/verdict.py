@@ -89,6 +89,7 @@ def verdict_of(
     coverage: Coverage | None = None,
     *,
     of: str = "",
+    failure: str = "",
 ) -> Verdict | None:
     """Evaluate a comparison and the coverage of its plan.
 
@@ -97,11 +98,12 @@ def verdict_of(
       scores: metrics by labels; the first that is a share of labels decides, top-1 say.
       coverage: of the plan, where it is known.
       of: what was compared, where it is not the file itself.
+      failure: why the file does not run at its engine's defaults: no figures make up for that.
 
     Returns:
       None where nothing was compared and no plan is known.
     """
-    accuracy = _accuracy(outputs, scores)
+    accuracy = Part("poor", failure) if failure else _accuracy(outputs, scores)
     if accuracy is not None and of:
         accuracy = Part(accuracy.level, f"{accuracy.reason} ({of})")
     covered = None if coverage is None else coverage_part(coverage)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.cli.console import progress, say, say_table, warn
 from planner.cli.options import load_module
-from planner.errors import InputError, ModelError
+from planner.errors import EngineError, InputError, ModelError
 
 if TYPE_CHECKING:
     from planner.accuracy.coverage import Coverage
@@ -108,11 +108,18 @@ def compare_as_used(
 ) -> "Comparison":
     """Compare a file in a format with the model, and warn where the optimisations lose more."""
     import planner
+    from planner.exporters.runnable import is_engines_own
+    from planner.interpreter.at_defaults import not_at_defaults
 
     asked = judging or Judging()
     with progress(f"comparing {name}") as bar:
-        found = planner.compare(graph, data, samples, progress=bar, **asked.arguments)
-    if isinstance(data, bytes | Path):
+        try:
+            found = planner.compare(graph, data, samples, progress=bar, **asked.arguments)
+        except EngineError as error:
+            if not is_engines_own(name) or not isinstance(data, bytes | Path):
+                raise
+            found = not_at_defaults(graph, data, samples, error)
+    if isinstance(data, bytes | Path) and not found.failure:
         found = _optimised(graph, (name, data), samples, asked, found)
     found = replace(found, held_out=asked.held_out)
     for warning in found.warnings:
@@ -125,12 +132,16 @@ def _optimised(
 ) -> "Comparison":
     """The comparison with onnxruntime's optimisations on, as users run a file; as written if that fails."""
     import planner
+    from planner.exporters.runnable import is_engines_own
+    from planner.interpreter.at_defaults import not_at_defaults
 
     name, data = file
     try:
         with progress(f"comparing {name} as optimised") as bar:
             used = planner.compare(graph, data, samples, optimisation="all", progress=bar, **asked.arguments)
-    except ModelError as error:
+    except EngineError as error:
+        if is_engines_own(name):
+            return not_at_defaults(graph, data, samples, error, found)
         warn(f"{name} does not load with onnxruntime's optimisations: {error.message}")
     else:
         lost = list(_losses(found, used))
@@ -172,6 +183,9 @@ def missed(
         found += _missed_coverage(verdict.covered, judging.min_coverage)
     for name, comparison in comparisons.items():
         place = f"{name}: " if name else ""
+        if comparison.failure:
+            found.append(f"{place}does not run at the engine's defaults")
+            continue
         for output, quality in comparison.outputs.items():
             bound = judging.min_sqnr
             if bound is not None and not quality.worst >= bound:
@@ -251,7 +265,7 @@ def quality_text(comparisons: "Mapping[str, Comparison]") -> str:
     lines: list[str] = []
     measured = ""
     for name, comparison in comparisons.items():
-        if comparison.measured_on != measured:
+        if comparison.outputs and comparison.measured_on != measured:
             hint = "; --eval-data takes held-out ones" if comparison.held_out is False else ""
             lines.append(f"quality {comparison.measured_on}{hint}:")
             measured = comparison.measured_on
@@ -347,7 +361,7 @@ def is_poor(comparisons: "Mapping[str, Comparison]") -> bool:
     """Whether an output of a file that was compared has few dB."""
     from planner.accuracy.verdict import FAIR_SQNR
 
-    return any(comparison.worst_sqnr < FAIR_SQNR for comparison in comparisons.values())
+    return any(one.worst_sqnr < FAIR_SQNR for one in comparisons.values() if one.outputs)
 
 
 def lost_text(lost: "Losses | None") -> str:

@@ -7,6 +7,7 @@ would have in 4 bits too.
 
 from dataclasses import replace
 
+from planner.exporters.onnx.guards.layouts import kept_in_layout
 from planner.exporters.onnx.guards.optimisations import GUARD, guarded, softmax_sizes
 from planner.ir.graph import Graph, Op
 from planner.onnx.naming import unused
@@ -55,6 +56,7 @@ def _as_exported(graph: Graph) -> Graph:
         opset=graph.opsets.get("", OPSET),
         softmaxes=softmax_sizes(graph),
     )
+    nodes = kept_in_layout(nodes, graph, lambda stem: unused(stem, taken))
     if len(nodes) == len(graph.ops):
         return graph
     own, values, ops = {op.outputs: op for op in graph.ops}, dict(graph.values), list[Op]()
@@ -63,7 +65,9 @@ def _as_exported(graph: Graph) -> Graph:
         if op is not None:
             ops.append(replace(op, inputs=node.inputs))
             continue
-        ops.append(Op(node.name, node.op_type, node.inputs, node.outputs, scope=node.scope))
+        ops.append(
+            Op(node.name, node.op_type, node.inputs, node.outputs, dict(node.attributes), scope=node.scope)
+        )
         name = node.outputs[0]
         values[name] = replace(values[node.inputs[0]], name=name, facts=())
     return replace(graph, ops=tuple(ops), values=values)

@@ -32,6 +32,11 @@ def is_runnable(name: str) -> bool:
     return name not in ARITHMETICS and name not in TYPES_ALONE
 
 
+def is_engines_own(name: str) -> bool:
+    """Whether users run files in a format as they are in onnxruntime; QONNX's are lowered to be compared."""
+    return name.startswith("onnx-")
+
+
 def is_comparable(name: str) -> bool:
     """Whether files in a format can be compared here: by onnxruntime, or by the reference interpreter."""
     return name not in TYPES_ALONE

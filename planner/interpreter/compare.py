@@ -5,6 +5,7 @@ numbers is in `accuracy`. Source: design 05; design 11, "Judged".
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,7 +20,7 @@ from planner.accuracy.quality import Quality, Tally, decibels
 from planner.accuracy.verdict import Verdict, verdict_of
 from planner.calibration.samples import Samples, Source, open_samples
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.errors import ModelError, SampleError, expect, require_name
+from planner.errors import EngineError, ModelError, SampleError, expect, require_name
 from planner.interpreter.calls import FLOAT32_QDQ
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import as_f32
@@ -68,6 +69,8 @@ LEAST: Final = 4
 BUDGET: Final = 50_000_000
 """Elements of all values times samples that the interpreter computes of a file; `LEAST` samples always."""
 _BY: Final = "computed by the reference interpreter in the file's own arithmetic{}"
+# A file may have sizes that the model leaves open.
+_SAMPLE: Final = re.compile(r"Got invalid dimensions|Invalid rank for input|Unexpected input data type")
 _GRIDS: Final = "as float operators on the grids of the .tflite file, not in its runtime's arithmetic"
 # QONNX's ops as a file spells the type of a node, its length before it, and a domain.
 _QUANTIZERS: Final = (
@@ -91,6 +94,8 @@ class Comparison:
       of: what the figures are of, where it is not the file itself.
       by: how the file was run, where no engine ran it.
       coverage: of the file's plan, where that is known.
+      failure: why the file does not run at its engine's defaults; the figures are then of the file as it is
+        written, optimisations off, or there are none.
     """
 
     samples: int
@@ -103,6 +108,7 @@ class Comparison:
     of: str = ""
     by: str = ""
     coverage: Coverage | None = field(default=None, compare=False)
+    failure: str = ""
 
     def __repr__(self) -> str:
         return f"<Comparison {self.measured_on}: {self.verdict or 'no outputs'}>"
@@ -127,12 +133,13 @@ class Comparison:
     @property
     def verdict(self) -> Verdict | None:
         """Whether the file is good, fair or poor, and by which figure; None where nothing was compared."""
-        return verdict_of(self.outputs, self.scores, self.coverage, of=self.of)
+        return verdict_of(self.outputs, self.scores, self.coverage, of=self.of, failure=self.failure)
 
     @property
     def worst_sqnr(self) -> float:
         """The SQNR (dB) of the worst output, there of its worst group: the model's figure."""
-        return min((quality.worst for quality in self.outputs.values()), default=math.inf)
+        none = -math.inf if self.failure else math.inf
+        return min((quality.worst for quality in self.outputs.values()), default=none)
 
     @property
     def measured_on(self) -> str:
@@ -141,7 +148,8 @@ class Comparison:
         samples = kinds[self.held_out].format(self.samples)
         if self.samples == 1:
             samples = samples.replace("samples", "sample")
-        about = "".join(f", {text}" for text in (self.of, self.by) if text)
+        plain = "onnxruntime's optimisations off" if self.failure else ""
+        about = "".join(f", {text}" for text in (self.of, self.by, plain) if text)
         return f"on {samples} against {_REFERENCES[self.reference]}{about}"
 
     @property
@@ -217,7 +225,7 @@ def compare(
         file = _plain(data)
         watched = named_in_reference(graph, _watched(graph, file), reference) if values else ()
         options = session_options(optimisation, exact_products=exact_products)
-        quantized = _run_of_file(graph, _quantized_session(file, watched, options))
+        quantized = run_of_file(graph, _quantized_session(file, watched, options))
     run = open_reference(graph, watched, reference) if known is None or watched else known
     pair = _Pair(graph, run, quantized)
     judge = judge_of(pair.outputs, output, metrics)
@@ -317,11 +325,29 @@ def _run_evaluated(given: Evaluated) -> Run:
     return run
 
 
-def _run_of_file(graph: Graph, session: onnxruntime.InferenceSession) -> Run:
+def run_of_file(graph: Graph, session: onnxruntime.InferenceSession) -> Run:
+    """Return a quantized file as something to run on samples of the float model.
+
+    Raises:
+      ModelError: a file whose inputs and outputs are others than the model's; EngineError, when run, where
+        onnxruntime refuses what the reference has run.
+    """
     _check_ports(graph, session)
     whole = {port.name for port in session.get_inputs() if "int" in port.type}
     pinned = {name: kind for name, kind in _pinned(graph).items() if name in whole}
-    return lambda label, arrays, names: run_session(session, label, _stored(arrays, pinned), names)
+
+    def run(label: str, arrays: Mapping[str, Array], names: tuple[str, ...]) -> Mapping[str, Array]:
+        try:
+            return run_session(session, label, _stored(arrays, pinned), names)
+        except SampleError as error:
+            if _SAMPLE.search(error.message) or not isinstance(error.__cause__, Exception):
+                raise
+            told = one_line(error.__cause__)
+            raise EngineError(
+                f"{label}: onnxruntime cannot run the exported file: {told}"
+            ) from error.__cause__
+
+    return run
 
 
 def _check_ports(graph: Graph, quantized: onnxruntime.InferenceSession) -> None:
@@ -412,7 +438,7 @@ def _open(
     try:
         return open_session(source, options)
     except FAILURES as error:
-        raise ModelError(f"onnxruntime cannot load {label}: {one_line(error)}") from error
+        raise EngineError(f"onnxruntime cannot load {label}: {one_line(error)}") from error
 
 
 def _bytes(data: bytes | str | Path) -> bytes:

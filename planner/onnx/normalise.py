@@ -25,7 +25,8 @@ Pass: TypeAlias = Callable[[Graph], Graph]
 
 _MAX_ROUNDS: Final = 16
 _OF_ALL: Final = frozenset({"Identity", "Max", "Mean", "Min"})
-_COPIES: Final = _OF_ALL | {"Cast", "Dropout"}
+_BLOCKS: Final = frozenset({"DepthToSpace", "SpaceToDepth"})
+_COPIES: Final = _OF_ALL | _BLOCKS | {"Cast", "Dropout"}
 
 
 def normalise(graph: Graph) -> Graph:
@@ -46,9 +47,10 @@ def normalise(graph: Graph) -> Graph:
 
 
 def drop_identities(graph: Graph) -> Graph:
-    """Remove Identity, Dropout, casts to the same type and a Max, Min or Mean of one value.
+    """Remove copies: Identity, Dropout, casts to the same type, Max of one value, blocks of one element.
 
-    Files of ours have a Max of one value as a guard. Model outputs keep their names.
+    Files of ours have a Max of one value and a DepthToSpace of such blocks as guards. Model outputs keep
+    their names.
     """
     if all(op.type not in _COPIES for op in graph.ops):
         return graph
@@ -181,6 +183,8 @@ def _is_static(graph: Graph) -> bool:
 def _is_identity(op: Op, graph: Graph, counts: dict[str, int]) -> bool:
     if op.type in _OF_ALL:
         return len(op.inputs) == 1
+    if op.type in _BLOCKS:
+        return op.attributes.get("blocksize") == 1
     if op.type == "Cast":
         source = graph.values[op.inputs[0]].dtype
         return source != UNKNOWN and source == NAMES.get(op.attributes.get("to", 0))

@@ -265,7 +265,12 @@ def _quality(comparisons: Mapping[str, Comparison]) -> Markup:
         for name, comparison in comparisons.items()
         for metric, score in comparison.scores.items()
     ]
-    poor = [f"{name}: {text}" for name, comparison in comparisons.items() for text in comparison.warnings]
+    poor = [
+        f"{name}: {text}"
+        for name, comparison in comparisons.items()
+        for text in (comparison.failure, *comparison.warnings)
+        if text
+    ]
     return join(
         *told,
         table(("file", "output", "SQNR", "largest error"), rows),

@@ -5,6 +5,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import planner
 from planner.cli.comparing import bigger, compare_as_used
+from tests.interpreter.test_at_defaults import whole_numbers
 
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.normal(size=(4, 3)).astype(np.float32)
@@ -57,3 +58,18 @@ def test_a_file_bigger_than_its_source_says_so(tmp_path):
     told = f"onnx-qdq.onnx is bigger than {path}: 6 bytes, not 5"
     assert list(bigger(str(path), files)) == [told]
     assert list(bigger("-", files)) == []
+
+
+def test_the_command_keeps_everything_of_a_file_that_does_not_run_at_defaults(qplan, tmp_path):
+    data, arrays = whole_numbers()
+    (tmp_path / "net.onnx").write_bytes(data)
+    np.savez(tmp_path / "x.npz", **arrays)
+    out = tmp_path / "out"
+    found = qplan("quantize", tmp_path / "net.onnx", "--data", tmp_path / "x.npz", "--out", out)
+    assert found.code == 1
+    told = "the exported file does not run at onnxruntime's defaults: Resize 'up' fails with optimisations of"
+    assert f"verdict: poor: {told}" in found.out
+    assert found.out.endswith("missed: onnx-qdq: does not run at the engine's defaults\n")
+    assert {path.name for path in out.iterdir()} == {"plan.json", "plan.mlir", "report.html", "onnx-qdq.onnx"}
+    is_told = "fails with optimisations of level" in (out / "report.html").read_text(encoding="utf-8")
+    assert is_told

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import UnsupportedExport
+from planner.exporters.onnx.guards.layouts import kept_in_layout
 from planner.exporters.onnx.guards.optimisations import guarded, softmax_sizes
 from planner.exporters.onnx.guards.own_weights import with_own_weights
 from planner.exporters.onnx.opsets import within
@@ -159,16 +160,17 @@ class OnnxFile:
     def _written(self, *, opset: int, port: Callable[[str], Port], **more: Any) -> bytes:
         used = {node.domain for node in self.nodes}
         versions = {domain: number for domain, number in self.graph.opsets.items() if domain in used - {""}}
+        nodes = guarded(
+            with_own_weights(self.nodes, self.constants, self.graph.outputs, self.fresh),
+            self.constants,
+            self.graph.outputs,
+            self.fresh,
+            opset=opset,
+            softmaxes=softmax_sizes(self.graph),
+        )
         return write_model(
             name=self.graph.name,
-            nodes=guarded(
-                with_own_weights(self.nodes, self.constants, self.graph.outputs, self.fresh),
-                self.constants,
-                self.graph.outputs,
-                self.fresh,
-                opset=opset,
-                softmaxes=softmax_sizes(self.graph),
-            ),
+            nodes=kept_in_layout(nodes, self.graph, self.fresh),
             inputs=[port(name) for name in self.graph.inputs],
             outputs=[port(name) for name in self.graph.outputs],
             constants=self.constants,

@@ -13,7 +13,7 @@ so that it is summed up in float; `QDQPropagation` rounds such a result where op
 it and a QuantizeLinear. In opset 21 a pair of i8 that is carried over an op that moves data does not load
 (`opsets`). A pair is carried, too, to what an If reads in its bodies, which ends the process, and out of a
 branch that is put in the place of its If. A Max of one tensor is that tensor, and no optimisation looks
-across it.
+across it, but for Transposes, which `layouts` keeps from where they do harm.
 Ops that only move data hide nothing: others carry pairs over them.
 Source: onnxruntime's `weight_bias_quantization.cc`, `matmul_add_fusion.cc`, `double_qdq_pairs_remover.cc`.
 """
