@@ -38,7 +38,16 @@ sys.exit(run(sys.argv[1:]))
 @pytest.mark.parametrize(
     "line",
     [
-        ["quantize", str(DIGITS / "digits.onnx"), "--data", str(DIGITS / "calibration.npz"), "-o", "out"],
+        [
+            "quantize",
+            str(DIGITS / "digits.onnx"),
+            "--data",
+            str(DIGITS / "calibration.npz"),
+            "-o",
+            "out",
+            "--effort",
+            "quick",
+        ],
         ["target", "list"],
         ["help"],
     ],
