@@ -8,7 +8,8 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,12 +21,19 @@ from planner.calibration.odd_samples import odd_samples
 from planner.calibration.samples import Source
 from planner.calibration.sources.foreign import replayable
 from planner.calibration.statistics import Statistics
-from planner.errors import EngineError, InputError, UnsupportedExport, require_name
+from planner.errors import (
+    EngineError,
+    InputError,
+    PlannerError,
+    UnsupportedExport,
+    require_name,
+)
 from planner.exporters.runnable import ARITHMETICS, is_engines_own, not_the_file, runnable
 from planner.exporters.table import EXPORTERS
 from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
 from planner.interpreter.at_defaults import not_at_defaults
 from planner.interpreter.compare import Comparison, Evaluated
+from planner.ir.asked import with_wanted
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.notebook import html_of, html_table
@@ -40,9 +48,24 @@ from planner.pipeline import (
     open_sizes,
     plan,
 )
+from planner.plan_search.effort import (
+    BUDGETS,
+    EFFORTS,
+    Effort,
+    Made,
+    aim_of,
+    bench_for,
+    best_made,
+    improve,
+    outcome_text,
+    stopped_text,
+    worst_of,
+)
+from planner.plan_search.search import Search
+from planner.plan_search.trials import State, Trial
 from planner.plans.plan import Plan
 from planner.target.load import TargetSource, as_target
-from planner.target.records import QuantFn
+from planner.target.records import QuantFn, Target
 from planner.weight_conditioning.biases import correct_biases as corrected
 
 TARGET: Final = "onnxruntime-cpu"
@@ -72,6 +95,9 @@ class Quantized:
       warnings: of the samples, the plan and the comparison.
       files: of a large model, the quantized file and that of its weights, in a temporary folder that goes
         with this object; `save` copies them. () where `data` is all of it.
+      search: for a better plan, where the first one was not good; its `best` is this plan.
+      given_up: what this plan gave up for what, or that none was better; "" without a search.
+      asked: of kernels by that search: `kernels` over your own that make this plan without one.
     """
 
     data: bytes
@@ -83,6 +109,9 @@ class Quantized:
     statistics: Statistics
     warnings: tuple[str, ...]
     files: tuple[Path, ...] = ()
+    search: Search | None = None
+    given_up: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -122,6 +151,7 @@ class Quantized:
             ("file", f"{self.format}, {self.size:,} bytes"),
             ("plan", self.plan),
             ("measured", "" if self.comparison is None else self.comparison.measured_on),
+            *((("search", self.given_up),) if self.given_up else ()),
             *(("warning", text) for text in self.warnings),
         ]
         return html_of(f"{self.plan.graph.name} for {self.plan.target.id}", html_table(("", ""), rows))
@@ -142,8 +172,13 @@ def quantize(
     output: str | None = None,
     functions: Mapping[str, QuantFn] | None = None,
     progress: Progress | None = None,
+    effort: Effort = "quick",
+    state: str | Path | None = None,
 ) -> Quantized:
     """Quantize a float model for a device: calibrate, plan, check, export, compare.
+
+    Where accuracy is not good then, a search looks for a plan that is, for the least work; an interrupt ends
+    the search, and the best plan so far is the result.
 
     Args:
       model: loaded, or anything `load_model` takes.
@@ -157,6 +192,8 @@ def quantize(
       metrics, output: as `compare` takes them.
       functions: of the target's `fn` rules.
       progress: called with (what is done, steps done, steps in all or None).
+      effort: of that search: `quick` measures none; `normal` 16 plans at most; `high` 48, and aims further.
+      state: a file that keeps what the search measured; one that finds it goes on.
 
     Raises:
       InputError: a model, samples or a target that cannot be read, or the wrong format for the plan.
@@ -169,54 +206,169 @@ def quantize(
       'good'
     """
     require_name("export format", format, EXPORTERS)
+    require_name("effort", effort, EFFORTS)
     tell = progress or (lambda _what, _done, _total: None)
     device = as_target(target, functions)
     graph = model if isinstance(model, Graph) else load_model(model)
     held = replayable(samples)
     judged_by = held if eval_samples is None else replayable(eval_samples)
     stats = calibrate(graph, held, method=method, progress=lambda done, all_: tell("calibrating", done, all_))
-    ready = annotate(graph, stats=stats, annotations=annotations, kernels=kernels, target=device)
-    if correct_biases:
-        tell("correcting biases", 0, None)
-        ready = corrected(ready, device, stats)
-    tell("planning", 0, None)
-    found = plan(ready, device, formats=(format,), progress=lambda done, all_: tell("planning", done, all_))
-    tell("checking", 0, None)
-    check(found, ready, device, progress=lambda done, all_: tell("checking", done, all_))
-    tell("exporting", 0, None)
-    with ExitStack() as kept:
-        folder = None
-        if has_large_weights(ready):
-            folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="qplan-")))
-        written = _Written(ready, found, folder, lambda done, all_: tell("exporting", done, all_))
-        data, files = written.file(format)
-        compared, plain = _file_to_run(written, format, files[0] if files else data)
-        comparison = None
-        if plain is not None:
-            comparison = replace(
-                _as_used(
-                    graph,
-                    plain,
-                    judged_by,
-                    is_own=is_engines_own(compared),
-                    metrics=metrics,
-                    output=output,
-                    progress=lambda done, all_: tell("comparing", done, all_),
-                ),
-                held_out=eval_samples is not None,
-                of=not_the_file(format, compared),
-                coverage=coverage_of(found),
+    job = _Job(
+        graph,
+        device,
+        held,
+        judged_by,
+        stats,
+        format,
+        annotations=annotations,
+        kernels=kernels,
+        correct=correct_biases,
+        metrics=tuple(metrics),
+        output=output,
+        held_out=eval_samples is not None,
+        tell=tell,
+    )
+    first = job.made({})
+    if effort == "quick" or first.comparison is None or first.files:
+        return first
+    return _tried_harder(job, first, first.comparison, effort, state)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a call of `quantize` is given, the ranges measured."""
+
+    graph: Graph
+    device: Target
+    samples: Source
+    judged_by: Source
+    stats: Statistics
+    format: str
+    annotations: str | Path | Mapping[str, Any] | None
+    kernels: Mapping[str, Any] | None
+    correct: bool
+    metrics: tuple[str | Metric, ...]
+    output: str | None
+    held_out: bool
+    tell: Progress
+
+    def annotated(self) -> Graph:
+        """The model with ranges and with what the user asks."""
+        return annotate(
+            self.graph,
+            stats=self.stats,
+            annotations=self.annotations,
+            kernels=self.kernels,
+            target=self.device,
+        )
+
+    def prepared(self, model: Graph) -> Graph:
+        """An annotated model as it is planned."""
+        return corrected(model, self.device, self.stats) if self.correct else model
+
+    def made(self, asked: Mapping[str, Any]) -> Quantized:
+        """Plan, check, export and compare, with more asked of kernels."""
+        graph, device, tell = self.graph, self.device, self.tell
+        ready = self.annotated()
+        ready = with_wanted(ready, asked) if asked else ready
+        if self.correct:
+            tell("correcting biases", 0, None)
+        ready = self.prepared(ready)
+        tell("planning", 0, None)
+        bar = partial(tell, "planning")
+        found = plan(ready, device, formats=(self.format,), progress=bar)
+        tell("checking", 0, None)
+        check(found, ready, device, progress=partial(tell, "checking"))
+        tell("exporting", 0, None)
+        with ExitStack() as kept:
+            folder = None
+            if has_large_weights(ready):
+                folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="qplan-")))
+            written = _Written(ready, found, folder, partial(tell, "exporting"))
+            data, files = written.file(self.format)
+            compared, plain = _file_to_run(written, self.format, files[0] if files else data)
+            comparison = None
+            if plain is not None:
+                comparison = replace(
+                    _as_used(
+                        graph,
+                        plain,
+                        self.judged_by,
+                        is_own=is_engines_own(compared),
+                        metrics=self.metrics,
+                        output=self.output,
+                        progress=partial(tell, "comparing"),
+                    ),
+                    held_out=self.held_out,
+                    of=not_the_file(self.format, compared),
+                    coverage=coverage_of(found),
+                )
+            # Without the ranges of these very samples, which they can but fit.
+            plainly = annotate(graph, annotations=self.annotations, kernels=self.kernels)
+            warnings = [
+                *odd_samples(plainly, self.samples),
+                *found.warnings,
+                *open_sizes(ready, found, self.format),
+            ]
+            if self.held_out:
+                warnings += unlike_calibration(graph, self.stats, self.judged_by)
+            warnings += () if comparison is None else comparison.warnings
+            made = Quantized(
+                data, self.format, found, comparison, compared, ready, self.stats, tuple(warnings), files
             )
-        # Without the ranges of these very samples, which they can but fit.
-        asked = annotate(graph, annotations=annotations, kernels=kernels)
-        warnings = [*odd_samples(asked, held), *found.warnings, *open_sizes(ready, found, format)]
-        if eval_samples is not None:
-            warnings += unlike_calibration(graph, stats, judged_by)
-        warnings += () if comparison is None else comparison.warnings
-        made = Quantized(data, format, found, comparison, compared, ready, stats, tuple(warnings), files)
-        if files:
-            weakref.finalize(made, kept.pop_all().close)
-    return made
+            if files:
+                weakref.finalize(made, kept.pop_all().close)
+        return made
+
+
+def _tried_harder(
+    job: _Job, first: Quantized, comparison: Comparison, effort: Effort, state: str | Path | None
+) -> Quantized:
+    """The plan, or a better one that a search finds where its accuracy is not good."""
+    budget = BUDGETS[effort]
+    aim = aim_of(budget, [comparison], metric=next(iter(job.metrics), None))
+    known = worst_of(first.plan, [comparison], aim)
+    if aim.reached(known):
+        return first
+
+    def make(trial: Trial) -> Made[Quantized]:
+        made = job.made(trial.kernels)
+        measured = [] if made.comparison is None else [made.comparison]
+        return Made(made, worst_of(made.plan, measured, aim, trial))
+
+    bench = bench_for(
+        job.annotated(),
+        job.device,
+        job.judged_by,
+        aim,
+        output=job.output,
+        formats=(job.format,),
+        prepare=job.prepared,
+    )
+    kept = None if state is None else State(bench.key(), Path(state))
+    try:
+        found = improve(
+            bench,
+            aim,
+            known,
+            trials=budget.trials,
+            state=kept,
+            progress=partial(job.tell, "searching"),
+            measuring=partial(job.tell, "measuring noise"),
+        )
+    except PlannerError as error:
+        note = f"no better plan was looked for: {error.message}"
+        return replace(first, warnings=(*first.warnings, note))
+    best, is_stopped = best_made(Made(first, known), found, aim, make)
+    stopped = (stopped_text(found.trials, budget.trials),) if is_stopped else ()
+    done = best.what
+    return replace(
+        done,
+        search=found.with_best(best.trial, aim),
+        given_up=outcome_text(first.plan, known, best.trial, found, aim),
+        asked=best.trial.kernels,
+        warnings=(*done.warnings, *stopped),
+    )
 
 
 @dataclass(frozen=True)

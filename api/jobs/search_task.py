@@ -67,7 +67,7 @@ _Amount = Annotated[float, Field(ge=0, le=1e30)]
 
 
 class _Goal(BaseModel):
-    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits"]
+    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits", "coverage"]
     bound: _Number
     is_relative: bool
 

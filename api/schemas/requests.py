@@ -321,7 +321,9 @@ class SearchRequest(BaseModel):
             dict[str, Annotated[float, Field(strict=True)] | Annotated[str, Field(max_length=40)]],
             Field(min_length=1, max_length=1),
         ]
-    ) = Field(description="sqnr=30, metric=0.9, drop=1%, work=0.5, weight_bits=4.5; or one such pair")
+    ) = Field(
+        description="sqnr=30, metric=0.9, drop=1%, work=0.5, weight_bits=4.5, coverage=0.9; or one such pair"
+    )
     metric: Literal["sqnr", "top1", "top5", "cross_entropy"] | None = Field(
         default=None, description="what quality is; without one, or as sqnr, that of the worst output"
     )

@@ -277,7 +277,7 @@ class GoalRecord(BaseModel):
     """A goal: what it bounds, and by what; per cent of the model's own metric where it is relative."""
 
     text: str
-    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits"]
+    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits", "coverage"]
     bound: float
     is_relative: bool
 

@@ -119,11 +119,21 @@ def sqnr_level(sqnr: float) -> Level:
     return _level(sqnr, GOOD_SQNR, FAIR_SQNR)
 
 
+def drop_level(drop: float) -> Level:
+    """The level of a file that loses such a share of the labels."""
+    return _level(-drop, -GOOD_DROP, -FAIR_DROP)
+
+
 def coverage_part(coverage: Coverage) -> Part:
     """Evaluate the coverage of a plan: by multiply-adds and by kernels, the worse."""
-    by_macs = _level(coverage.mac_share, GOOD_MACS, FAIR_MACS)
-    by_kernels = _level(coverage.kernel_share, GOOD_KERNELS, FAIR_KERNELS)
-    return Part(min(by_macs, by_kernels, key=LEVELS.index), coverage_text(coverage))
+    return Part(coverage_level(coverage.mac_share, coverage.kernel_share), coverage_text(coverage))
+
+
+def coverage_level(mac_share: float, kernel_share: float) -> Level:
+    """The level of a plan by what the device runs: of multiply-adds and of kernels, the worse."""
+    by_macs = _level(mac_share, GOOD_MACS, FAIR_MACS)
+    by_kernels = _level(kernel_share, GOOD_KERNELS, FAIR_KERNELS)
+    return min(by_macs, by_kernels, key=LEVELS.index)
 
 
 def coverage_text(coverage: Coverage) -> str:
@@ -188,7 +198,7 @@ def _accuracy(outputs: Mapping[str, Quality], scores: Mapping[str, Score]) -> Pa
             figures = (
                 f"{name} {score_text(name, score.quantized)}, {score_text(name, score.reference)} as given"
             )
-            return Part(_level(-drop, -GOOD_DROP, -FAIR_DROP), figures)
+            return Part(drop_level(drop), figures)
     if not outputs:
         return None
     name = min(outputs, key=lambda output: outputs[output].worst)

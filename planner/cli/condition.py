@@ -6,6 +6,7 @@ Facts and statistics that an ONNX file does not hold are written beside the mode
 import json as json_text
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -178,7 +179,7 @@ class Preparation:
     methods: str | None
     stats: "Statistics | None"
     samples: str | None
-    given: str | None
+    given: str | Mapping[str, Any] | None
     correct: bool
 
 

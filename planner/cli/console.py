@@ -38,6 +38,8 @@ class Manner:
 
 _MANNER: Final[ContextVar[Manner]] = ContextVar("manner", default=Manner())  # noqa: B039 - it is frozen
 
+_HELD: Final[ContextVar[list[str] | None]] = ContextVar("held", default=None)
+
 
 @contextmanager
 def spoken(manner: Manner) -> Iterator[None]:
@@ -49,6 +51,17 @@ def spoken(manner: Manner) -> Iterator[None]:
         _MANNER.reset(token)
 
 
+@contextmanager
+def held_warnings(is_on: bool) -> Iterator[list[str]]:  # noqa: FBT001 - the one thing to say
+    """Keep warnings, if it is on, until it is known what they are of; the caller says those that hold."""
+    held: list[str] = []
+    token = _HELD.set(held if is_on else None)
+    try:
+        yield held
+    finally:
+        _HELD.reset(token)
+
+
 def complain(message: str) -> None:
     """Print an error, one line for each line of the message, on standard error."""
     for line in message.splitlines() or [""]:
@@ -56,7 +69,11 @@ def complain(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Print a warning on standard error, unless asked to be quiet."""
+    """Print a warning on standard error, unless asked to be quiet; inside `held_warnings` keep it."""
+    held = _HELD.get()
+    if held is not None:
+        held.append(message)
+        return
     if _MANNER.get().quiet:
         return
     sys.stderr.write(f"qplan: warning: {clean(message)}\n")

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -27,7 +27,8 @@ from planner.cli.comparing import (
     verdict_text,
 )
 from planner.cli.condition import Preparation, change_json, change_text, prepared
-from planner.cli.console import progress, say, say_json, say_missed, warn
+from planner.cli.console import held_warnings, progress, say, say_json, say_missed, warn
+from planner.cli.effort import ANNOTATIONS, Attempt, Task, is_wanting, tried_harder
 from planner.cli.files import STDIN, as_samples, keep_inputs, only_one_stdin, size_of, staging, write_folder
 from planner.cli.help.choices import complete_format
 from planner.cli.options import (
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from planner.calibration.statistics import Statistics
     from planner.interpreter.compare import Comparison
     from planner.ir.graph import Graph
+    from planner.plan_search.effort import Effort
     from planner.plans.plan import Plan
 
 _NO_DATA: Final = "give samples with --data or statistics with --stats"
@@ -118,6 +120,78 @@ def plan(
     json: JsonOption = False,
 ) -> int:
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
+    return carry_out(
+        Order(
+            model=model,
+            target=target,
+            out=out,
+            data=data,
+            eval_data=eval_data,
+            stats=stats,
+            method=method,
+            readers=readers,
+            annotations=annotations,
+            cut=cut,
+            dim=dim,
+            condition=condition,
+            strategy=strategy,
+            formats=tuple(formats or ()),
+            functions=functions,
+            settings=tuple(settings or ()),
+            bias_correction=bias_correction,
+            best_effort=best_effort,
+            judging=read_judging(reference, output, metric, min_sqnr, min_metric, min_coverage=min_coverage),
+            json=json,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What `plan` and `quantize` are asked for; see their options.
+
+    Attributes:
+      effort: how hard to look for a better plan where the verdict is not good.
+    """
+
+    model: str
+    target: str
+    out: str
+    data: str | None = None
+    eval_data: str | None = None
+    stats: str | None = None
+    method: str | None = None
+    readers: int = 0
+    annotations: str | None = None
+    cut: str | None = None
+    dim: list[str] | None = None
+    condition: str | None = None
+    strategy: Literal["minimal", "rfc"] = "minimal"
+    formats: tuple[str, ...] = ()
+    functions: str | None = None
+    settings: tuple[str, ...] = ()
+    bias_correction: bool = True
+    best_effort: bool = False
+    judging: Judging = field(default_factory=Judging)
+    effort: "Effort" = "quick"
+    json: bool = False
+
+    @property
+    def inputs(self) -> tuple[str | None, ...]:
+        """Files that are read."""
+        return (
+            self.model,
+            self.target,
+            self.data,
+            self.eval_data,
+            self.stats,
+            self.annotations,
+            self.functions,
+        )
+
+
+def carry_out(order: Order) -> int:
+    """Plan, evaluate and write; where that is not good and the effort allows it, look for a better plan."""
     import planner
     from planner.accuracy.coverage import coverage_of
     from planner.accuracy.readers import SAMPLES
@@ -126,89 +200,122 @@ def plan(
     from planner.plan_model import require_ranges
     from planner.plans.write_json import json_parts
 
-    only_one_stdin(model, target, data, eval_data, stats, annotations)
-    judging = read_judging(reference, output, metric, min_sqnr, min_metric, min_coverage=min_coverage)
-    _check_choices(formats or [], data, stats)
-    _check_judging(judging, formats or [], data, eval_data)
-    costs = parse_costs(settings or [])
-    device = read_target(target, functions)
-    graph = read_model(model, cut, dims=sizes_of(dim))
+    model, out, data, formats = order.model, order.out, order.data, list(order.formats)
+    only_one_stdin(model, order.target, data, order.eval_data, order.stats, order.annotations)
+    judging = order.judging
+    _check_choices(formats, data, order.stats)
+    _check_judging(judging, formats, data, order.eval_data)
+    costs = parse_costs(order.settings)
+    device = read_target(order.target, order.functions)
+    graph = read_model(model, order.cut, dims=sizes_of(order.dim))
 
     def make(ready: "Graph") -> "Plan":
         with progress("planning") as bar:
             made = planner.plan(
                 ready,
                 device,
-                strategy=strategy,
+                strategy=order.strategy,
                 functions=None,
-                best_effort=best_effort,
+                best_effort=order.best_effort,
                 bias_pins="error",
                 progress=bar,
-                formats=tuple(formats or ()),
+                formats=order.formats,
                 **costs,
             )
         with progress("checking") as bar:
             planner.check(made, ready, device, progress=bar)
         return made
 
-    given = None if annotations is None else read_annotations_argument(annotations)
+    annotations = None if order.annotations is None else read_annotations_argument(order.annotations)
     with ExitStack() as stack:
         samples = None if data is None else stack.enter_context(as_samples(data, graph))
-        held_out = None if eval_data is None else stack.enter_context(as_samples(eval_data, graph))
+        held_out = (
+            None if order.eval_data is None else stack.enter_context(as_samples(order.eval_data, graph))
+        )
         floor = costs.get("wanted_db", device.costs.wanted_db)
-        seen = statistics_of(
-            graph, samples, stats, method, readers=readers or (0 if floor is None else SAMPLES)
-        )
-        wanted = Preparation(condition, seen, samples, given, correct=bias_correction)
-        ready, changes = prepared(graph, device, wanted)
-        planned = make(ready)
-        require_ranges(planned, _NO_DATA if samples is None else _NO_NUMBERS)
+        few = order.readers or (0 if floor is None else SAMPLES)
+        seen = statistics_of(graph, samples, order.stats, order.method, readers=few)
         judging = replace(judging, samples=held_out or samples, held_out=held_out is not None)
-        staged = stack.enter_context(staging(out)) if has_large_weights(ready) else None
-        files, comparisons = _exports(
-            graph, ready, planned, formats or [], judging, is_cut=cut is not None, staged=staged
-        )
-        odd = _odd_data(graph, seen, given, samples, held_out)
+        large: list[Path] = []
+
+        def attempt(given: str | Mapping[str, Any] | None) -> Attempt:
+            with held_warnings(order.effort != "quick") as held:
+                wanted = Preparation(order.condition, seen, samples, given, correct=order.bias_correction)
+                ready, changes = prepared(graph, device, wanted)
+                planned = make(ready)
+                require_ranges(planned, _NO_DATA if samples is None else _NO_NUMBERS)
+                if has_large_weights(ready) and not large:
+                    large.append(stack.enter_context(staging(out)))
+                files, comparisons = _exports(
+                    graph,
+                    ready,
+                    planned,
+                    formats,
+                    judging,
+                    is_cut=order.cut is not None,
+                    staged=large[0] if large else None,
+                )
+            return Attempt(ready, changes, planned, files, comparisons, given, tuple(held))
+
+        made, tried = attempt(annotations), None
+        staged = large[0] if large else None
+        if order.effort != "quick" and seen is not None:
+            if staged is None:
+                task = Task(order, graph, device, seen, judging, attempt)
+                made, tried = tried_harder(task, made)
+            elif is_wanting(made.comparisons):
+                warn("no better plan is looked for: the weights are too large for many trials (qplan search)")
+        for warning in made.warnings:
+            warn(warning)
+        ready, planned, comparisons = made.ready, made.planned, made.comparisons
+        odd = _odd_data(graph, seen, made.given, samples, held_out)
         lost = poor_losses(graph, ready, planned, comparisons, judging.samples)
         corrected = _corrected_file(planned.graph.name)
-        source = str(Path(out) / corrected) if corrected in files else model
-        whole = model if corrected in files and cut is None else STDIN
-        told = with_sources(planned, out, model=source, target=target, reference=whole, dims=sizes_of(dim))
+        source = str(Path(out) / corrected) if corrected in made.files else model
+        whole = model if corrected in made.files and order.cut is None else STDIN
+        told = with_sources(
+            planned, out, model=source, target=order.target, reference=whole, dims=sizes_of(order.dim)
+        )
+        search = None if tried is None else tried.search
         documents: dict[str, Callable[[], Iterable[str]]] = {
             "plan.json": lambda: json_parts(told),
             "plan.mlir": lambda: [planned.to_mlir()],
-            "report.html": lambda: [planner.write_report(planned, comparisons, losses=lost, stats=seen)],
+            "report.html": lambda: [
+                planner.write_report(planned, comparisons, losses=lost, stats=seen, search=search)
+            ],
         }
-        files = _documents(documents, staged) | files
-        keep_inputs(out, files, (model, target, data, eval_data, stats, annotations, functions))
+        files = _documents(documents, staged) | {**made.files} | ({} if tried is None else {**tried.files})
+        keep_inputs(out, files, order.inputs)
         own = {name: size_of(data) for name, data in files.items() if name != corrected}
         written = write_folder(out, files)
         warned = (
-            *_leftovers(out, planned, files, model),
+            *_leftovers(out, planned, files, order.inputs),
             *bigger(model, own),
-            *slow(planned, formats or ()),
+            *slow(planned, formats),
         )
         for warning in (*odd, *stats_warnings(graph, seen), *planned.warnings, *warned):
             warn(warning)
     whole_verdict = verdict_of({}, {}, coverage_of(planned))
     short = missed(comparisons, judging, whole_verdict)
-    if json:
+    if order.json:
         quality: dict[str, Any] = {
             "quality": quality_json(comparisons), "files": list(written), "missed": short,
         }  # fmt: skip
         quality |= {"verdict": _worst(comparisons, whole_verdict)}
+        quality |= {} if tried is None else {"effort": tried.document}
         judged = {name: judged_json(comparison) for name, comparison in comparisons.items()}
-        conditioned = {"conditioned": [change_json(change) for change in changes]} if changes else {}
-        say_json(plan_summary(planned) | quality | {"judged": judged} | conditioned)
+        conditioned = {"conditioned": [change_json(change) for change in made.changes]}
+        say_json(plan_summary(planned) | quality | {"judged": judged} | (conditioned if made.changes else {}))
     else:
         say(summary_text(planned))
-        say("\n".join(f"  {change_text(change)}" for change in changes))
+        say("\n".join(f"  {change_text(change)}" for change in made.changes))
         say(quality_text(comparisons))
-        say(verdict_text(comparisons, whole_verdict, formats or ()))
+        say(verdict_text(comparisons, whole_verdict, formats))
+        say("" if tried is None else tried.text)
         say(f"wrote {', '.join(written)}")
-        given_data = eval_data if eval_data is not None else data
+        given_data = order.eval_data if order.eval_data is not None else data
         poor = is_poor(comparisons)
-        say(next_steps(out, planned, files, model, given_data, is_poor=poor, conditioned=bool(changes)))
+        say(next_steps(out, planned, files, model, given_data, is_poor=poor, conditioned=bool(made.changes)))
         say(lost_text(lost))
         if short:
             say_missed(f"missed: {'; '.join(short)}")
@@ -261,7 +368,7 @@ def statistics_of(
 def _odd_data(
     graph: "Graph",
     stats: "Statistics | None",
-    annotations: str | None,
+    annotations: str | Mapping[str, Any] | None,
     samples: str | None,
     held_out: str | None,
 ) -> tuple[str, ...]:
@@ -282,13 +389,16 @@ def _corrected_file(name: str) -> str:
     return f"{name}{CORRECTED}.onnx"
 
 
-def _leftovers(out: str, planned: "Plan", files: Mapping[str, Any], model: str) -> Iterator[str]:
+def _leftovers(
+    out: str, planned: "Plan", files: Mapping[str, Any], inputs: Iterable[str | None]
+) -> Iterator[str]:
     """Warnings of files of an earlier plan in the folder, which do not belong to this one."""
     from planner.exporters.table import EXPORTERS, file_name
 
-    for file in (_corrected_file(planned.graph.name), *map(file_name, EXPORTERS)):
+    given = [Path(name) for name in inputs if name is not None and Path(name).exists()]
+    for file in (_corrected_file(planned.graph.name), *map(file_name, EXPORTERS), ANNOTATIONS):
         path = Path(out) / file
-        if path.name not in files and path.is_file() and not (Path(model).exists() and path.samefile(model)):
+        if path.name not in files and path.is_file() and not any(map(path.samefile, given)):
             yield f"{path} was there before and does not belong to this plan"
 
 
@@ -428,7 +538,7 @@ def _exports(
     return files, comparisons
 
 
-def _worst(comparisons: "dict[str, Comparison]", verdict: "Verdict | None") -> dict[str, Any] | None:
+def _worst(comparisons: "Mapping[str, Comparison]", verdict: "Verdict | None") -> dict[str, Any] | None:
     """The verdict of the worst file as JSON data; of the plan alone where none was compared."""
     from planner.accuracy.verdict import LEVELS
 

@@ -1,10 +1,11 @@
 """The verb `quantize`: `plan` with everything chosen that can be, for the first file in one line."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
+from planner.cli.comparing import read_judging
 from planner.cli.console import warn
 from planner.cli.files import STDIN
 from planner.cli.help.choices import complete_format, complete_target
@@ -24,7 +25,7 @@ from planner.cli.options import (
     OutputOption,
     RequiredData,
 )
-from planner.cli.planning import plan
+from planner.cli.planning import Order, carry_out
 
 TARGET: Final = "onnxruntime-cpu"
 FORMAT: Final = "onnx-qdq"
@@ -60,6 +61,13 @@ def quantize(
             autocompletion=complete_format,
         ),
     ] = None,
+    effort: Annotated[
+        Literal["quick", "normal", "high"],
+        typer.Option(
+            "--effort",
+            help="Where a plan is not good, search a better one: normal 16 trials, high 48, quick none.",
+        ),
+    ] = "quick",
     method: MethodOption = None,
     annotations: AnnotationsOption = None,
     cut: CutOption = None,
@@ -80,22 +88,22 @@ def quantize(
         warn(f"nothing runs {', '.join(written)}: {FORMAT} is written too, and is what is compared")
         written.append(FORMAT)
     stem = "model" if model == STDIN else Path(model).stem
-    return plan(
-        model,
-        target=target,
-        out=out or f"{stem}-quantized",
-        data=data,
-        eval_data=eval_data,
-        method=method,
-        annotations=annotations,
-        cut=cut,
-        dim=dim,
-        formats=written,
-        functions=functions,
-        output=output,
-        metric=metric,
-        min_sqnr=min_sqnr,
-        min_metric=min_metric,
-        min_coverage=min_coverage,
-        json=json,
+    judging = read_judging("written", output, metric, min_sqnr, min_metric, min_coverage=min_coverage)
+    return carry_out(
+        Order(
+            model=model,
+            target=target,
+            out=out or f"{stem}-quantized",
+            data=data,
+            eval_data=eval_data,
+            method=method,
+            annotations=annotations,
+            cut=cut,
+            dim=dim,
+            formats=tuple(written),
+            functions=functions,
+            judging=judging,
+            effort=effort,
+            json=json,
+        )
     )

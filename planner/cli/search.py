@@ -46,7 +46,9 @@ def search(
     goal: Annotated[
         str,
         typer.Option(
-            "--goal", metavar="G", help="sqnr=30, metric=0.9, drop=1% (least work); work=0.5, weight_bits=4."
+            "--goal",
+            metavar="G",
+            help="sqnr=30, metric=0.9, drop=1% (least work); work=0.5, weight_bits=4, coverage=0.9.",
         ),
     ],
     data: Annotated[

@@ -18,7 +18,7 @@ class Meaning:
     Attributes:
       what: for messages.
       accepted: of its number.
-      is_quality: whether it bounds quality from below; else it bounds means from above.
+      is_quality: whether it bounds quality from below; else it bounds means.
     """
 
     what: str
@@ -46,6 +46,12 @@ GOALS: Final[Mapping[str, Meaning]] = {
         "mean bits of a number in constants, at most",
         lambda bound: 0 < bound < math.inf,
         "above 0, such as weight_bits=4.5",
+        False,
+    ),
+    "coverage": Meaning(
+        "share of the multiply-adds that run in the device's own types, at least",
+        lambda bound: 0 < bound <= 1,
+        "above 0 and up to 1, such as coverage=0.9",
         False,
     ),
 }

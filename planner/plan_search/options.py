@@ -92,18 +92,21 @@ class Table:
 Measure: TypeAlias = Callable[[Sequence[Choice]], OwnNoise]
 
 
-def levels_of(model: Graph, target: Target) -> Mapping[str, Planned]:
+def levels_of(model: Graph, target: Target, formats: Sequence[str] = ()) -> Mapping[str, Planned]:
     """Plans with one thing asked of all kernels that nobody asked anything of, by name of the level.
 
     A level that cannot be planned is left out, and one that changes nothing.
+
+    Args:
+      formats: that plans are to be written in, as `plan` takes them.
     """
-    base = plan_model(model, target)
+    base = plan_model(model, target, formats=formats)
     found = {"": base}
     for wish in _wishes(base, target):
         # In front of the user's own globs, so that those decide.
         asked = replace(model, wanted={"*": wish, **model.wanted})
         try:
-            plan = plan_model(asked, target)
+            plan = plan_model(asked, target, formats=formats)
         except PlannerError:
             continue
         if all(_types(plan) != _types(other) for other in found.values()):

@@ -33,9 +33,9 @@ from planner.plan_search.goals import Goal, goal_of
 from planner.plan_search.greedy import greedy, raised
 from planner.plan_search.options import Table, Wish, levels_of, table_of
 from planner.plan_search.program import bounds_of, propose
-from planner.plan_search.trials import Bench, State, Trial, kernels_key
+from planner.plan_search.trials import Bench, State, Trial, is_met, kernels_key
 from planner.target.load import TargetSource, as_target
-from planner.target.records import QuantFn
+from planner.target.records import QuantFn, Target
 
 TRIALS: Final = 40
 CLOSE: Final = 0.1
@@ -135,8 +135,8 @@ def search(
       target: a loaded target, a shipped name, or a path.
       samples: a folder of .npz files, one .npz, or an iterable of {input name: array}, with `label` or
         `labels` where a metric wants them; 8 will do for SQNR.
-      goal: `sqnr=30`, `metric=0.9`, `drop=0.01` or `drop=1%` (of least work); `work=0.5`, `weight_bits=4.5`
-        (of best quality). Or a mapping of one.
+      goal: `sqnr=30`, `metric=0.9`, `drop=0.01` or `drop=1%` (of least work); `work=0.5`, `weight_bits=4.5`,
+        `coverage=0.9` (of best quality). Or a mapping of one.
       metric: `top1`, `top5`, `cross_entropy` (counted as minus it: larger is better), or a function.
       output: the one that labels judge; by default the only one.
       trials: plans that are measured, at most.
@@ -160,16 +160,45 @@ def search(
         )
     if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
         raise InputError(f"trials is {trials!r}; accepted: a number of plans, 1 or more")
-    flat = expand(model)
-    held = replayable(samples)
-    numbers = [name for name in flat.outputs if flat.values[name].dtype not in ("", "string")]
-    known = remembered(open_reference(flat, (), reference), numbers)
-    bench = Bench(flat, as_target(target, functions), held, metric, output, reference, known)
+    device = as_target(target, functions)
+    bench = bench_of(model, device, samples, metric=metric, output=output, reference=reference)
     # The key goes through all samples: only a file wants it.
     kept = State("", None) if state is None else State(bench.key(), Path(state))
-    levels = levels_of(flat, bench.target)
+    table = measured_table(bench, kept, bench.samples, measuring, executor=executor, parts=parts)
+    return SearchRun(bench, kept, table, goal=wanted, most=trials, progress=progress).search()
+
+
+def bench_of(
+    model: Graph,
+    target: Target,
+    samples: Source,
+    *,
+    metric: str | Metric | None = None,
+    output: str | None = None,
+    reference: ReferenceKind = "written",
+) -> Bench:
+    """What trials need, the reference of the model remembered."""
+    flat = expand(model)
+    numbers = [name for name in flat.outputs if flat.values[name].dtype not in ("", "string")]
+    known = remembered(open_reference(flat, (), reference), numbers)
+    return Bench(flat, target, replayable(samples), metric, output, reference, known)
+
+
+def measured_table(
+    bench: Bench,
+    kept: State,
+    samples: Source,
+    measuring: NoiseProgress | None = None,
+    *,
+    executor: Executor | None = None,
+    parts: int = 4,
+) -> Table:
+    """The options of every kernel of a bench, their noise measured on some samples or taken from a state."""
+    flat = bench.model
+    levels = levels_of(flat, bench.target, bench.formats)
     require_float_output(levels[""])
-    groups = groups_of(flat, held, known)
+    known = bench.known or open_reference(flat, (), bench.reference)
+    groups = groups_of(flat, bench.samples, known)
     asked = iter(range(2))
 
     def measure(choices: Sequence[Choice]) -> OwnNoise:
@@ -180,7 +209,7 @@ def search(
                 flat,
                 levels[""],
                 some,
-                held,
+                samples,
                 groups=groups,
                 progress=measuring,
                 executor=executor,
@@ -188,8 +217,7 @@ def search(
             ),
         )
 
-    table = table_of(flat, levels, measure)
-    return _Run(bench, kept, table, goal=wanted, most=trials, progress=progress).search()
+    return table_of(flat, levels, measure)
 
 
 def groups_of(model: Graph, samples: Source, run: Run) -> Mapping[str, Groups]:
@@ -200,7 +228,7 @@ def groups_of(model: Graph, samples: Source, run: Run) -> Mapping[str, Groups]:
     return {name: output_groups([one[name] for one in found]) for name in names}
 
 
-class _Run:
+class SearchRun:
     """One search; its state is what was measured so far."""
 
     def __init__(
@@ -208,8 +236,10 @@ class _Run:
     ) -> None:
         self._bench, self._kept, self._table, self._net = bench, kept, table, net_of(table)
         self._goal, self._most, self._progress = goal, most, progress
+        self._until, self._close = most, CLOSE
         self._weight_bits = goal.bound if goal.kind == "weight_bits" else math.inf
         self._trials: dict[str, Trial] = {}
+        self.chosen: dict[str, Chosen] = {}
         self._asked: list[tuple[float, Trial]] = []
         self._bounds: dict[str, tuple[float, float]] = {}
         self.dearest = _dearest(table, self._net)
@@ -221,7 +251,16 @@ class _Run:
         self._bisect(*self._levels())
         self._greedy()
         self._spread()
-        found = tuple(self._trials.values())
+        return self.result()
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Those measured by now, in that order."""
+        return tuple(self._trials.values())
+
+    def result(self) -> Search:
+        """What was found by now; the plan without wishes has been measured at least."""
+        found = self.trials
         sound = [trial for trial in found if not trial.error]
         best = self._best(sound)
         bound, gap = self._bounds.get(kernels_key(best.kernels), (None, None))
@@ -249,9 +288,10 @@ class _Run:
             if (wish := self._table.kernels[name][at].wish) is not None
         }
         key = kernels_key(kernels)
+        self.chosen.setdefault(key, chosen)
         if key in self._trials:
             return self._trials[key]
-        if len(self._trials) >= self._most:
+        if len(self._trials) >= self._until:
             return None
         known = self._kept.trials.get(key)
         if known is None or known.error:
@@ -284,11 +324,11 @@ class _Run:
 
     def _bisect(self, low: float, high: float) -> None:
         """Ask the program for more or less, until the goal is met closely."""
-        low = min(low, high) - CLOSE
+        low = min(low, high) - self._close
         guess = self._guess(low, high)
-        while high - low > CLOSE:
+        while high - low > self._close:
             trial = self._proposed(guess)
-            if trial is None and len(self._trials) >= self._most:
+            if trial is None and len(self._trials) >= self._until:
                 return
             is_enough = trial is not None and self._meets(trial)
             # Quality: what meets the goal may do with less. Means: what keeps within them may have more.
@@ -308,7 +348,8 @@ class _Run:
         near = min(self._asked, key=lambda one: abs(one[1].sqnr - self._goal.bound), default=None)
         offset = 0.0 if near is None else near[1].sqnr - near[0]
         guess = self._goal.bound - (offset if math.isfinite(offset) else 0.0)
-        return guess if low + CLOSE / 2 < guess < high - CLOSE / 2 else middle
+        margin = self._close / 2
+        return guess if low + margin < guess < high - margin else middle
 
     def _proposed(self, sqnr: float) -> Trial | None:
         """Measure the program's proposal for an SQNR (dB); None where it has none, or no trial is left."""
@@ -368,21 +409,7 @@ class _Run:
         return max([self._best(sound).sqnr, *raised])
 
     def _meets(self, trial: Trial) -> bool:
-        goal = self._goal
-        if trial.error:
-            return False
-        match goal.kind:
-            case "sqnr":
-                return trial.sqnr >= goal.bound
-            case "metric":
-                return trial.quality >= goal.bound
-            case "drop":
-                given = math.inf if trial.reference is None else trial.reference
-                drop = abs(given) * goal.bound / 100 if goal.is_relative else goal.bound
-                return trial.quality >= given - drop
-            case "work":
-                return trial.work <= goal.bound * self.dearest
-        return trial.weight_bits <= goal.bound
+        return is_met(self._goal, trial, self.dearest)
 
     def _best(self, trials: Sequence[Trial]) -> Trial:
         meeting = [trial for trial in trials if self._meets(trial)]
@@ -390,6 +417,8 @@ class _Run:
             return min(meeting, key=lambda trial: (trial.work, -trial.quality))
         if meeting or self._goal.is_quality:
             return max(meeting or trials, key=lambda trial: (trial.quality, -trial.work))
+        if self._goal.kind == "coverage":
+            return max(trials, key=lambda trial: (trial.mac_share, trial.quality))
         means = "work" if self._goal.kind == "work" else "weight_bits"
         return min(trials, key=lambda trial: (getattr(trial, means), -trial.quality))
 

@@ -9,24 +9,27 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from planner.accuracy.choices import Choice
+from planner.accuracy.coverage import coverage_of
 from planner.accuracy.metrics import Metric, metric_name
 from planner.accuracy.own_noise import OwnNoise, Part
 from planner.calibration.samples import Source, open_samples
-from planner.errors import Conflict, InputError, QTypeError, UnsupportedExport
-from planner.interpreter.compare import compare
+from planner.errors import Conflict, InputError, ModelError, QTypeError, UnsupportedExport
+from planner.interpreter.compare import Comparison, compare
 from planner.interpreter.reference import ReferenceKind, Run
 from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph, model_digest
+from planner.onnx.sessions import Optimisation
 from planner.pipeline import export
 from planner.plan_model import plan as plan_model
+from planner.plan_search.goals import Goal
 from planner.plan_search.options import Measure, Wish, mean_weight_bits
-from planner.plans.plan import Planned
+from planner.plans.plan import Plan, Planned
 from planner.target.records import Target
 from planner.version import MADE_BY
 
@@ -49,6 +52,7 @@ class Trial:
       metric: of the quantized file; None where none is asked for.
       reference: the metric of the model as given.
       error: why it could not be planned; its figures mean nothing then.
+      mac_share, kernel_share: of the multiply-adds and of the kernels that the device has rows for.
     """
 
     origin: str
@@ -61,6 +65,8 @@ class Trial:
     metric: float | None = None
     reference: float | None = None
     error: str = ""
+    mac_share: float = 1.0
+    kernel_share: float = 1.0
 
     @property
     def quality(self) -> float:
@@ -78,6 +84,9 @@ class Bench:
       samples: that can be gone through again.
       metric: name or function; None for SQNR alone.
       known: the reference, opened before; None to open it anew for every trial.
+      formats: that plans are to be written in, as `plan` takes them.
+      prepare: what is done to the model in front of planning, once kernels are asked: biases corrected, say.
+      optimisation: at which onnxruntime loads files; without where it cannot.
     """
 
     model: Graph
@@ -87,6 +96,9 @@ class Bench:
     output: str | None = None
     reference: ReferenceKind = "written"
     known: Run | None = None
+    formats: tuple[str, ...] = ()
+    prepare: Callable[[Graph], Graph] | None = None
+    optimisation: Optimisation = "none"
 
     @property
     def metric_name(self) -> str:
@@ -108,7 +120,9 @@ class Bench:
             self.metric_name,
             self.output,
         ]
-        digest.update(json.dumps([*parts, self.reference]).encode())
+        ways = [self.formats, self.prepare is not None, self.optimisation]
+        made = [] if ways == [(), False, "none"] else ways
+        digest.update(json.dumps([*parts, self.reference, *made]).encode())
         # A function that was changed is another metric.
         code = getattr(self.metric, "__code__", None)
         if code is not None:
@@ -123,7 +137,9 @@ class Bench:
 
     def planned(self, kernels: Mapping[str, Wish]) -> Planned:
         """The plan of a trial."""
-        return plan_model(with_wanted(self.model, kernels), self.target)
+        asked = with_wanted(self.model, kernels)
+        ready = asked if self.prepare is None else self.prepare(asked)
+        return plan_model(ready, self.target, formats=self.formats)
 
     def measured(
         self, origin: str, kernels: Mapping[str, Wish], predicted: float, plan: Planned | None = None
@@ -134,38 +150,81 @@ class Bench:
           plan: that of these wishes, where it is there already.
         """
         try:
-            made = self.planned(kernels) if plan is None else plan
-        except (Conflict, QTypeError) as error:
+            made = self.planned(kernels) if plan is None or self.prepare is not None else plan
+        except (Conflict, QTypeError, UnsupportedExport) as error:
             return Trial(origin, kernels, 0.0, 0.0, predicted, -math.inf, error=error.message)
-        found = compare(
-            made.annotated,
-            _runnable(made),
+        file = _runnable(made)
+        try:
+            found = self._compared(made.annotated, file, self.optimisation)
+        except ModelError:
+            if self.optimisation == "none":
+                raise
+            found = self._compared(made.annotated, file, "none")
+        return trial_of(made, found, self.metric_name, Trial(origin, kernels, 0.0, 0.0, predicted, 0.0))
+
+    def _compared(self, model: Graph, file: bytes | Planned, optimisation: Optimisation) -> Comparison:
+        return compare(
+            model,
+            file,
             self.samples,
+            optimisation=optimisation,
             reference=self.reference,
             known=self.known,
             output=self.output,
             metrics=() if self.metric is None else (self.metric,),
         )
-        score = None
-        if self.metric is not None:
-            score = found.scores.get(self.metric_name)
-        sign = 1.0 if score is None or score.larger_is_better else -1.0
-        outputs = {
-            f"{name}{label}": part.sqnr
-            for name, quality in found.outputs.items()
-            for label, part in (quality.groups or {"": quality}).items()
-        }
-        return Trial(
-            origin,
-            kernels,
-            made.work.total,
-            mean_weight_bits(made),
-            predicted,
-            found.worst_sqnr,
-            outputs,
-            None if score is None else sign * score.quantized,
-            None if score is None else sign * score.reference,
-        )
+
+
+def trial_of(plan: Plan, found: Comparison, metric: str, proposed: Trial) -> Trial:
+    """A trial with the figures of its plan and of a file of it.
+
+    Args:
+      metric: the name of the metric that the quality is of; "" for SQNR alone.
+      proposed: what it asks, and what proposed it.
+    """
+    score = found.scores.get(metric)
+    sign = 1.0 if score is None or score.larger_is_better else -1.0
+    outputs = {
+        f"{name}{label}": part.sqnr
+        for name, quality in found.outputs.items()
+        for label, part in (quality.groups or {"": quality}).items()
+    }
+    covered = coverage_of(plan)
+    return replace(
+        proposed,
+        work=plan.work.total,
+        weight_bits=mean_weight_bits(plan),
+        sqnr=found.worst_sqnr,
+        outputs=outputs,
+        metric=None if score is None else sign * score.quantized,
+        reference=None if score is None else sign * score.reference,
+        mac_share=covered.mac_share,
+        kernel_share=covered.kernel_share,
+    )
+
+
+def is_met(goal: Goal, trial: Trial, dearest: float) -> bool:
+    """Whether a trial reaches a goal.
+
+    Args:
+      dearest: work of the plan with every kernel at its dearest.
+    """
+    if trial.error:
+        return False
+    match goal.kind:
+        case "sqnr":
+            return trial.sqnr >= goal.bound
+        case "metric":
+            return trial.quality >= goal.bound
+        case "drop":
+            given = math.inf if trial.reference is None else trial.reference
+            drop = abs(given) * goal.bound / 100 if goal.is_relative else goal.bound
+            return trial.quality >= given - drop
+        case "work":
+            return trial.work <= goal.bound * dearest
+        case "coverage":
+            return trial.mac_share >= goal.bound
+    return trial.weight_bits <= goal.bound
 
 
 def _runnable(plan: Planned) -> bytes | Planned:

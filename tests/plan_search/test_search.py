@@ -233,8 +233,16 @@ def test_the_model_as_given_runs_once_and_the_plan_without_wishes_is_made_once(m
     run, seen, made = reference.run_session, [], []
     plan = options.plan_model
     monkeypatch.setattr(reference, "run_session", lambda *rest: seen.append(rest[1]) or run(*rest))
-    monkeypatch.setattr(options, "plan_model", lambda model, _: made.append(model.wanted) or plan(model, _))
-    monkeypatch.setattr(trials, "plan_model", lambda model, _: made.append(model.wanted) or plan(model, _))
+    monkeypatch.setattr(
+        options,
+        "plan_model",
+        lambda model, *rest, **more: made.append(model.wanted) or plan(model, *rest, **more),
+    )
+    monkeypatch.setattr(
+        trials,
+        "plan_model",
+        lambda model, *rest, **more: made.append(model.wanted) or plan(model, *rest, **more),
+    )
     planner.search(digits(), TARGET, samples(), goal="sqnr=50", trials=4)
     assert len(seen) == len(samples())
     assert made.count({}) == 1

@@ -21,6 +21,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "quantize": (
         "qplan quantize model.onnx --data samples.npz",
+        "qplan quantize model.onnx --data samples.npz --effort high --min-sqnr 35 -o out/better",
         "qplan quantize model.onnx --data samples.npz --eval-data held-out.npz -t litert-int8 -o out/lite",
     ),
     "plan": ("qplan plan model.onnx -t onnxruntime-cpu --data samples.npz -f onnx-qdq -o out/cpu",),

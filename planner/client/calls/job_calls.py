@@ -181,7 +181,8 @@ def search(
     Args:
       model, target, stats, annotations: as `plan` takes them.
       samples: one `.npz`, with `label` or `labels` where a metric wants them.
-      goal: `sqnr=30`, `metric=0.9`, `drop=1%` (least work); `work=0.5`, `weight_bits=4.5` (best quality).
+      goal: `sqnr=30`, `metric=0.9`, `drop=1%` (least work); `work=0.5`, `weight_bits=4.5`, `coverage=0.9`
+        (best quality).
       metric: `top1`, `top5`, `cross_entropy`.
       output: the output that labels are for; by default the only one.
       trials: plans that are measured, at most; the server's default is 40.
