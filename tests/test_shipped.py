@@ -11,7 +11,7 @@ from benchmarks.shipped.__main__ import merged
 from benchmarks.shipped.data import Task
 from benchmarks.shipped.front import Point, on_the_front, picture
 from benchmarks.shipped.minilm import read_safetensors, write
-from benchmarks.shipped.page import beaten_by, page, points, summary
+from benchmarks.shipped.page import beaten_by, page, points, summary, wanted
 from benchmarks.shipped.profiled import multiply_adds, profile
 from benchmarks.shipped.sides import Job, Written, make, sides
 from benchmarks.shipped.texts import word_pieces
@@ -159,9 +159,10 @@ def test_the_front():
 
 
 def test_the_picture_is_xml_and_names_everybody():
-    drawn = picture("a model", "top-1", [*FILES, Point("<a> & b", 2.0, 0.1)])
+    drawn = picture("a model", "top-1", [*FILES, Point("<a> & b", 2.0, 0.1)], is_quiet=False)
     texts = [node.text or "" for node in ET.fromstring(drawn).iter()]  # noqa: S314 - our own
     assert sum("<a> & b" in text for text in texts) >= 2
+    assert any("loaded machine" in text for text in texts)
 
 
 def row(side, metric, latency, **more):
@@ -204,6 +205,12 @@ def test_the_page():
         "| m, top-1 | 0.950 | 0.940 (0.60) | 0.700 (0.50) | 0.945 (0.55) |  |",
     ]:
         assert line in said
+
+
+def test_what_is_wanted_of_ours():
+    line = "within 1 % of float's metric on 0 of 1 models; its verdict agrees on 0; "
+    line += "a peer is ahead in both figures on"
+    assert wanted(RESULTS) == [f"- ours: {line} `m`.", f"- ours, quick: {line} none."]
 
 
 def test_latency_of_a_loaded_machine_is_marked_and_left_out_of_the_summary():

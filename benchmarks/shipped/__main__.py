@@ -19,7 +19,7 @@ import onnxruntime
 from benchmarks.shipped.data import NoData, Task
 from benchmarks.shipped.front import picture
 from benchmarks.shipped.measuring import THREADS, Record, in_order, measure
-from benchmarks.shipped.page import page, points, summary
+from benchmarks.shipped.page import is_quiet, page, points, summary
 from benchmarks.shipped.sides import OURS, sides
 from benchmarks.shipped.tasks import TASKS
 from benchmarks.shipped.wheels import (
@@ -60,7 +60,8 @@ def write_page(results: dict[str, Any]) -> None:
     folder.mkdir(exist_ok=True)
     for record in results["models"]:
         if "missing" not in record:
-            drawn = picture(record["model"], metrics[record["model"]], points(record))
+            quiet = is_quiet(record)
+            drawn = picture(record["model"], metrics[record["model"]], points(record), is_quiet=quiet)
             (folder / f"shipped-{record['model']}.svg").write_text(drawn, encoding="utf-8")
     wheels = requirements(WHEELS.read_text(encoding="utf-8"))
     PAGE.write_text(page(results, TASKS, wheels), encoding="utf-8")
@@ -110,10 +111,9 @@ def main() -> None:
         write_page(read())
     if given.table or given.page:
         return
-    for task in TASKS:
-        if task.name not in given.models:
-            continue
-        record = one(task, given)
+    by_name = {task.name: task for task in TASKS}
+    for name in given.models:
+        record = one(by_name[name], given)
         print(json.dumps(record), flush=True)
         if given.write:
             results = merged(read(), record)

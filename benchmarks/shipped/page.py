@@ -177,6 +177,29 @@ def summary(results: Record, tasks: Sequence[Task]) -> str:
     return table(["model, metric", FLOAT, *names], rows)
 
 
+def wanted(results: Record) -> list[str]:
+    """Return a line for each row of ours: models near float, verdicts that agree, where a peer is ahead."""
+    pairs = [
+        (row, record)
+        for record in results["models"]
+        for row in record.get("sides", ())
+        if _is_ours(row) and "metric" in row
+    ]
+    lines = []
+    for name in dict.fromkeys(row["side"] for row, _ in pairs):
+        own = [(row, record) for row, record in pairs if row["side"] == name]
+        near = [is_near(row["metric"], record["float"]["metric"]) for row, record in own]
+        agree = [(row.get("verdict") == "good") == is_in for (row, _), is_in in zip(own, near, strict=True)]
+        behind = [
+            f"`{record['model']}`" for row, record in own if "latency" in row and beaten_by(row, record)
+        ]
+        lines.append(
+            f"- {name}: within 1 % of float's metric on {sum(near)} of {len(own)} models; its verdict agrees "
+            f"on {sum(agree)}; a peer is ahead in both figures on {', '.join(behind) or 'none'}."
+        )
+    return lines
+
+
 def page(results: Record, tasks: Sequence[Task], wheels: Mapping[str, str]) -> str:
     """Return the page.
 
@@ -212,5 +235,7 @@ defaults, NNCF by both presets and, for transformers, its type of them.
 {summary(results, tasks)}
 
 In brackets: latency as a ratio to float's, below 1 is faster.
+
+{chr(10).join(wanted(results))}
 {left}
 {chr(10).join(sections)}"""

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -87,9 +88,12 @@ def _spend(job: Job, command: Sequence[object], *, good: tuple[int, ...] = (0,))
     try:
         stdout, stderr = ran.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
-        os.killpg(ran.pid, 9)
-        ran.communicate()
         raise NoFile(f"stopped after {LIMIT_S} s") from None
+    finally:
+        # An interrupted benchmark leaves no quantizer behind, either.
+        if ran.poll() is None:
+            os.killpg(ran.pid, signal.SIGKILL)
+            ran.communicate()
     if ran.returncode not in good:
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
         raise NoFile(lines[-1][:300] if lines else f"exit code {ran.returncode}, no message")
