@@ -215,6 +215,8 @@ def test_what_is_wanted_of_ours():
 
 def test_latency_of_a_loaded_machine_is_marked_and_left_out_of_the_summary():
     loaded = {**RECORD, "others_busy": 0.4}
+    assert beaten_by(RECORD["sides"][0], loaded) == []
+    assert points({**RECORD, "others_busy": 0.6}) == []
     assert "latency / float (loaded machine)" in page(
         {**RESULTS, "models": [loaded]}, [TASK], {"wheel": "1.2"}
     )

@@ -83,7 +83,7 @@ def _stream(run: Run, sound: Array) -> tuple[list[Sample], list[float]]:
 
 
 def wake_words(wheels: Wheels) -> Made:
-    """Embedding of speech for wake words; spectrum before and heads behind stay float on every side."""
+    """Embedding of speech for wake words; spectrum before and heads behind are float on every side."""
     folder = wheels("openwakeword") / "openwakeword" / "resources" / "models"
     speaker, rng = _speaker(wheels("espeakng-loader")), random(32)
     spectrum = _session(folder / "melspectrogram.onnx")

@@ -9,6 +9,8 @@ from benchmarks.shipped.front import Point, on_the_front
 Record = Mapping[str, Any]
 BUSY: Final = 0.05
 """Share of the processors in others' hands from which latency is not to be trusted."""
+OVERLOADED: Final = 0.5
+"""Share from which latency is not even shown."""
 NEAR: Final = 0.01
 """Share of float's metric that a file may lose."""
 EQUAL: Final = 0.05
@@ -27,8 +29,16 @@ def is_quiet(record: Record) -> bool:
     return busy is not None and busy < BUSY
 
 
+def has_latency(record: Record) -> bool:
+    """Return whether the ratios say something, if not much."""
+    busy = record.get("others_busy")
+    return busy is None or busy < OVERLOADED
+
+
 def points(record: Record) -> list[Point]:
-    """Return float and every file that has a metric and a latency."""
+    """Return float and every file that has a metric and a latency; nothing where latency says nothing."""
+    if not has_latency(record):
+        return []
     measured = [row for row in record["sides"] if "metric" in row and "latency" in row]
     return [
         Point(FLOAT, 1.0, record["float"]["metric"]),
@@ -42,8 +52,10 @@ def is_near(metric: float, of_float: float) -> bool:
 
 
 def beaten_by(row: Record, record: Record) -> list[str]:
-    """Return the peers as good and faster, or as fast and better."""
-    found = []
+    """Return the peers as good and faster, or as fast and better; none where the machine was not quiet."""
+    found: list[str] = []
+    if not is_quiet(record):
+        return found
     for other in record["sides"]:
         if _is_ours(other) or not {"metric", "latency"} <= other.keys():
             continue
@@ -77,11 +89,11 @@ def _number(value: float | None, form: str) -> str:
     return BLANK if value is None else format(value, form)
 
 
-def _row(row: Record) -> list[str]:
+def _row(row: Record, *, timed: bool) -> list[str]:
     return [
         row["side"],
         _number(row.get("metric"), ".3f"),
-        _number(row.get("latency"), ".2f"),
+        _number(row.get("latency") if timed else None, ".2f"),
         _share(row.get("multiply_adds")),
         _number(row["size"] / 1e6 if "size" in row else None, ".2f"),
         _number(row.get("seconds"), ".0f"),
@@ -117,7 +129,7 @@ def _of_ours(row: Record, record: Record) -> str:
     if row.get("verdict"):
         agrees = (row["verdict"] == "good") == near
         said += f"; its verdict, {row['verdict']}, {'agrees' if agrees else 'does not agree'} with that"
-    if "latency" in row:
+    if "latency" in row and is_quiet(record):
         others = beaten_by(row, record)
         said += f"; beaten by: {'; '.join(others)}" if others else "; beaten by no peer"
     return f"{said}."
@@ -132,18 +144,20 @@ def section(record: Record, task: Task, wheels: Mapping[str, str]) -> str:
     head[1] = task.metric
     if not is_quiet(record):
         head[2] += " (loaded machine)"
-    rows = [_float_row(record["float"]), *map(_row, record["sides"])]
-    front = "; ".join(point.name for point in on_the_front(points(record)))
-    said = "\n".join(f"- {one}" for one in [*remarks(record), f"The front of metric and latency: {front}."])
+    rows = [_float_row(record["float"]), *(_row(row, timed=has_latency(record)) for row in record["sides"])]
+    lines, drawn = remarks(record), ""
+    if points(record):
+        drawn = f"\n![Metric and latency of {task.name}](images/shipped-{task.name}.svg)\n"
+        front = "; ".join(point.name for point in on_the_front(points(record)))
+        lines.append(f"The front of metric and latency: {front}.")
+    said = "\n".join(f"- {one}" for one in lines)
     return f"""{title}
 From the wheel `{task.wheel}` {wheels[task.wheel]}. Data: {task.data}.
 {record["samples"]} calibration samples. Float takes {record["float"]["ms"]:.2f} ms.
 {_neighbours(record)}
 
 {table(head, rows)}
-
-![Metric and latency of {task.name}](images/shipped-{task.name}.svg)
-
+{drawn}
 {said}
 """
 
@@ -223,7 +237,7 @@ defaults, NNCF by both presets and, for transformers, its type of them.
 
 - Latency: onnxruntime at its defaults, {results["threads"]} threads, all files in turn, medians, as a ratio
   to float in the same run. Where other work took over {100 * BUSY:.0f} % of the processors, the column says
-  so and the summary leaves it out.
+  so, the summary leaves it out and nobody is called faster; over {100 * OVERLOADED:.0f} %, it is blank.
 - Multiply-adds in integers: those that the engine ran, by its own profile; recurrent layers and bodies of
   `If` are included.
 - Seconds and peak memory: of the side's whole processes, imports included.

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import onnx
+
 from benchmarks.shipped.wheels import ROOT, NotInstalled, environment
 
 SPENT: Final = ROOT / "benchmarks" / "shipped" / "spent.py"
@@ -20,6 +22,8 @@ LIMIT_S: Final = 1200
 """Seconds that a side may take for a model."""
 OURS: Final[Mapping[str, tuple[str, ...]]] = {"ours": ()}
 """Arguments of `qplan quantize` by the name of their row."""
+PER_CHANNEL: Final = 13
+"""The opset from which a scale may be per channel; onnxruntime's quantizer does not look."""
 ONNXRUNTIME: Final = ROOT / "benchmarks" / "shipped" / "onnxruntime.txt"
 NNCF: Final = ROOT / "tests" / "oracles" / "nncf.txt"
 
@@ -122,8 +126,15 @@ def _phase(phase: str, source: Path, job: Job) -> _Done:
 def onnxruntime(phase: str, job: Job) -> Written:
     """Return the file of onnxruntime's own quantizer, after its preprocessing where that succeeds."""
     source, said, before = job.work / "preprocessed.onnx", "", None
+    opset = max(
+        one.version
+        for one in onnx.load(job.model, load_external_data=False).opset_import
+        if one.domain in ("", "ai.onnx")
+    )
+    if opset < PER_CHANNEL:
+        said = f"of the model raised from opset {opset} to {PER_CHANNEL}, which weights per channel need"
     try:
-        before = _phase("preprocess", job.model, job)
+        before = _phase("convert" if said else "preprocess", job.model, job)
         done = _phase(phase, source, job)
     except NoFile as error:
         said = f"of the model without its preprocessing; with it, it said: {error}"
