@@ -3,7 +3,8 @@
 Run by `onnxruntime_baseline` and `quantizers`, never imported. Phases: `preprocess`, or `convert` where its
 result is refused; `pieces` (calibrator and QDQQuantizer called one after the other, as `quantize_static`
 does); `static` (`quantize_static` as a user calls it); `cached` (the same with the ranges given); `entropy`,
-`percentile`, `distribution` (by another method of calibration). Peak memory is this process's own, the
+`percentile`, `distribution` (by another method of calibration); `dynamic` (`quantize_dynamic`, its
+defaults). Peak memory is this process's own, the
 samples are read one at a time.
 """
 
@@ -19,7 +20,13 @@ from typing import Any, Final
 import numpy as np
 import onnx
 from onnx import version_converter
-from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import (
+    CalibrationMethod,
+    QuantFormat,
+    QuantType,
+    quantize_dynamic,
+    quantize_static,
+)
 from onnxruntime.quantization.calibrate import (
     CalibrationDataReader,
     create_calibrator,
@@ -152,6 +159,13 @@ def cached(source: Path, _samples: Path, work: Path) -> dict[str, float | str]:
     return {"cached_s": _quantize_static(source, work / "cached.onnx", None, work / "ranges.json")}
 
 
+def dynamic(source: Path, _samples: Path, work: Path) -> dict[str, float | str]:
+    """Write `work/dynamic.onnx`: ranges of activations are found while running."""
+    start = time.perf_counter()
+    quantize_dynamic(str(source), str(work / "dynamic.onnx"))
+    return {"dynamic_s": time.perf_counter() - start}
+
+
 def by_method(name: str, source: Path, samples: Path, work: Path) -> dict[str, float | str]:
     """Write `work/NAME.onnx`: the whole of `quantize_static` by a method of calibration."""
     method, target = CalibrationMethod[name.capitalize()], work / f"{name}.onnx"
@@ -161,6 +175,7 @@ def by_method(name: str, source: Path, samples: Path, work: Path) -> dict[str, f
 PHASES: Final[Mapping[str, Callable[[Path, Path, Path], dict[str, float | str]]]] = {
     "cached": cached,
     "convert": convert,
+    "dynamic": dynamic,
     "pieces": pieces,
     "preprocess": preprocess,
     "static": static,
