@@ -14,6 +14,7 @@ from typing import Any, Final
 from planner.errors import (
     AnnotationError,
     Conflict,
+    EngineError,
     InputError,
     LimitError,
     ModelError,
@@ -111,6 +112,7 @@ CLASSES: Final[Mapping[type[PlannerError], str]] = {
     InputError: "input-invalid",
     LimitError: "target-invalid",
     ModelError: "model-invalid",
+    EngineError: "model-invalid",
     PlanFormatError: "model-invalid",
     PlanInvalid: "plan-invalid",
     PlannerError: "input-invalid",
