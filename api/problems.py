@@ -109,10 +109,10 @@ AGAIN: Final[Mapping[str, int]] = {
 CLASSES: Final[Mapping[type[PlannerError], str]] = {
     AnnotationError: "annotation-invalid",
     Conflict: "conflict",
+    EngineError: "model-invalid",
     InputError: "input-invalid",
     LimitError: "target-invalid",
     ModelError: "model-invalid",
-    EngineError: "model-invalid",
     PlanFormatError: "model-invalid",
     PlanInvalid: "plan-invalid",
     PlannerError: "input-invalid",
