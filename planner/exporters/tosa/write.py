@@ -13,7 +13,7 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Block, Clamp, clamp_of, is_written_in_f32, operand_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, sizes_blamed
-from planner.exporters.onnx.port_support import common_problem, pinned_results, refusal, typed_ports
+from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.tosa.control_flow import write_items
 from planner.exporters.tosa.elementwise import concat, plus, times, where
 from planner.exporters.tosa.floats import argmax, compare, write_floats, write_real
@@ -54,7 +54,7 @@ def write_tosa(graph: Graph, plan: Plan) -> bytes:
     Raises:
       UnsupportedExport: a type, kernel or arithmetic that TOSA does not have, with port and row.
     """
-    for address, row, value, kind in (*typed_ports(plan), *pinned_results(plan)):
+    for address, row, value, kind in typed_ports(plan):
         problem = _problem(kind, is_constant=value in graph.constants)
         if problem:
             accepted = _CONSTANTS if value in graph.constants else _ACTIVATIONS
