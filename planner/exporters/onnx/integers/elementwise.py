@@ -79,7 +79,8 @@ def compare(builder: ModelBuilder, block: Block) -> bool:
     op = block.core[0]
     sides = operand_of(block, op, 0), operand_of(block, op, 1)
     found = [side for side in sides if side is not None and is_byte(side)]
-    if op.type not in COMPARISONS or builder.values.arithmetic != LITERT or len(found) != len(sides):
+    is_ours = len(block.core) == 1 and op.type in COMPARISONS and builder.values.arithmetic == LITERT
+    if not is_ours or len(found) != len(sides):
         return False
     tensors = []
     for side in found:

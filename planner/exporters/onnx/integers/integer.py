@@ -60,11 +60,9 @@ def write_block(builder: ModelBuilder, block: Block) -> None:
         return
     if write_clamp_alone(builder, block) or write_mover(builder, block) or _write_kernel(builder, block):
         return
-    if compare(builder, block):
-        return
     if builder.values.arithmetic == FLOAT32_EVEN and write_call(builder, block):
         return
-    if linear_to_float(builder, block):
+    if compare(builder, block) or linear_to_float(builder, block):
         return
     _refuse_integer_kernels(builder, block)
     write_real(builder, block)
