@@ -1,5 +1,10 @@
 """What tests ask of an open page."""
 
+from playwright.sync_api import expect
+
+# A page is asked until it answers: what a click leads to comes when it comes, and a busy machine takes long.
+expect.set_options(timeout=30_000)
+
 _DRAWN = """() => new Promise((done) => requestAnimationFrame(() =>
   requestAnimationFrame(() => done({...window.__view}))))"""
 
@@ -13,6 +18,11 @@ def once(page, holds, argument=None):
     """The state once a condition holds: input that the browser handles by itself may take many frames."""
     page.wait_for_function(holds, arg=argument)
     return state(page)
+
+
+def says(place, text):
+    """Waits until a place of the page shows a text."""
+    expect(place).to_contain_text(text, use_inner_text=True)
 
 
 def press(page, *keys):

@@ -9,7 +9,7 @@ from planner.annotated.document import read_annotated
 from planner.plans.explain import explain
 from tests.api.conftest import served_here
 from tests.api.documents import chain
-from tests.report.pages import colors, once, press, state
+from tests.report.pages import colors, expect, once, press, says, state
 from tests.report.test_html import MODEL, NASTY
 from tests.report.test_view import WIDER
 
@@ -21,7 +21,7 @@ def test_the_whole_graph_is_there_at_first(show, digits):
     assert now["visible"] == now["nodes"]
     assert now["selected"] is None
     assert colors(page) > 5
-    assert f"{len(digits.rescales)} rescales and casts" in page.locator("#view-legend").inner_text()
+    says(page.locator("#view-legend"), f"{len(digits.rescales)} rescales and casts")
 
 
 def test_keys_move_zoom_and_choose(show, digits):
@@ -34,7 +34,7 @@ def test_keys_move_zoom_and_choose(show, digits):
     chosen = press(page, "j", "j")
     assert chosen["selected"] == 1
     assert chosen["level"] == "names"
-    assert page.locator("#view-panel h3").first.inner_text() == digits.kernels_in_order[0].name
+    expect(page.locator("#view-panel h3").first).to_have_text(digits.kernels_in_order[0].name)
     assert press(page, "k")["selected"] == 0
     assert press(page, "Escape")["selected"] is None
     assert press(page, "0")["unit"] == first["unit"]
@@ -108,7 +108,7 @@ def test_differences_are_marked_and_listed(show, annotated):
     assert "rescales: 1 → 0" in words
     assert press(page, "d")["selected"] == 1
     kernel = after.kernels_in_order[0]
-    assert kernel.outputs[0].address in page.locator("#view-panel").inner_text()
+    says(page.locator("#view-panel"), kernel.outputs[0].address)
     changed = {change.at.rpartition(".")[0] for change in found.ports}
     changed |= {
         name for rescale in before.rescales for name, _ in rescale.consumers if rescale.kind == "requantize"
@@ -159,7 +159,7 @@ def test_find_leads_to_kernels_and_values(show, digits):
     now = state(page)
     assert now["address"] in {kernel.name for kernel in digits.kernels_in_order}
     page.locator("#view-find").fill("no such name")
-    assert "no kernel or value" in page.locator("#view-hits").inner_text()
+    says(page.locator("#view-hits"), "no kernel or value")
 
 
 def test_tables_lead_to_the_graph(show, digits):
@@ -177,8 +177,8 @@ def test_names_stay_text(show):
         for button in page.locator("#view-panel .ports li > button:first-child").all():
             button.click()
     page.locator("#view-find").fill("img")
-    assert NASTY in page.locator("#view-hits").inner_text()
-    assert page.locator("img").count() == 0
+    says(page.locator("#view-hits"), NASTY)
+    expect(page.locator("img")).to_have_count(0)
 
 
 def test_the_dark_page_is_dark(show, digits):
@@ -204,4 +204,4 @@ def test_a_server_s_page_draws_too(browser, tmp_path):
 def test_without_scripts_the_tables_are_there(show, digits):
     page = show(digits, java_script_enabled=False)
     assert page.locator("#view").is_hidden()
-    assert page.locator("td", has_text=digits.kernels_in_order[0].name).first.is_visible()
+    expect(page.locator("td", has_text=digits.kernels_in_order[0].name).first).to_be_visible()

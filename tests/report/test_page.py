@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.annotated.document import read_annotated
-from tests.report.pages import once, press, state
+from tests.report.pages import expect, once, press, says, state
 from tests.report.test_html import DIGITS, MODEL, NASTY
 from tests.report.test_view import WIDER
 
@@ -64,7 +64,7 @@ def test_layers_are_folded_at_first_and_open(show):
     assert state(page)["level"] == "names"
     page.evaluate("planPage.select('enc/layer.2')")
     assert state(page)["address"] == "enc/layer.2"
-    assert "8 kernels" in page.locator("#view-panel").inner_text()
+    says(page.locator("#view-panel"), "8 kernels")
     press(page, "Enter")
     assert boxes(page)["folded"] == [name for name in layers if name != "enc/layer.2"]
     assert boxes(page)["nodes"] == 2 + 8
@@ -162,7 +162,7 @@ def test_boxes_are_coloured_by_a_figure_that_the_legend_explains(show, full, fig
     script = "() => [...Array(main.graph.count).keys()].map((node) => colorOf(main, node))"
     assert len(set(page.evaluate(script))) > (1 if figure == "storage" else 2)
     unit = page.evaluate("(name) => MODES[name].unit ?? 'i8'", figure)
-    assert unit in page.locator("#view-legend").inner_text()
+    says(page.locator("#view-legend"), unit)
 
 
 def test_own_loss_is_offered_where_it_was_measured(show, digits):
@@ -189,7 +189,7 @@ def test_what_if_shows_the_file_and_the_command_that_do_it(show, annotated, tmp_
         "document": {"format": "qplan.annotations/1", **wanted},
     }  # fmt: skip
     shown = page.locator("#view-edits pre").first.inner_text()
-    assert "qplan replan plan.json --edits edits.yaml" in page.locator("#view-edits").inner_text()
+    says(page.locator("#view-edits"), "qplan replan plan.json --edits edits.yaml")
     path = tmp_path / "edits.yaml"
     path.write_text(shown, encoding="utf-8")
     again = planner.replan(plan, path)
@@ -225,12 +225,12 @@ def test_a_host_in_the_window_around_hears_edits_and_shows_another_plan(browser,
     page.evaluate(send, {"type": "qplan:say", "text": "planned in 3 ms"})
     page.evaluate(send, {"type": "qplan:mark", "names": ["head/gemm", "no such kernel"]})
     inner.wait_for_function("() => main.graph.changed.size === 1")
-    assert "changed kernel" in inner.locator("#view-legend").inner_text()
+    says(inner.locator("#view-legend"), "changed kernel")
     page.evaluate(send, {"type": "qplan:show", "view": from_view})
     page.evaluate(send, {"type": "qplan:select", "name": "head/gemm"})
     inner.wait_for_function("() => window.__view.address === 'head/gemm'")
-    assert inner.locator("#view-said").inner_text() == "planned in 3 ms"
-    assert "float, because" in inner.locator("#view-panel").inner_text()
+    expect(inner.locator("#view-said")).to_have_text("planned in 3 ms")
+    says(inner.locator("#view-panel"), "float, because")
     page.close()
 
 
@@ -238,7 +238,7 @@ def test_two_plans_stand_side_by_side_and_move_as_one(show, annotated):
     before = planner.plan(annotated, "litert-int8")
     after = planner.replan(before, {"values": {"stem/relu_out": WIDER}})
     page = show(after, before)
-    assert page.locator("#view-before").is_visible()
+    expect(page.locator("#view-before")).to_be_visible()
     chosen = press(page, "d")["address"]
     other = "() => itemName(panes[0].graph, panes[0].view.selected)"
     assert page.evaluate(other) == chosen
@@ -355,13 +355,13 @@ def test_hostile_names_stay_text_in_all_that_is_written(show):
     plan = planner.plan(read_annotated(MODEL % ((NASTY,) * 4)), "teaching-npu")
     page = show(plan, link="#kernel=%E0%A4%A")
     page.evaluate("(name) => planPage.edit({of: 'value', at: name, value: '!quant.none'})", NASTY)
-    assert NASTY in page.locator("#view-edits pre").first.inner_text()
-    assert page.locator("img").count() == 0
+    says(page.locator("#view-edits pre").first, NASTY)
+    expect(page.locator("img")).to_have_count(0)
 
 
 def test_on_paper_there_is_the_graph_and_no_button(show, digits):
     page = show(digits)
     page.emulate_media(media="print")
-    assert page.locator("#view-canvas").is_visible()
+    expect(page.locator("#view-canvas")).to_be_visible()
     assert page.locator("#view-bar").is_hidden()
     assert page.locator("td button").first.is_hidden()

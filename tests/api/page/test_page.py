@@ -11,6 +11,7 @@ from api.page.files import is_open
 from tests.api.documents import chain, put
 from tests.api.test_jobs_http import WAIT
 from tests.api.test_tokens import bearer, digest
+from tests.report.pages import expect, says
 
 DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits"
 PAGES = ("/", "/plans", "/jobs", "/targets", "/targets/litert-int8", "/docs")
@@ -52,7 +53,7 @@ def test_the_walk_of_a_new_user(opened, url):
     page.get_by_role("button", name="plan for onnxruntime-cpu").click()
     row = page.locator("tr[data-target=onnxruntime-cpu]")
     row.get_by_text("dB").wait_for(timeout=90_000)
-    assert " of " in row.inner_text()
+    says(row, " of ")
     assert violations(page) == []
     told = row.locator("td.good").inner_text()
     row.get_by_role("link", name=" of ").click()
@@ -61,10 +62,10 @@ def test_the_walk_of_a_new_user(opened, url):
     ready(page)
     frame = page.frames[1]
     frame.wait_for_function("() => window.__view && window.__view.frames > 0")
-    card = frame.locator(".cards .card").first.inner_text()
-    assert told.partition(",")[0] in card
-    assert "the 128 calibration samples against the float model" in card
-    assert frame.locator(".cards .figure.good").count() == 2  # accuracy and coverage
+    card = frame.locator(".cards .card").first
+    says(card, told.partition(",")[0])
+    says(card, "the 128 calibration samples against the float model")
+    expect(frame.locator(".cards .figure.good")).to_have_count(2)  # accuracy and coverage
     # A choice in the frame is kept in the page's address, and the frame stays.
     name = frame.evaluate("main.graph.nameOf(1)")
     frame.evaluate("(name) => planPage.select(name)", name)
@@ -119,8 +120,8 @@ def test_names_of_models_stay_text(opened, service, url):
     page.get_by_role("link", name=NASTY).click()
     page.wait_for_url("**/models/*")
     ready(page)
-    assert page.locator("h1").inner_text() == NASTY
-    assert page.locator("img").count() == 0
+    expect(page.locator("h1")).to_have_text(NASTY)
+    expect(page.locator("img")).to_have_count(0)
 
 
 def test_by_keys_alone(opened, url):
@@ -161,7 +162,7 @@ def test_a_target_is_linted_as_one_types_and_kept(opened, url):
     assert name.startswith("my-own@")
     page.goto(f"{url}/targets")
     ready(page)
-    assert page.get_by_role("button", name="delete litert-int8").count() == 0
+    expect(page.get_by_role("button", name="delete litert-int8")).to_have_count(0)
     page.get_by_role("button", name=f"delete {name}").click()
     page.wait_for_function("() => !document.querySelector('main').textContent.includes('my-own')")
     assert page.locator("tr").count() > 10
@@ -180,7 +181,7 @@ def test_with_tokens_one_signs_in_and_is_offered_what_one_may(opened, make_servi
         page.fill("#token", secret)
         page.get_by_role("button", name="sign in").click()
         ready(page)
-        assert page.locator("#model-file").count() == offered
+        expect(page.locator("#model-file")).to_have_count(offered)
         page.get_by_role("button", name="sign out").click()
         page.wait_for_selector("#token")
     assert all("401" in text for text in page.complaints)  # Chromium notes each refusal
@@ -194,15 +195,15 @@ def test_targets_are_chosen_and_plans_that_there_are_shown(opened, service, url)
     service.post("/v1/plans", json={"model": digest, "target": "teaching-npu", **ranges}).raise_for_status()
     page = opened(url, f"/models/{digest}")
     ready(page)
-    assert "21 operators" in page.locator("main").inner_text()
+    says(page.locator("main"), "21 operators")
     kept = page.locator("tr[data-target=teaching-npu]")
-    assert "of 15" in kept.inner_text()
-    assert "not measured" in kept.inner_text()
+    says(kept, "of 15")
+    says(kept, "not measured")
     page.get_by_role("button", name="choose none").click()
     page.get_by_role("checkbox", name="choose tosa-int8").check()
     page.get_by_role("button", name="plan for 1 targets").click()
     page.get_by_text("1 of 1 chosen targets failed").wait_for(timeout=60_000)
-    assert "no ranges are known" in page.locator("tr[data-target=tosa-int8]").inner_text()
+    says(page.locator("tr[data-target=tosa-int8]"), "no ranges are known")
     assert "of" not in page.locator("tr[data-target=ethos-u55] td").nth(1).inner_text()
 
 
@@ -222,7 +223,7 @@ def test_trade_offs_and_another_plan_are_drawn_where_they_are_asked_for(opened, 
     page.frames[1].get_by_role("button", name="trade-offs").click()
     page.wait_for_url("**?pareto=*")
     page.frames[-1].get_by_role("heading", name="Trade-offs").wait_for(timeout=30_000)
-    assert page.frames[-1].locator("svg .dot").count() >= 2
+    expect(page.frames[-1].locator("svg .dot").nth(1)).to_be_attached()
     page.reload()  # a link has them
     ready(page)
     page.frames[-1].get_by_role("heading", name="Trade-offs").wait_for(timeout=30_000)
@@ -287,17 +288,18 @@ def test_the_page_of_a_plan_measures_it(opened, service, url):
     key = service.post("/v1/plans", json=asked).json()["key"]
     page = opened(url, f"/plans/{key}")
     ready(page)
-    assert "Not measured" in page.frames[1].locator(".cards .card").first.inner_text()
+    says(page.frames[1].locator(".cards .card").first, "Not measured")
     page.set_input_files("#study-file", DIGITS / "calibration.npz")
     page.get_by_role("button", name="quality", exact=True).click()
     page.get_by_text("kept with the plan").wait_for(timeout=60_000)
     quality = service.get(f"/v1/plans/{key}/summary").json()["quality"]
-    page.frames[-1].locator(f".cards .figure.{quality['grade']}").first.wait_for(timeout=30_000)
-    assert quality["text"] in page.frames[-1].locator(".cards .card").first.inner_text()
+    card = page.frames[-1].locator(".cards .card").first
+    says(card, quality["text"])
+    expect(card.locator(f".figure.{quality['grade']}")).to_be_visible()
     assert violations(page) == []
     page.goto(f"{url}/plans")
     ready(page)
-    assert quality["text"] in page.locator("tr", has=page.locator(f"a[href='/plans/{key}']")).inner_text()
+    says(page.locator("tr", has=page.locator(f"a[href='/plans/{key}']")), quality["text"])
 
 
 def test_of_many_kernels_the_page_says_at_once_what_an_edit_changes(opened, service, url):
