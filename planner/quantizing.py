@@ -16,22 +16,21 @@ from typing import Any, Final
 from planner.accuracy.coverage import coverage_of
 from planner.accuracy.metrics import Metric
 from planner.accuracy.unlike import unlike_calibration
-from planner.accuracy.verdict import GOOD_SQNR, Verdict, verdict_of
+from planner.accuracy.verdict import Verdict, verdict_of
 from planner.calibration.odd_samples import odd_samples
 from planner.calibration.samples import Source
 from planner.calibration.sources.foreign import replayable
 from planner.calibration.statistics import Statistics
 from planner.errors import (
-    EngineError,
     InputError,
     PlannerError,
     UnsupportedExport,
     require_name,
 )
-from planner.exporters.runnable import ARITHMETICS, is_engines_own, not_the_file, runnable
+from planner.exporters.runnable import ARITHMETICS, not_the_file, runnable
 from planner.exporters.table import EXPORTERS
 from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
-from planner.interpreter.at_defaults import not_at_defaults
+from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Comparison, Evaluated
 from planner.ir.asked import with_wanted
 from planner.ir.expand import expand
@@ -42,7 +41,6 @@ from planner.pipeline import (
     annotate,
     calibrate,
     check,
-    compare,
     exportable,
     load_model,
     open_sizes,
@@ -72,8 +70,6 @@ TARGET: Final = "onnxruntime-cpu"
 """The device whose engine is installed with the planner."""
 FORMAT: Final = "onnx-qdq"
 """The format that most engines read."""
-LOSS: Final = 1.0
-"""dB that optimisations may take: kernels fused from pairs round single numbers the other way."""
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -290,11 +286,12 @@ class _Job:
             comparison = None
             if plain is not None:
                 comparison = replace(
-                    _as_used(
+                    compare_as_used(
                         graph,
+                        compared,
                         plain,
                         self.judged_by,
-                        is_own=is_engines_own(compared),
+                        device=found.target.files,
                         metrics=self.metrics,
                         output=self.output,
                         progress=partial(tell, "comparing"),
@@ -405,44 +402,3 @@ def _file_to_run(
     except UnsupportedExport:
         return "", None
     return FORMAT, files[0] if files else plainly
-
-
-def _as_used(
-    graph: Graph, data: bytes | Path | Evaluated, samples: Source, *, is_own: bool, **asked: Any
-) -> Comparison:
-    """Compare at onnxruntime's defaults, as a user runs the file; without optimisations where these fail.
-
-    Args:
-      is_own: users run the file in onnxruntime, so that it has to run there.
-    """
-    if isinstance(data, Evaluated):
-        return compare(graph, data, samples, **asked)
-    try:
-        found = compare(graph, data, samples, optimisation="all", **asked)
-    except EngineError as error:
-        if not is_own:
-            return compare(graph, data, samples, **asked)
-        return _as_written(graph, data, samples, error, **asked)
-    if found.worst_sqnr < GOOD_SQNR:
-        plain = compare(graph, data, samples, **asked)
-        if plain.worst_sqnr > found.worst_sqnr + LOSS:
-            figures = (
-                f"{found.worst_sqnr:.1f} dB with onnxruntime's optimisations, {plain.worst_sqnr:.1f} without"
-            )
-            note = (
-                f"{figures}: some processors add products of u8 and i8 in 16 bits, which is not exact "
-                "(session.x64quantprecision avoids that)"
-            )
-            found = replace(found, notes=(*found.notes, note))
-    return found
-
-
-def _as_written(
-    graph: Graph, data: bytes | Path, samples: Source, error: EngineError, **asked: Any
-) -> Comparison:
-    """Compare a file that does not run at onnxruntime's defaults: as written, if that runs, and why not."""
-    try:
-        written = compare(graph, data, samples, **asked)
-    except EngineError:
-        written = None
-    return not_at_defaults(graph, data, samples, error, written)

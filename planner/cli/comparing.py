@@ -1,4 +1,4 @@
-"""Evaluating files: as users run them, with onnxruntime's optimisations, and by bounds on their figures."""
+"""Evaluating files: as users run them, by bounds on their figures, and what to tell of it."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.cli.console import progress, say, say_table, warn
 from planner.cli.options import load_module
-from planner.errors import EngineError, InputError, ModelError
+from planner.errors import InputError
 
 if TYPE_CHECKING:
     from planner.accuracy.coverage import Coverage
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from planner.interpreter.reference import ReferenceKind
     from planner.ir.graph import Graph
     from planner.plans.plan import Plan
+    from planner.target.records import Files
 
-LOSS: Final = 1.0
-"""dB that nobody has to hear of: kernels fused from pairs round single numbers the other way."""
 FEW: Final = 4
 """Samples that this is measured on."""
 QUICK: Final = 200_000_000
@@ -99,75 +98,24 @@ def _metric(name: str) -> "str | Metric":
     return metric
 
 
-def compare_as_used(
+def compare_and_warn(
     graph: "Graph",
     name: str,
     data: "bytes | Path | Evaluated",
     samples: str,
-    judging: Judging | None = None,
+    judging: Judging,
+    *,
+    device: "Files",
 ) -> "Comparison":
-    """Compare a file in a format with the model, and warn where the optimisations lose more."""
-    import planner
-    from planner.exporters.runnable import is_engines_own
-    from planner.interpreter.at_defaults import not_at_defaults
+    """Compare a file in a format with the model as it is used, and print its warnings."""
+    from planner.interpreter.as_used import compare_as_used
 
-    asked = judging or Judging()
     with progress(f"comparing {name}") as bar:
-        try:
-            found = planner.compare(graph, data, samples, progress=bar, **asked.arguments)
-        except EngineError as error:
-            if not is_engines_own(name) or not isinstance(data, bytes | Path):
-                raise
-            found = not_at_defaults(graph, data, samples, error)
-    if isinstance(data, bytes | Path) and not found.failure:
-        found = _optimised(graph, (name, data), samples, asked, found)
-    found = replace(found, held_out=asked.held_out)
+        found = compare_as_used(graph, name, data, samples, device=device, progress=bar, **judging.arguments)
+    found = replace(found, held_out=judging.held_out)
     for warning in found.warnings:
         warn(f"{name}: {warning}")
     return found
-
-
-def _optimised(
-    graph: "Graph", file: tuple[str, bytes | Path], samples: str, asked: Judging, found: "Comparison"
-) -> "Comparison":
-    """The comparison with onnxruntime's optimisations on, as users run a file; as written if that fails."""
-    import planner
-    from planner.exporters.runnable import is_engines_own
-    from planner.interpreter.at_defaults import not_at_defaults
-
-    name, data = file
-    try:
-        with progress(f"comparing {name} as optimised") as bar:
-            used = planner.compare(graph, data, samples, optimisation="all", progress=bar, **asked.arguments)
-    except EngineError as error:
-        if is_engines_own(name):
-            return not_at_defaults(graph, data, samples, error, found)
-        warn(f"{name} does not load with onnxruntime's optimisations: {error.message}")
-    else:
-        lost = list(_losses(found, used))
-        reason = _reason(graph, data, samples, found) if lost else ""
-        for output, before, after in lost:
-            figures = f"{after:.1f} dB with onnxruntime's optimisations, {before:.1f} without"
-            warn(f"{name}: {output} has {figures}{reason}")
-        found = used
-    return found
-
-
-def _reason(graph: "Graph", data: bytes | Path, samples: str, written: "Comparison") -> str:
-    """Why the optimisations lose more, where it is the processor; else ""."""
-    import planner
-
-    kind: ReferenceKind = "stripped" if written.reference == "stripped" else "written"
-    try:
-        exact = planner.compare(graph, data, samples, optimisation="all", exact_products=True, reference=kind)
-    except ModelError:  # onnxruntime has no kernels of that kind for i8
-        return ""
-    if any(_losses(written, exact)):
-        return ""
-    return (
-        ": this processor adds products of u8 and i8 in 16 bits, which is not exact "
-        "(session.x64quantprecision, or weight_bits_effective: 7 in the target, avoid that)"
-    )
 
 
 def missed(
@@ -392,11 +340,3 @@ def slow(plan: "Plan", formats: Iterable[str]) -> Iterator[str]:
             "onnx-integer spells out every integer, and takes 2 to 50 times as long as the float model in "
             "onnxruntime: for speed choose onnx-qdq or onnx-qoperator (docs/results/integer-speed.md)"
         )
-
-
-def _losses(written: "Comparison", used: "Comparison") -> Iterator[tuple[str, float, float]]:
-    """Outputs that the optimisations make worse: with its dB as written and as used."""
-    for output, quality in used.outputs.items():
-        before = written.outputs[output].sqnr
-        if quality.sqnr < before - LOSS:
-            yield output, before, quality.sqnr

@@ -13,7 +13,7 @@ import typer
 from planner.cli.comparing import (
     Judging,
     bigger,
-    compare_as_used,
+    compare_and_warn,
     is_negative,
     is_poor,
     judged_json,
@@ -533,7 +533,7 @@ def _exports(
         if name in ARITHMETICS:
             runs = Evaluated(expand(ready), planned, ARITHMETICS[name])
         if runs is not None:
-            found = compare_as_used(graph, name, runs, judging.samples, judging)
+            found = compare_and_warn(graph, name, runs, judging.samples, judging, device=planned.target.files)
             comparisons[name] = replace(found, coverage=coverage_of(planned))
     return files, comparisons
 

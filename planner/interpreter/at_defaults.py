@@ -7,7 +7,6 @@ error of the engine alone leads nowhere.
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, get_args
 
@@ -15,7 +14,7 @@ import onnxruntime
 
 from planner.calibration.samples import Feed, Source, open_samples
 from planner.errors import EngineError, SampleError
-from planner.interpreter.compare import Comparison, run_of_file
+from planner.interpreter.compare import run_of_file
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.onnx.sessions import FAILURES, Optimisation, one_line, session_options
@@ -61,25 +60,6 @@ _NODES: Final = (
     re.compile(r"an implementation for (?P<kind>\S+?)\(\d+\) node with name '(?P<name>[^']*)'"),
 )
 _STATUS: Final = re.compile(r"^.*?(?:Status Message: |\[\w+Error\] |Exception during initialization: )")
-
-
-def not_at_defaults(
-    graph: Graph,
-    data: bytes | Path,
-    samples: Source,
-    error: EngineError,
-    written: Comparison | None = None,
-) -> Comparison:
-    """Return the comparison of a file that does not run at onnxruntime's defaults, with the reason.
-
-    Args:
-      graph: the float model.
-      samples: that it was compared on.
-      error: of that comparison.
-      written: the comparison with all optimisations off, where that runs.
-    """
-    found = Comparison(0, {}) if written is None else written
-    return replace(found, failure=reason(graph, data, samples, error.message) or error.message)
 
 
 def reason(graph: Graph, data: bytes | Path, samples: Source, told: str = "") -> str:

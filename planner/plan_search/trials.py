@@ -168,6 +168,7 @@ class Bench:
             file,
             self.samples,
             optimisation=optimisation,
+            exact_products=self.target.files.runtime is None,
             reference=self.reference,
             known=self.known,
             output=self.output,

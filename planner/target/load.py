@@ -300,13 +300,13 @@ def _files(building: Building, document: Document, root: Node) -> Files:
     given = document.files
     if given is None:
         return Files()
-    formats = tuple(given.formats or ())
+    made = Files(None, given.layout, tuple(given.formats or ()), given.sizes, given.runtime)
     if given.opset is None:
-        return Files(layout=given.layout, formats=formats, sizes=given.sizes)
+        return made
     least, most = given.opset
     node = child(root, "files", "opset")
-    made = building.attempt(node, "T028", lambda: Files((least, most), given.layout, formats, given.sizes))
-    return made if isinstance(made, Files) else Files()
+    bounded = building.attempt(node, "T028", lambda: replace(made, opset=(least, most)))
+    return bounded if isinstance(bounded, Files) else Files()
 
 
 def document_digest(document: Mapping[str, Any]) -> str:

@@ -231,18 +231,23 @@ class Files:
       layout: where images have their channels; None: either.
       formats: the formats that the device's own tools read; of a single one, plans keep to what it can write.
       sizes: `fixed` where the compiler takes no dimension whose size it does not know; None: any.
+      runtime: the engine installed beside the planner that the device is; figures of files are what that
+        engine computes on this machine. None: another device, whose files this processor must not spoil.
     """
 
     opset: tuple[int, int] | None = None
     layout: Literal["channels_first", "channels_last"] | None = None
     formats: tuple[str, ...] = ()
     sizes: Literal["fixed"] | None = None
+    runtime: Literal["onnxruntime"] | None = None
 
     def __post_init__(self) -> None:
         if self.layout not in (None, "channels_first", "channels_last"):
             raise TargetError(f"layout {self.layout!r} is neither channels_first nor channels_last")
         if self.sizes not in (None, "fixed"):
             raise TargetError(f"sizes {self.sizes!r} are not fixed, and nothing else can be asked of them")
+        if self.runtime not in (None, "onnxruntime"):
+            raise TargetError(f"runtime {self.runtime!r} is not installed here; accepted: onnxruntime")
         if self.opset is None:
             return
         if len(self.opset) != 2 or not all(type(end) is int and end > 0 for end in self.opset):

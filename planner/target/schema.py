@@ -526,6 +526,12 @@ class FilesModel(Model):
         "then the model's own; a plan warns of what stays open.",
         examples=["fixed"],
     )
+    runtime: Literal["onnxruntime"] | None = Field(
+        None,
+        description="The engine installed beside the planner that the device is: files are judged by what it "
+        "computes on this machine. Without it they are judged with exact products.",
+        examples=["onnxruntime"],
+    )
 
 
 class Document(Model):

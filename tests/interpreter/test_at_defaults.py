@@ -5,9 +5,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import planner
-from planner.cli.comparing import compare_as_used
 from planner.errors import EngineError, ModelError, SampleError
+from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.at_defaults import reason
+from planner.target.records import Files
 
 RNG = np.random.default_rng(0)
 TOLD = "the exported file does not run at onnxruntime's defaults: "
@@ -75,11 +76,11 @@ def test_a_sample_of_a_size_that_the_file_has_not_is_at_fault():
         planner.compare(graph, float_file(), [{"x": np.ones((5, 3, 4), np.float32)}])
 
 
+@pytest.mark.parametrize("device", [Files(), Files(runtime="onnxruntime")])
 @pytest.mark.parametrize(("data", "figures"), [(pair_in_i8(), 1), (wrong_reshape(), 0)])
-def test_figures_are_those_of_the_file_as_written_if_that_runs(tmp_path, data, figures):
-    np.savez(tmp_path / "x.npz", x=np.stack([sample["x"] for sample in SAMPLES]))
+def test_figures_are_those_of_the_file_as_written_if_that_runs(data, figures, device):
     graph = planner.load_model(float_file())
-    found = compare_as_used(graph, "onnx-qdq", data, str(tmp_path / "x.npz"))
+    found = compare_as_used(graph, "onnx-qdq", data, SAMPLES, device=device)
     assert len(found.outputs) == figures
     assert found.verdict.level == "poor"
     assert found.verdict.reason == found.failure

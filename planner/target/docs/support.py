@@ -192,7 +192,8 @@ def _wanted_text(target: Target) -> str:
 def _files_text(files: Files) -> str:
     opset = f"opset {files.opset[0]} to {files.opset[1]}" if files.opset else ""
     sizes = f"{files.sizes} sizes" if files.sizes else ""
-    return ", ".join(filter(None, (opset, (files.layout or "").replace("_", " "), sizes)))
+    runtime = f"run by {files.runtime}" if files.runtime else ""
+    return ", ".join(filter(None, (opset, (files.layout or "").replace("_", " "), sizes, runtime)))
 
 
 def _engines_text(engines: Engines) -> str:
