@@ -36,6 +36,7 @@ def quality_record(found: Comparison, whole: Mapping[str, Any], told: Mapping[st
         "coverage": parts.get("coverage"),
         "of": found.of,
         "by": found.by,
+        "failure": found.failure,
         "sqnr": worst if math.isfinite(worst) else None,
         "outputs": whole["outputs"],
         "metrics": whole["metrics"],
@@ -57,6 +58,7 @@ def comparisons_of(kept: Mapping[str, Any] | None) -> dict[str, Comparison]:
             notes=tuple(kept["notes"]),
             of=kept.get("of", ""),
             by=kept.get("by", ""),
+            failure=kept.get("failure", ""),
         )
     }
 

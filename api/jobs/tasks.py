@@ -34,6 +34,7 @@ from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import read_statistics
 from planner.errors import UnsupportedExport
 from planner.exporters.runnable import ARITHMETICS, is_runnable, runnable
+from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Evaluated, compare
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
@@ -119,42 +120,43 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     _work_in(Path(job["out"]).parent)
     metrics = [name for name in job.get("metrics", ()) if name != SQNR]
     given = _scanned(job["samples"])
-    flat, file, form = _quantized(graph, job)
-    samples = open_samples(given, flat, labeled=bool(metrics))
-    kind = job.get("reference", "written")
-    found = compare(
-        flat,
-        file,
-        samples,
-        values=job["values"],
-        reference=kind,
-        output=job.get("output"),
-        metrics=metrics,
-    )
+    plan = plan_from_json(Path(job["plan"]).read_bytes()) if "plan" in job else None
+    flat, file, form = _quantized(graph, plan, job)
+    asked: dict[str, Any] = {
+        "values": job["values"],
+        "reference": job.get("reference", "written"),
+        "output": job.get("output"),
+        "metrics": metrics,
+    }
+    if plan is None:
+        found = compare(flat, file, open_samples(given, flat, labeled=bool(metrics)), **asked)
+    else:
+        found = compare_as_used(flat, form, file, given, device=plan.target.files, **asked)
     odd = [*_odd(flat, given), *_beyond(flat, job.get("stats"), given)]
     about = {
         "samples": found.samples,
         "reference": found.reference,
-        "metrics": {name: _score(found.scores[name]) for name in metrics},
+        "metrics": {name: _score(found.scores[name]) for name in metrics if name in found.scores},
         "warnings": [*odd, *found.warnings][:MOST_LISTED],
     }
     outputs = _rows(found.outputs)
     whole = {**about, "outputs": outputs, "values": _rows(found.values)}
     Path(job["out"]).write_text(json.dumps(whole), encoding="utf-8")
     listed = {**about, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
-    if "plan" not in job:
+    if plan is None:
         return listed
-    found = replace(found, coverage=coverage_of(plan_from_json(Path(job["plan"]).read_bytes())))
+    found = replace(found, coverage=coverage_of(plan))
     quality = quality_record(found, {**about, "outputs": outputs}, {**job["told"], "format": form})
     Path(job["quality"]).write_text(json.dumps(quality), encoding="utf-8")
     return {**listed, "quality": quality_of(quality)}
 
 
-def _quantized(graph: Graph, job: Arguments) -> tuple[Graph, bytes | Plan | Evaluated, str]:
+def _quantized(
+    graph: Graph, plan: Plan | None, job: Arguments
+) -> tuple[Graph, bytes | Plan | Evaluated, str]:
     """The model; the file that was sent, once it was scanned, or the plan, written; and its format."""
     flat = expand(graph)
-    if "plan" in job:
-        plan = plan_from_json(Path(job["plan"]).read_bytes())
+    if plan is not None:
         file, form = _as_run(graph, plan, job["told"]["format"])
         return (with_facts(flat, plan.graph) if isinstance(file, Plan) else flat), file, form
     sent = Path(job["file"]).read_bytes()

@@ -1,7 +1,8 @@
-"""As used: compare a file at onnxruntime's defaults, as its users run it, and say what that loses.
+"""As used: compare a file as its users run it, and say what that loses.
 
-A file for a device that is not onnxruntime is judged with exact products: what this machine's processor
-loses in 16 bits is no fault of the file and happens nowhere else.
+A file for onnxruntime has its figures at the engine's defaults, on this processor. A file for another device
+has the figures of what is written: how onnxruntime's kernels round, and what this processor loses in 16
+bits, happens nowhere else. Every ONNX file has to run at the defaults.
 """
 
 from dataclasses import replace
@@ -15,6 +16,7 @@ from planner.exporters.runnable import is_engines_own
 from planner.interpreter.at_defaults import reason
 from planner.interpreter.compare import Comparison, Evaluated, compare
 from planner.ir.graph import Graph
+from planner.plans.plan import Plan
 from planner.target.records import Files
 
 LOSS: Final = 1.0
@@ -26,57 +28,61 @@ _PROCESSOR: Final = (
 
 
 def compare_as_used(
-    graph: Graph, name: str, data: bytes | Path | Evaluated, samples: Source, *, device: Files, **asked: Any
+    graph: Graph,
+    name: str,
+    data: bytes | Path | Plan | Evaluated,
+    samples: Source,
+    *,
+    device: Files,
+    **asked: Any,
 ) -> Comparison:
     """Compare a file in a format with the model; a note says where optimisations lose more than `LOSS`.
 
-    A file that users run in onnxruntime and that fails at its defaults has the figures without
-    optimisations, where it runs so, and the reason in `failure`.
+    A file in an ONNX format that fails at onnxruntime's defaults has the figures without optimisations,
+    where it runs so, and the reason in `failure`.
 
     Args:
       graph: the float model.
+      samples: gone through again where optimisations lose.
       device: what the target says of its files; `runtime` is the engine that the device is.
       asked: more arguments of `compare`.
     """
-    if isinstance(data, Evaluated):
+    if isinstance(data, Evaluated | Plan):
         return compare(graph, data, samples, **asked)
-    is_here = device.runtime == "onnxruntime"
+    if device.runtime == "onnxruntime":
+        return _at_defaults(graph, name, data, samples, **asked)
+    if not is_engines_own(name):
+        return compare(graph, data, samples, **asked)
+    return _as_written(graph, data, samples, reason(graph, data, samples), **asked)
+
+
+def _at_defaults(graph: Graph, name: str, data: bytes | Path, samples: Source, **asked: Any) -> Comparison:
+    """The figures with optimisations, and a note of what those lose."""
     try:
-        used = compare(graph, data, samples, optimisation="all", exact_products=not is_here, **asked)
+        used = compare(graph, data, samples, optimisation="all", **asked)
     except EngineError as error:
-        return _unoptimised(graph, name, data, samples, error, is_here=is_here, **asked)
+        if not is_engines_own(name):
+            return compare(graph, data, samples, **asked)
+        why = reason(graph, data, samples, error.message) or error.message
+        return _as_written(graph, data, samples, why, **asked)
     if used.worst_sqnr >= GOOD_SQNR:
         return used
     plain = compare(graph, data, samples, **asked)
     if not plain.worst_sqnr > used.worst_sqnr + LOSS:
         return used
     figures = f"{used.worst_sqnr:.1f} dB with onnxruntime's optimisations, {plain.worst_sqnr:.1f} without"
-    cause = _PROCESSOR if is_here and _is_processor(graph, data, samples, plain, **asked) else ""
-    found = used if is_here else plain
-    return replace(found, notes=(*found.notes, figures + cause))
+    cause = _PROCESSOR if _is_processor(graph, data, samples, plain, **asked) else ""
+    return replace(used, notes=(*used.notes, figures + cause))
 
 
-def _unoptimised(
-    graph: Graph,
-    name: str,
-    data: bytes | Path,
-    samples: Source,
-    error: EngineError,
-    *,
-    is_here: bool,
-    **asked: Any,
-) -> Comparison:
-    """The figures of a file that fails with optimisations: as written, if that runs, and why it failed."""
-    if not is_engines_own(name):
-        return compare(graph, data, samples, **asked)
-    why = reason(graph, data, samples, error.message)
+def _as_written(graph: Graph, data: bytes | Path, samples: Source, failure: str, **asked: Any) -> Comparison:
+    """The figures without optimisations, where a file runs so, and why it fails with them."""
     try:
-        written = compare(graph, data, samples, **asked)
+        return replace(compare(graph, data, samples, **asked), failure=failure)
     except EngineError:
-        written = Comparison(0, {})
-    # Some kernels do not exist for exact products: such a file runs at the defaults, and there is no reason.
-    is_sound = bool(written.outputs) and not is_here and not why
-    return written if is_sound else replace(written, failure=why or error.message)
+        if not failure:
+            raise
+        return Comparison(0, {}, failure=failure)
 
 
 def _is_processor(graph: Graph, data: bytes | Path, samples: Source, plain: Comparison, **asked: Any) -> bool:

@@ -284,7 +284,8 @@ def bench_for(
       prepare: corrects biases, say, of a model with kernels asked.
     """
     bench = bench_of(model, target, samples, metric=aim.metric, output=output, reference=reference)
-    level: Optimisation = "all" if any(map(is_runnable, formats)) else "none"
+    is_here = target.files.runtime == "onnxruntime"
+    level: Optimisation = "all" if is_here and any(map(is_runnable, formats)) else "none"
     return replace(bench, formats=tuple(formats), prepare=prepare, optimisation=level)
 
 

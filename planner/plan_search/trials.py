@@ -168,7 +168,6 @@ class Bench:
             file,
             self.samples,
             optimisation=optimisation,
-            exact_products=self.target.files.runtime is None,
             reference=self.reference,
             known=self.known,
             output=self.output,

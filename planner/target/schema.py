@@ -529,7 +529,7 @@ class FilesModel(Model):
     runtime: Literal["onnxruntime"] | None = Field(
         None,
         description="The engine installed beside the planner that the device is: files are judged by what it "
-        "computes on this machine. Without it they are judged with exact products.",
+        "computes on this machine, optimisations on. Without it they are judged as they are written.",
         examples=["onnxruntime"],
     )
 

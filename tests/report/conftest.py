@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 import planner
+from tests.report.pages import PATIENCE
 from tests.report.test_html import DIGITS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -43,6 +44,7 @@ def show(browser, tmp_path):
         path = tmp_path / "report.html"
         path.write_text(planner.write_report(plan, before=before, **(given or {})), encoding="utf-8")
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 850}, **options})
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))

@@ -2,8 +2,10 @@
 
 from playwright.sync_api import expect
 
-# A page is asked until it answers: what a click leads to comes when it comes, and a busy machine takes long.
-expect.set_options(timeout=30_000)
+PATIENCE = 300_000
+"""Milliseconds until a page that does not answer is given up: nothing waits so long but on a busy machine."""
+
+expect.set_options(timeout=PATIENCE)
 
 _DRAWN = """() => new Promise((done) => requestAnimationFrame(() =>
   requestAnimationFrame(() => done({...window.__view}))))"""

@@ -9,7 +9,7 @@ from planner.annotated.document import read_annotated
 from planner.plans.explain import explain
 from tests.api.conftest import served_here
 from tests.api.documents import chain
-from tests.report.pages import colors, expect, once, press, says, state
+from tests.report.pages import PATIENCE, colors, expect, once, press, says, state
 from tests.report.test_html import MODEL, NASTY
 from tests.report.test_view import WIDER
 
@@ -194,6 +194,7 @@ def test_a_server_s_page_draws_too(browser, tmp_path):
     with served_here(Settings(data=tmp_path)) as service:
         key = service.post("/v1/plans", json=plan).json()["key"]
         page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
         page.goto(f"{service.base_url}/v1/plans/{key}/report")
         page.wait_for_function("() => window.__view && window.__view.frames > 0")
         assert press(page, "j")["selected"] == 0

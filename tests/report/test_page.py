@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.annotated.document import read_annotated
-from tests.report.pages import expect, once, press, says, state
+from tests.report.pages import PATIENCE, expect, once, press, says, state
 from tests.report.test_html import DIGITS, MODEL, NASTY
 from tests.report.test_view import WIDER
 
@@ -88,6 +88,7 @@ def test_a_kernel_in_a_folded_layer_comes_into_sight(show):
 
 def test_a_frame_without_height_at_first_opens_at_the_beginning(browser, digits):
     page = browser.new_page(viewport={"width": 800, "height": 900})
+    page.set_default_timeout(PATIENCE)
     page.set_content('<iframe sandbox="allow-scripts" style="width: 700px; height: 0"></iframe>')
     text = planner.write_report(digits, live=True)
     page.evaluate("(text) => { document.querySelector('iframe').srcdoc = text; }", text)
@@ -104,6 +105,7 @@ def test_a_frame_without_width_at_first_shows_two_plans_side_by_side(browser, an
     """Chromium may run a frame's script before the frame has its size."""
     before = planner.plan(annotated, "litert-int8")
     page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.set_default_timeout(PATIENCE)
     page.set_content('<iframe sandbox="allow-scripts" style="width: 0; height: 800px; border: 0"></iframe>')
     text = planner.write_report(planner.replan(before, {"kernels": {"join/concat": "float"}}), before=before)
     page.evaluate("(text) => { document.querySelector('iframe').srcdoc = text; }", text)
@@ -213,6 +215,7 @@ def test_a_host_in_the_window_around_hears_edits_and_shows_another_plan(browser,
     listen = "<script>const heard = []; onmessage = (event) => heard.push(event.data);</script>"
     (tmp_path / "host.html").write_text(f"{listen}{frame}</iframe>", encoding="utf-8")
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto((tmp_path / "host.html").as_uri())
     inner = page.frames[1]
     inner.wait_for_function("() => window.__view && window.__view.frames > 0")

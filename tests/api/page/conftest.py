@@ -3,6 +3,7 @@
 import pytest
 
 from tests.report.conftest import browser  # noqa: F401 - a fixture
+from tests.report.pages import PATIENCE
 
 
 @pytest.fixture
@@ -12,6 +13,7 @@ def opened(browser):  # noqa: F811
 
     def show(server, path="/", **options):
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 850}, **options})
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.on(

@@ -49,10 +49,10 @@ def test_the_walk_of_a_new_user(opened, url):
     page.wait_for_url("**/models/sha256:*")
     ready(page)
     page.set_input_files("#samples-file", DIGITS / "calibration.npz")
-    page.get_by_text("Calibrated on").wait_for(timeout=60_000)
+    page.get_by_text("Calibrated on").wait_for()
     page.get_by_role("button", name="plan for onnxruntime-cpu").click()
     row = page.locator("tr[data-target=onnxruntime-cpu]")
-    row.get_by_text("dB").wait_for(timeout=90_000)
+    row.get_by_text("dB").wait_for()
     says(row, " of ")
     assert violations(page) == []
     told = row.locator("td.good").inner_text()
@@ -89,11 +89,11 @@ def test_the_walk_of_a_new_user(opened, url):
     frame.wait_for_function("() => window.__view && window.__view.selected !== null")
     assert frame.evaluate("window.__view.address") == name
     frame.evaluate("(at) => planPage.edit({of: 'kernel', at, value: 'float'})", name)
-    page.locator("#edited a").wait_for(timeout=60_000)
+    page.locator("#edited a").wait_for()
     frame.locator("#view-said", has_text="cost").wait_for()
     frame.evaluate("planPage.undo()")
     page.wait_for_function("() => !document.querySelector('#edited a')")
-    with page.expect_download(timeout=60_000) as download:
+    with page.expect_download() as download:
         page.get_by_role("button", name="export and download").click()
     assert download.value.suggested_filename.endswith(".onnx-qdq.onnx")
     assert len(Path(download.value.path()).read_bytes()) > 1000
@@ -154,7 +154,7 @@ def test_a_target_is_linted_as_one_types_and_kept(opened, url):
     page.get_by_text("it loads").wait_for()
     text = page.input_value("#yaml")
     page.get_by_role("button", name="run its tests").click()
-    page.get_by_text("0 failed").wait_for(timeout=60_000)
+    page.get_by_text("0 failed").wait_for()
     page.fill("#yaml", text.replace("id: litert-int8", "id: my-own", 1))
     page.get_by_role("button", name="keep as a version").click()
     page.wait_for_url("**/targets/my-own*")
@@ -202,7 +202,7 @@ def test_targets_are_chosen_and_plans_that_there_are_shown(opened, service, url)
     page.get_by_role("button", name="choose none").click()
     page.get_by_role("checkbox", name="choose tosa-int8").check()
     page.get_by_role("button", name="plan for 1 targets").click()
-    page.get_by_text("1 of 1 chosen targets failed").wait_for(timeout=60_000)
+    page.get_by_text("1 of 1 chosen targets failed").wait_for()
     says(page.locator("tr[data-target=tosa-int8]"), "no ranges are known")
     assert "of" not in page.locator("tr[data-target=ethos-u55] td").nth(1).inner_text()
 
@@ -222,11 +222,11 @@ def test_trade_offs_and_another_plan_are_drawn_where_they_are_asked_for(opened, 
     page.frames[1].locator("#view-panel ol button").first.click()
     page.frames[1].get_by_role("button", name="trade-offs").click()
     page.wait_for_url("**?pareto=*")
-    page.frames[-1].get_by_role("heading", name="Trade-offs").wait_for(timeout=30_000)
+    page.frames[-1].get_by_role("heading", name="Trade-offs").wait_for()
     expect(page.frames[-1].locator("svg .dot").nth(1)).to_be_attached()
     page.reload()  # a link has them
     ready(page)
-    page.frames[-1].get_by_role("heading", name="Trade-offs").wait_for(timeout=30_000)
+    page.frames[-1].get_by_role("heading", name="Trade-offs").wait_for()
     page.select_option("#before", index=1)
     page.wait_for_url("**before=sha256*")
     ready(page)
@@ -291,7 +291,7 @@ def test_the_page_of_a_plan_measures_it(opened, service, url):
     says(page.frames[1].locator(".cards .card").first, "Not measured")
     page.set_input_files("#study-file", DIGITS / "calibration.npz")
     page.get_by_role("button", name="quality", exact=True).click()
-    page.get_by_text("kept with the plan").wait_for(timeout=60_000)
+    page.get_by_text("kept with the plan").wait_for()
     quality = service.get(f"/v1/plans/{key}/summary").json()["quality"]
     card = page.frames[-1].locator(".cards .card").first
     says(card, quality["text"])
@@ -314,7 +314,7 @@ def test_of_many_kernels_the_page_says_at_once_what_an_edit_changes(opened, serv
     frame.evaluate("""() => { window.heard = []; const say = (event) => heard.push(event.data);
                               window.addEventListener("message", say); }""")
     frame.evaluate("planPage.edit({of: 'value', at: 'v300', value: '!quant.none'})")
-    page.locator("#edited a").wait_for(timeout=60_000)
+    page.locator("#edited a").wait_for()
     heard = frame.evaluate("heard.map((one) => one.type + ' ' + (one.text ?? (one.names ?? []).join()))")
     kinds = [line.partition(" ")[0] for line in heard]
     assert kinds.index("qplan:mark") < kinds.index("qplan:show")
