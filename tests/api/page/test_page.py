@@ -50,8 +50,9 @@ def test_the_walk_of_a_new_user(opened, url):
     ready(page)
     page.set_input_files("#samples-file", DIGITS / "calibration.npz")
     page.get_by_text("Calibrated on").wait_for()
-    page.get_by_role("button", name="plan for onnxruntime-cpu").click()
-    row = page.locator("tr[data-target=onnxruntime-cpu]")
+    # The quality on onnxruntime's own target is this processor's, which may add products in 16 bits.
+    page.get_by_role("button", name="plan for litert-int8").click()
+    row = page.locator("tr[data-target=litert-int8]")
     row.get_by_text("dB").wait_for()
     says(row, " of ")
     assert violations(page) == []
