@@ -144,7 +144,7 @@ def check(
     _check_carried(plan)
     _check_caches(plan.graph)
     check_globs(plan, judged, numbers)
-    ranges = ranges_of(plan.graph, judged, numbers) if numbers is not None else None
+    ranges = ranges_of(plan, judged, numbers) if numbers is not None else None
     told = frozenset(step[2] for step in log if step[3] == "finer")
     for at, (_, _, served) in enumerate(judged):
         if progress is not None:

@@ -302,7 +302,7 @@ def _unranged_handed_on(
 def _network(
     graph: Graph, target: Target, choices: Sequence[Choice], request: Request, visits: int = 0
 ) -> Network:
-    network = build_network(graph, choices, target)
+    network = build_network(graph, choices, target, target.files.to_write(request.formats))
     network.visits = visits + len(choices)
     network.derives_bias = request.bias_pins == "derive"
     network.costs = request.costs

@@ -4,7 +4,7 @@ No YAML here (that is `load`), no graph. A row's ports are in order; a variadic 
 remaining ports of its side. Source: MLIR quantization RFC, "Target Constraints"; design 04.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -249,6 +249,10 @@ class Files:
             raise TargetError(f"opset {list(self.opset)} is not the least and the greatest version")
         if self.opset[0] > self.opset[1]:
             raise TargetError(f"opsets from {self.opset[0]} to {self.opset[1]}; the lesser first")
+
+    def to_write(self, requested: Collection[str]) -> tuple[str, ...]:
+        """The formats that a plan has to be written in: those requested, else the device's only one."""
+        return tuple(requested) or (self.formats if len(self.formats) == 1 else ())
 
 
 @dataclass(frozen=True, slots=True)
