@@ -34,7 +34,7 @@ from planner.propagation.network.ports import (
 )
 from planner.propagation.network.value_ranges import odd_constant
 from planner.propagation.parameters.accumulators import accumulator_bits
-from planner.propagation.parameters.bias_grids import BIAS_LIMIT
+from planner.propagation.parameters.bias_grids import BIAS_LIMIT, sum_of
 from planner.propagation.result.not_as_written import not_as_written
 from planner.propagation.result.pin_warnings import (
     of_fewer_steps,
@@ -49,6 +49,9 @@ from planner.propagation.selection.pinned_constants import lies_on
 from planner.propagation.solver.classes import clipped_share, label_of, width
 from planner.target.records import Costs, Row, Target
 
+ACCUMULATED: Final = "multiplier_accumulator_scale"
+TURNING: Final = 0.01
+"""Share of a result's step from which on the rounding of a bias is told."""
 BETWEEN: Final = 1e-3
 """Share of a step from which on a bound lies between two."""
 KEEPING: Final = frozenset({"Add", "Concat", "Max", "Min", "Sub", "Where"})
@@ -143,7 +146,7 @@ def warnings_of(network: Network, kernel: Kernel, max_clip: float) -> list[str]:
     found += [text for port in ports for text in _of_clip(network, kernel, port, max_clip)]
     found += _of_short_accumulator(network, kernel)
     found += [*_of_same_scale(network, kernel), *_of_lost_operand(network, kernel)]
-    found += _of_rounded_bounds(network, kernel)
+    found += [*_of_rounded_bounds(network, kernel), *_of_rounded_bias(network, kernel)]
     return found + list(_of_odd_constant(network, kernel))
 
 
@@ -179,6 +182,31 @@ def _of_rounded_bounds(network: Network, kernel: Kernel) -> Iterator[str]:
                     f"{kernel.choice.region.name!r} cuts {name!r} at {bound:g}, between two steps of "
                     f"{brief(kind)}: at {round(step) * kind.scale:g}"
                 )
+
+
+def _of_rounded_bias(network: Network, kernel: Kernel) -> Iterator[str]:
+    """A bias beside a weight of training that is rounded to steps as coarse as those of the result, nearly.
+
+    A result turns by a step as often as the error is of its step. Weights that leave room in their storage
+    have a finer grid for their bias's sake (`bias_grids`); those of few bits in as few have none.
+    """
+    row = kernel.choice.row
+    rules = row.rules if row is not None and not kernel.moves else ()
+    for rule in rules:
+        found = sum_of(network, kernel, row, rule) if row and rule.kind == ACCUMULATED else None
+        made = [port.type for port in present(network, kernel.outputs) if port.type is not None]
+        if found is None or found.bias.type is None or not made or not made[0].is_per_tensor:
+            continue
+        share = float(found.errors.max()) / made[0].scale
+        if share > TURNING:
+            region, name = kernel.choice.region.name, network.values[found.bias.value].name
+            asked = ", ".join(["'*'"] * found.weight.side[1] + ["i8"])
+            yield (
+                f"{port_address(region, *found.bias.side)}: {name!r} is rounded by up to {share:.1%} of a "
+                f"step of {brief(made[0])}, and as many of the results may be a step off: weights in more "
+                f"bits than {found.kind.storage} leave room for a finer bias (annotations, kernels: "
+                f"{{{region}: {{in: [{asked}]}}}})"
+            )
 
 
 def _of_lost_operand(network: Network, kernel: Kernel) -> Iterator[str]:
