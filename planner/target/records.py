@@ -196,6 +196,11 @@ class Row:
         return stored and bool(self.outputs) and all(port.type == _F32 for port in self.outputs)
 
     @property
+    def reads_table(self) -> bool:
+        """Whether a constant is all that it has in integers, and its results are float32."""
+        return self.hands_on_floats and self.when.get(self.inputs[0].name) == "constant"
+
+    @property
     def key(self) -> str:
         """`kernel@line`, the key of this row in a plan file."""
         return f"{self.kernel}@{self.source.rpartition(':')[2]}{self.mark}"

@@ -106,6 +106,8 @@ def test_fixed_results(name, kernel, scale, zero_point):
 )
 def test_the_same_scale_list_of_litert(kernel):
     for row in load_target("litert-int8").rows[kernel]:
+        if row.reads_table:  # dequantized rows have no scale
+            continue
         (rule,) = row.rules
         assert rule.kind == "same_scale"
         assert set(rule.args["ports"]) == {port.name for port in (*row.inputs, *row.outputs)}

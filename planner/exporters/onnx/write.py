@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.onnx.float_blocks import write_border
 from planner.exporters.onnx.model_builder import ModelBuilder, Rescale
 from planner.exporters.onnx.port_support import Accepts, beyond, refuse_unsupported, short_text, typed_ports
@@ -68,6 +69,7 @@ def write_form(
       UnsupportedExport: a type or kernel the format cannot say, with port and row.
     """
     refuse_unsupported(graph, plan, form.accepts)
+    graph, plan = with_rows_apart(graph, plan)
     builder = ModelBuilder(
         graph,
         plan,
