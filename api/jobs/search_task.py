@@ -67,7 +67,7 @@ _Amount = Annotated[float, Field(ge=0, le=1e30)]
 
 
 class _Goal(BaseModel):
-    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits", "coverage"]
+    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits", "size", "coverage"]
     bound: _Number
     is_relative: bool
 
@@ -79,6 +79,7 @@ class _Trial(BaseModel):
     kernels: dict[str, Any]
     work: _Amount | None
     weight_bits: _Number | None
+    size: NonNegativeInt = 0
     predicted: _Number | None
     sqnr: _Number | None
     exact: bool
@@ -121,6 +122,7 @@ def _trial(one: _Trial) -> Trial:
         metric=one.metric,
         reference=one.reference,
         error=one.error,
+        size=one.size,
     )
 
 

@@ -322,7 +322,8 @@ class SearchRequest(BaseModel):
             Field(min_length=1, max_length=1),
         ]
     ) = Field(
-        description="sqnr=30, metric=0.9, drop=1%, work=0.5, weight_bits=4.5, coverage=0.9; or one such pair"
+        description="sqnr=30, metric=0.9, drop=1%, work=0.5, weight_bits=4.5, size=25MB, coverage=0.9; "
+        "or one such pair"
     )
     metric: Literal["sqnr", "top1", "top5", "cross_entropy"] | None = Field(
         default=None, description="what quality is; without one, or as sqnr, that of the worst output"

@@ -277,7 +277,7 @@ class GoalRecord(BaseModel):
     """A goal: what it bounds, and by what; per cent of the model's own metric where it is relative."""
 
     text: str
-    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits", "coverage"]
+    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits", "size", "coverage"]
     bound: float
     is_relative: bool
 
@@ -293,6 +293,7 @@ class TrialRecord(BaseModel):
     work: float | None
     share: float | None
     weight_bits: float | None
+    size: int = Field(description="bytes of the weights")
     predicted: float | None
     sqnr: float | None
     exact: bool

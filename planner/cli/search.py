@@ -48,7 +48,7 @@ def search(
         typer.Option(
             "--goal",
             metavar="G",
-            help="sqnr=30, metric=0.9, drop=1% (least work); work=0.5, weight_bits=4, coverage=0.9.",
+            help="sqnr=30, metric=0.9, drop=1% (least work); work=0.5, size=25MB, coverage=0.9, ...",
         ),
     ],
     data: Annotated[

@@ -139,10 +139,10 @@ class Aim:
         covered = LEVELS.index(coverage_level(trial.mac_share, trial.kernel_share))
         return min(LEVELS.index(self.accuracy(trial)), covered), covered
 
-    def order(self, trial: Trial) -> tuple[int, int, bool, float]:
+    def order(self, trial: Trial) -> tuple[int, int, bool, float, int]:
         """What larger is better of."""
         reached = self.reached(trial)
-        return (*self.standing(trial), reached, -trial.work if reached else trial.quality)
+        return (*self.standing(trial), reached, -trial.work if reached else trial.quality, -trial.size)
 
     def is_better(self, trial: Trial, other: Trial) -> bool:
         """Whether a trial is worth more than another, which it may replace."""

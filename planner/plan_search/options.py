@@ -15,7 +15,8 @@ from planner.accuracy.choices import Choice, activations_of, choices_of, weights
 from planner.accuracy.own_noise import OwnNoise, Part
 from planner.errors import PlannerError
 from planner.ir.asked import asked_of
-from planner.ir.graph import Graph, Region
+from planner.ir.dtypes import NUMPY
+from planner.ir.graph import Graph, Region, Value
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.wanted import Wanted, is_stored_in, wanted_to_data
@@ -309,6 +310,21 @@ def mean_weight_bits(plan: Plan) -> float:
     """Mean bits of a number in the constants of a plan; 0 without any."""
     bits = sum(_weight_bits(kernel, plan.graph) for kernel in plan.kernels_in_order)
     return bits / max(1, _numbers(plan))
+
+
+def weight_bytes(plan: Plan) -> int:
+    """Return the bytes of a plan's constants with their scales, each once for every type it is stored in."""
+    graph = plan.graph
+    ports = (port for kernel in plan.kernels_in_order for port in kernel.inputs)
+    stored = {(port.value, port.type) for port in ports if port.value in graph.constants}
+    return sum(_stored_bytes(graph.values[name], kind) for name, kind in stored)
+
+
+def _stored_bytes(value: Value, kind: PortTyped) -> int:
+    if not isinstance(kind, Uniform):
+        return value.elements * NUMPY[value.dtype if kind is None else kind.name].itemsize
+    zeros = len(kind.zero_points) if any(kind.zero_points) else 0
+    return -(-(value.elements * kind.storage.bits + zeros * kind.storage.bits) // 8) + 4 * len(kind.scales)
 
 
 def _numbers(plan: Plan) -> int:

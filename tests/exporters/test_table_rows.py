@@ -8,7 +8,6 @@ import pytest
 
 import planner
 from planner.errors import PlanInvalid
-from planner.errors import PlanInvalid
 from planner.exporters.table import EXPORTERS
 from planner.onnx.sessions import session_options
 from planner.target.modeltext import read_model_text
