@@ -18,7 +18,7 @@ from planner.ir.asked import asked_of
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Region, Value
 from planner.ir.roles import is_mover
-from planner.ir.types.qtypes import Uniform
+from planner.ir.types.qtypes import FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted, is_stored_in, wanted_to_data
 from planner.plan_model import plan as plan_model
 from planner.plans.plan import Plan, Planned
@@ -269,8 +269,7 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> tuple[Option
             found[key] = replace(found[key], levels=(*found[key].levels, level))
             continue
         follows = _follows(plan, region, kernel)
-        is_asked_for = not follows and _is_by_wish(plan, kernel, base.kernels[region.name])
-        wish = plan.annotated.wanted.get("*") if is_asked_for else None
+        wish = None if follows else _wish_of(plan, kernel, base.kernels[region.name])
         rounding, weight = seen.noise(region.name, at)
         found[key] = Option(
             (level,),
@@ -292,18 +291,39 @@ def _follows(plan: Planned, region: Region, kernel: KernelPlan) -> bool:
     return row is not None and _is_wild(row) and all(is_mover(op, plan.fused) for op in region.ops)
 
 
-def _is_by_wish(plan: Planned, kernel: KernelPlan, before: KernelPlan) -> bool:
-    """Whether a kernel has other types than before for being asked, not for its neighbours having others."""
+def _wish_of(plan: Planned, kernel: KernelPlan, before: KernelPlan) -> Wanted | None:
+    """What to ask a kernel for by name so that it has the types of a level; None: it has them unasked.
+
+    A level may change a kernel for its neighbours' sake, to float or to a row of the other sign: no row need
+    serve it as the level asks of all, so it is asked for what it has.
+    """
     row, wish = plan.row_of(kernel.name), plan.annotated.wanted.get("*")
-    if wish is None or row is None or not _is_wild(row):
-        return kernel.row != before.row
+    if wish is None:
+        return None
+    if row is not None and _is_wild(row):
+        return wish if _has(wish, kernel) else None
+    if kernel.row == before.row:
+        return None
+    if row is None:
+        return Wanted(float=True)
+    return wish if _has(wish, kernel) else Wanted(inputs=_stores(row.inputs), outputs=_stores(row.outputs))
+
+
+def _has(wish: Wanted, kernel: KernelPlan) -> bool:
+    """Whether a kernel stores what a level asks it to store."""
     results = wish.outputs if wish.result is None else (wish.result,) * len(kernel.outputs)
-    return all(
-        isinstance(port.type, Uniform) and is_stored_in(asked, port.type.storage)
+    return not wish.float and all(
+        _is_stored(asked, port.type)
         for stores, ports in ((wish.inputs, kernel.inputs), (results, kernel.outputs))
         for asked, port in zip(stores, ports, strict=False)
         if port.value and asked is not None
     )
+
+
+def _is_stored(asked: Storage | FloatType, kind: PortTyped) -> bool:
+    if isinstance(asked, FloatType) or not isinstance(kind, Uniform):
+        return isinstance(asked, FloatType) and not isinstance(kind, Uniform)
+    return is_stored_in(asked, kind.storage)
 
 
 def mean_weight_bits(plan: Plan) -> float:
