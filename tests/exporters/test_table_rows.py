@@ -146,6 +146,25 @@ z = Mul(x, x) : f32[4,32] {{0, 9}}
         assert (table is not None and table.axis == 0) == is_stored
 
 
+@pytest.mark.parametrize(("price", "is_table"), [(2.0, True), (0.5, False)])
+def test_a_consumer_that_stores_the_rows_anew_keeps_the_table_in_bytes(price, is_table):
+    """Prices decide whether rows are stored on one scale for all, or dequantized first."""
+    text = """ids : i64[2,8]
+t = constant : f32[600,32] {-1, 1}
+w = constant : f32[32,4] {-1, 1}
+a = Gather(t, ids) : f32[2,8,32] {-1, 1}
+b = Asinh(a) : f32[2,8,32] {-1, 1}
+y = MatMul(a, w) : f32[2,8,4] {-9, 9}
+"""
+    graph, target = read_model_text(text, "mixed"), planner.load_target("onnxruntime-cpu")
+    plan = planner.plan(graph, target, dequantize=price)
+    planner.check(plan, graph, target)
+    row = plan.row_of("a")
+    assert (row is not None, row.reads_table, plan.kernels["y"].row is not None) == (True, is_table, True)
+    again = planner.replan(plan, {"format": "qplan.annotations/1", "values": {"y": "!quant.none"}})
+    planner.check(again, again.annotated, target)
+
+
 def test_the_checker_finds_a_table_left_in_float():
     graph, target = embedding(), planner.load_target("onnxruntime-cpu")
     (table,) = (row for row in target.rows["Gather"] if row.reads_table)

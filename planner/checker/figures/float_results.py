@@ -36,7 +36,7 @@ def check_float_results(ranges: Ranges, target: Target, left: Mapping[str, Mappi
         gone = left.get(step.kernel.name, {})
         if _is_moved(step):
             tables = [row for row in rows if gives_floats(row) and row.key not in gone]
-            _check_moved(ranges, step, tables, storing, target)
+            _check_moved(ranges, step, tables, target)
         if step.served is None or not rows:
             continue
         fit = [
@@ -52,12 +52,10 @@ def _is_moved(step: Step) -> bool:
     return step.served is None and step.kernel.reason == MOVED
 
 
-def _check_moved(
-    ranges: Ranges, step: Step, rows: Sequence[Row], storing: Mapping[str, str], target: Target
-) -> None:
+def _check_moved(ranges: Ranges, step: Step, rows: Sequence[Row], target: Target) -> None:
     """A kernel that moves data between float kernels had no row that reads its table in integers."""
     kernel, ports = step.kernel, (*step.kernel.inputs, *step.kernel.outputs)
-    if any(port.value in storing for port in kernel.outputs) or _is_read_in_float(ranges, step):
+    if _is_read_in_float(ranges, step):
         return
     for row in rows:
         reading = read_row(row, step.region)
@@ -79,6 +77,17 @@ def _is_read_in_float(ranges: Ranges, step: Step) -> bool:
     )
 
 
+def _reaches_float(ranges: Ranges, step: Step) -> bool:
+    """Whether a kernel or the model's end takes a result of a kernel in float."""
+    names = {port.value for port in step.kernel.outputs}
+    taken = any(
+        port.value in names and not isinstance(port.type, Uniform)
+        for other in ranges.steps
+        for port in other.kernel.inputs
+    )
+    return taken or any(name in names and name not in ranges.pins for name in ranges.graph.outputs)
+
+
 def _check_sort(
     ranges: Ranges,
     place: tuple[Step, Served],
@@ -91,6 +100,8 @@ def _check_sort(
     (merit, other), row = best, served.row
     own = _merit(served, row, target) or (False, False, 0, 0, -math.inf)
     reader = next((storing[port.value] for port in served.kernel.outputs if port.value in storing), None)
+    if reader and row.reads_table and _reaches_float(ranges, step):
+        return  # a consumer that stores it starts from float, as from a table in float
     reader = reader or _asked_for(ranges, served)
     if not reader and step.moves and _is_read_in_float(ranges, step):
         reader = f"another kernel reads {served.kernel.inputs[0].value!r} in float"

@@ -41,6 +41,14 @@ def read_in_float(network: Network, *, unranged: bool = False) -> set[str]:
     }
 
 
+def may_read_table(network: Network, kernel: Kernel) -> bool:
+    """Whether a kernel moves a constant that a row could read in integers, and no other has it in float."""
+    rows = rows_for(network.target, kernel.choice.region.kernel)
+    if not kernel.moves or kernel.choice.row is None or not any(row.reads_table for row in rows):
+        return False
+    return _may_be_float(network.graph, kernel.choice.region) and not _is_read_in_float(network, kernel)
+
+
 def _is_meant(kernel: Kernel, *, unranged: bool) -> bool:
     return kernel.choice.reason == NO_RANGE if unranged else kernel.choice.row is not None
 
