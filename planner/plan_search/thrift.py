@@ -17,7 +17,7 @@ def with_fewer_bytes(table: Table, net: Net, chosen: Chosen, bounds: Noise) -> C
       bounds: noise at each part of the outputs, at most. What is beyond already stays as it is.
     """
     noise, found = forecast(table, net, chosen).noise, {**chosen}
-    for name, at in _cheaper(table, chosen):
+    for name, at in cheaper_options(table, chosen):
         now, other = table.kernels[name][found.get(name, 0)], table.kernels[name][at]
         after = tuple(n - a + b for n, a, b in zip(noise, now.noise, other.noise, strict=True))
         is_less = other.weight_bits < now.weight_bits
@@ -26,8 +26,8 @@ def with_fewer_bytes(table: Table, net: Net, chosen: Chosen, bounds: Noise) -> C
     return found
 
 
-def _cheaper(table: Table, chosen: Chosen) -> list[tuple[str, int]]:
-    """Options beside the chosen ones, those first that save most."""
+def cheaper_options(table: Table, chosen: Chosen) -> list[tuple[str, int]]:
+    """Return options (kernel, place) that save bytes of weights at no more work, the most first."""
     constants = table.base.graph.constants
     found: list[tuple[int, str, int]] = []
     for name, options in table.kernels.items():

@@ -1,10 +1,18 @@
 """Bytes of weights in a search: a goal of their own, and what decides between options that work alike."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import planner
+from planner.plan_search.forecast import forecast, net_of
+from planner.plan_search.greedy import greedy
 from planner.plan_search.options import weight_bytes
+from planner.plan_search.program import SLACK, bounds_of, propose
+from planner.plan_search.search import bench_of, measured_table
+from planner.plan_search.thrift import with_fewer_bytes
+from planner.plan_search.trials import State
 from tests.exporters.plans import model, op
 
 RNG = np.random.default_rng(7)
@@ -71,3 +79,21 @@ def test_a_size_buys_the_best_it_can(goal, is_met):
         assert found.best.sqnr > found.trials[0].sqnr
     else:
         assert found.best.size == min(trial.size for trial in found.trials)
+
+
+@pytest.mark.parametrize("sqnr", [20.0, 30.0, 38.0, 45.0])
+def test_the_program_finds_the_fewest_bytes_of_equal_work(sqnr):
+    """Beside all choices of options: none within the bounds works as little with fewer bits of weights."""
+    ready, samples = embedder()
+    table = measured_table(bench_of(ready, planner.load_target(PLANS), samples), State("", None), samples)
+    net, bounds = net_of(table), bounds_of(table, sqnr)
+    found = propose(table, net, bounds, greedy(table, net, bounds, weight_bits=np.inf)[0])
+    chosen = with_fewer_bytes(table, net, found.chosen, bounds)
+    best = forecast(table, net, chosen)
+    names = [*table.kernels]
+    every = product(*(range(len(table.kernels[name])) for name in names))
+    others = [forecast(table, net, dict(zip(names, places, strict=True))) for places in every]
+    within = [one for one in others if all(n <= bound for n, bound in zip(one.noise, bounds, strict=True))]
+    least = min(one.work for one in within)
+    assert best.work <= least * (1 + SLACK)
+    assert best.weight_bits == min(one.weight_bits for one in within if one.work <= least)
