@@ -20,7 +20,7 @@ from planner.plan_search.followers import Follower, settled
 from planner.plan_search.forecast import Net
 from planner.plan_search.options import FLOAT, Noise, Table
 from planner.plan_search.thrift import cheaper_options
-from planner.propagation.solver.highs import Branching, least, rows_of
+from planner.propagation.solver.highs import Branching, Floats, least, rows_of
 
 UNIT: Final = 1 << 20
 NODES: Final = 200
@@ -109,7 +109,7 @@ def propose(
     return Proposal(chosen, draft.fixed_work + bound)
 
 
-def _picked(draft: _Draft, values: Sequence[float]) -> dict[str, int]:
+def _picked(draft: _Draft, values: Floats) -> dict[str, int]:
     """The option of each kernel at a point."""
     return {
         name: max(range(len(own)), key=lambda at, own=own: values[own[at]])  # type: ignore[misc]

@@ -100,7 +100,7 @@ def test_the_program_finds_the_fewest_bytes_of_equal_work(sqnr):
 
 
 def test_noise_that_is_spent_elsewhere_leaves_no_table_in_float():
-    """This bound allows the table in bytes at the same work, but not beside the first choice of the others."""
+    """This bound allows the table in bytes at the same work, not beside the first choice of the others."""
     rng = np.random.default_rng(1)
     constants, shapes = {"t": TABLE}, {"e": (2, 8, 32), "s": (2, 8, 32)}
     ops, last = [op("Gather", "t i", "e"), op("Sin", "e", "s")], "s"
