@@ -34,7 +34,7 @@ class Block:
       activation: the last Relu or Clip, where its result is the region's only one and stored in integers.
       kinds: integer types of the operands that are ports, by (op name, operand index).
       arithmetic: of the row, or the one asked for.
-      row: of the target, where the arithmetic is its own.
+      row: of the target, where the arithmetic is its own or the activation is quantized at run time.
       others: values without a type (indices, masks) that something outside reads.
     """
 
@@ -208,10 +208,11 @@ def _block(
 ) -> Block:
     activation = _activation(region, kernel)
     core = region.ops if activation is None else region.ops[:-1]
-    row = None
+    row = plan.row_of(kernel.name)
     if arithmetic is None:
-        row = plan.row_of(kernel.name)
         arithmetic = _DEFAULT_ARITHMETIC if row is None else row.requantize
+    elif row is not None and row.dynamic is None:
+        row = None  # what quantizes at run time does so in any arithmetic
     return Block(kernel, core, activation, _kinds(region, kernel), arithmetic, others, row)
 
 

@@ -14,6 +14,8 @@ from planner.ir.types.qtypes import FloatType, Storage, Uniform
 
 PortId: TypeAlias = tuple[Literal["in", "out"], int]
 DYNAMIC_BITS: Final = 16
+ASKED: Final = "asked"
+"""The predicate of rows that serve on request alone."""
 Granularity: TypeAlias = Literal["tensor", "axis", "block"]
 
 
@@ -187,6 +189,11 @@ class Row:
     runs_on: str = ""
     source: str = ""
     mark: str = ""
+
+    @property
+    def is_on_request(self) -> bool:
+        """Whether it serves only kernels that are asked to run so (`when: {asked: true}`)."""
+        return self.when.get(ASKED) is True
 
     @property
     def hands_on_floats(self) -> bool:

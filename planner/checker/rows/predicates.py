@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.checker.kernel_ports import Served, own_facts
-from planner.checker.rows.asked import asked_bits
+from planner.checker.rows.asked import asked_bits, asked_of, has_asked
 from planner.errors import LimitError, RuleError
 from planner.ir.graph import Op
 from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
@@ -117,6 +117,10 @@ def broken_predicate(served: Served) -> str | None:
 def _judge(served: Served, key: str, wanted: Any) -> str | None:
     if key == "min_bits":
         return _bits_problem(served, wanted)
+    if key == "asked" and wanted is True:
+        asked = asked_of(served.graph, served.region)
+        is_asked = asked is not None and has_asked(served, asked.wanted)
+        return None if is_asked else "nothing asks the kernel to run so"
     if key == "holds":
         return _first_broken(served, [wanted] if isinstance(wanted, str) else wanted)
     owner, dot, what = key.rpartition(".")

@@ -90,8 +90,8 @@ def blocks(plan: Plan, *, dynamic: bool = False) -> Iterator[Block]:
             if row.dynamic is not None and not dynamic:
                 raise UnsupportedExport(
                     f"kernel {kernel.name!r} (row {kernel.row}) quantizes its first input while it runs, "
-                    "which only onnx-integer says",
-                    hint="export onnx-integer; `planner.evaluate` computes it",
+                    "which onnx-qdq, onnx-qoperator and onnx-integer alone say",
+                    hint="export one of these; `planner.evaluate` computes it",
                 )
         activation = _fused_activation(region, kernel)
         core = region.ops[:-1] if activation is not None else region.ops

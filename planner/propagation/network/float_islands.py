@@ -92,7 +92,9 @@ def _behind(network: Network, islands: set[int]) -> list[int]:
 
 
 def _of_kernel(kernel: Kernel, number: int, islands: set[int]) -> int:
-    return _FLOAT if kernel.choice.row is None or number in islands else _STORED
+    row = kernel.choice.row
+    # What quantizes at run time reads and writes floats.
+    return _FLOAT if row is None or row.dynamic is not None or number in islands else _STORED
 
 
 def _joined(found: list[int], network: Network, number: int, *, read: bool) -> int:

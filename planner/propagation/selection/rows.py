@@ -32,6 +32,7 @@ from planner.propagation.selection.choice import (
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.reach import holds, known_range
 from planner.propagation.selection.refusals import (
+    NOT_ASKED,
     refused_by_blocks,
     refused_by_facts,
     refused_by_when,
@@ -258,6 +259,7 @@ def _fitting(
     A plain kernel is served by the first row that holds enough: the search ends there.
     """
     refusals: list[str] = []
+    unasked: list[str] = []
     missed: list[str] = []
     fit: list[_Fit] = []
     rows = rows_for(target, region.kernel)
@@ -285,7 +287,7 @@ def _fitting(
         if by is not None and not is_product_of_rows(region.ops, graph, per_token=by.per_token):
             refusal = NO_ROWS
         if refusal:
-            refusals.append(f"{row.source}: {refusal}")
+            (unasked if refusal == NOT_ASKED else refusals).append(f"{row.source}: {refusal}")
             missed += refusals[-1:] if wanted else []
             continue
         held = not layout.bounded or _holds_ranges(graph, choice, layout, target.costs.max_clip)
@@ -297,7 +299,7 @@ def _fitting(
         fit.append(_Fit(rank, short, serves and layout.hands_on_floats, choice))
         if first:
             break
-    return fit, refusals, missed
+    return fit, refusals or unasked, missed
 
 
 class _Fit(NamedTuple):

@@ -7,7 +7,7 @@ from planner.errors import InputError, LimitError
 from planner.ir.graph import Graph
 from planner.target.conditions.grammar import SUBJECT, is_condition, parse_condition, refs_of
 from planner.target.expressions import Ref
-from planner.target.predicates import bits_unsaid, failing
+from planner.target.predicates import bits_unsaid, failing, is_of_facts
 from planner.target.records import Target
 
 NOTHING: Final = Graph("nothing", {}, (), (), ())
@@ -28,7 +28,7 @@ def asked_of(predicates: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def terms_of(predicates: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """The terms of predicates: the key, the port or op, and what is asked of it ("" of a port alone)."""
     for key, wanted in predicates.items():
-        if key == "min_bits":
+        if is_of_facts(key, wanted):
             continue
         if key != "holds":
             owner, _, what = key.rpartition(".")
@@ -54,6 +54,8 @@ def predicate_problem(key: str, wanted: Any, ports: Mapping[str, str], *, of_row
         bits = wanted.values() if isinstance(wanted, Mapping) else [None]
         whole = all(isinstance(count, int) and not isinstance(count, bool) for count in bits)
         return "" if whole else f"min_bits is {wanted!r}; write {{PORT: BITS}}"
+    if is_of_facts(key, wanted):
+        return "" if of_row else f"{key} asks for what kernels are asked, which only a row's `when` knows"
     try:
         known = bits_unsaid if of_row else None
         failing({key: wanted}, ports=ports, ops=(), attributes={}, graph=NOTHING, bits=known)
