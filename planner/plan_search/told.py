@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from planner.accuracy.metrics import score_text as metric_text
 from planner.accuracy.told import decibels
+from planner.ir.types.wanted import DYNAMIC
 from planner.plan_search.options import FLOAT, Wish
 from planner.plan_search.search import Search
 from planner.plan_search.trials import Trial, kernels_key
@@ -114,7 +115,8 @@ def _asked_text(plan: Plan, kernels: Mapping[str, Wish]) -> str:
         ranked = [kind for kind, _ in Counter(filter(None, kinds)).most_common()]
         named = ", ".join(ranked[:KINDS]) + (", ..." if len(ranked) > KINDS else "")
         noun = "" if parts else " kernel" if len(kinds) == 1 else " kernels"
-        parts.append(f"{len(kinds)}{noun}{f' ({named})' if named else ''} in {wish}")
+        way = "quantized at run time" if wish == DYNAMIC else f"in {wish}"
+        parts.append(f"{len(kinds)}{noun}{f' ({named})' if named else ''} {way}")
     return " and ".join(parts) or "no kernel asked"
 
 
