@@ -107,7 +107,8 @@ def failing(
     scope = _Scope(ports, ops, attributes, graph, bits)
     for key, wanted in predicates.items():
         try:
-            problem = None if is_of_facts(key, wanted) else _problem(key, wanted, scope)
+            passed = is_of_facts(key, wanted) and (key == "min_bits" or bits is not None)
+            problem = None if passed else _problem(key, wanted, scope)
         except LimitError as error:
             source, clause = place
             raise error.at(source, STEPS_CODE, f"{clause} {key}".strip()) from error

@@ -121,8 +121,8 @@ def has_asked(served: Served, wanted: Wanted) -> bool:
     """Whether the row beside a kernel has the storages asked for, or quantizes at run time where that is."""
     if wanted.dynamic:
         return served.row.dynamic is not None
-    if wanted.result is not None and served.row.when.get("asked") is True:
-        return False  # its results do not tell it from other rows
+    if wanted.result is not None and served.row.dynamic is not None and served.row.when.get("asked") is True:
+        return False  # its results do not tell it from rows of stored operands
     asked = [*_asked_at(served, wanted)]
     computes = _computes(served)
     for at, store in asked:

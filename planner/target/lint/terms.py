@@ -54,8 +54,6 @@ def predicate_problem(key: str, wanted: Any, ports: Mapping[str, str], *, of_row
         bits = wanted.values() if isinstance(wanted, Mapping) else [None]
         whole = all(isinstance(count, int) and not isinstance(count, bool) for count in bits)
         return "" if whole else f"min_bits is {wanted!r}; write {{PORT: BITS}}"
-    if is_of_facts(key, wanted):
-        return "" if of_row else f"{key} asks for what kernels are asked, which only a row's `when` knows"
     try:
         known = bits_unsaid if of_row else None
         failing({key: wanted}, ports=ports, ops=(), attributes={}, graph=NOTHING, bits=known)
