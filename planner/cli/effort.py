@@ -22,7 +22,7 @@ from planner.errors import InputError, PlannerError
 
 if TYPE_CHECKING:
     from planner.calibration.statistics import Statistics
-    from planner.cli.planning import Order
+    from planner.cli.job.order import Order
     from planner.interpreter.compare import Comparison
     from planner.ir.graph import Graph
     from planner.plan_search.effort import Aim, Found, Made

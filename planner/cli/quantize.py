@@ -9,6 +9,7 @@ from planner.cli.comparing import read_judging
 from planner.cli.console import warn
 from planner.cli.files import STDIN
 from planner.cli.help.choices import complete_format, complete_target
+from planner.cli.job.order import Order, carry_out
 from planner.cli.options import (
     AnnotationsOption,
     CutOption,
@@ -25,7 +26,6 @@ from planner.cli.options import (
     OutputOption,
     RequiredData,
 )
-from planner.cli.planning import Order, carry_out
 
 TARGET: Final = "onnxruntime-cpu"
 FORMAT: Final = "onnx-qdq"

@@ -10,6 +10,8 @@ import typer
 from planner.cli.comparing import read_judging
 from planner.cli.console import progress_of_phases, say, say_json, say_missed, say_table, warn
 from planner.cli.files import as_samples, keep_inputs, only_one_stdin, write_folder
+from planner.cli.job.order import statistics_of
+from planner.cli.job.summaries import summary_text
 from planner.cli.options import (
     AnnotationsOption,
     DimOption,
@@ -27,7 +29,6 @@ from planner.cli.options import (
     read_target,
     sizes_of,
 )
-from planner.cli.planning import statistics_of, summary_text
 from planner.cli.saved import with_sources
 
 if TYPE_CHECKING:
