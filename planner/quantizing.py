@@ -28,6 +28,7 @@ from planner.errors import (
     UnsupportedExport,
     require_name,
 )
+from planner.exporters.file_coverage import coverage_of_file
 from planner.exporters.runnable import ARITHMETICS, is_engines_own, not_the_file, runnable
 from planner.exporters.table import EXPORTERS
 from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
@@ -116,11 +117,14 @@ class Quantized:
     @property
     def size(self) -> int:
         """Bytes of the quantized file, weights beside it included."""
-        return sum(file.stat().st_size for file in self.files) or len(self.data)
+        return _bytes_of(self.data, self.files)
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the file is good, fair or poor, by accuracy and coverage, and by which figure."""
+        """Whether the file is good, fair or poor, by accuracy and coverage, and by which figure.
+
+        Where the file has nothing to offer over the float model, its `keeps_float` is true.
+        """
         if self.comparison is None:
             return verdict_of({}, {}, coverage_of(self.plan))
         return self.comparison.verdict
@@ -301,7 +305,7 @@ class _Job:
                     ),
                     held_out=self.held_out,
                     of=not_the_file(self.format, compared),
-                    coverage=coverage_of(found),
+                    coverage=coverage_of_file(found, graph, self.format, _bytes_of(data, files)),
                 )
             # Without the ranges of these very samples, which they can but fit.
             plainly = annotate(graph, annotations=self.annotations, kernels=self.kernels)
@@ -369,6 +373,11 @@ def _tried_harder(
         asked=best.trial.kernels,
         warnings=(*done.warnings, *stopped),
     )
+
+
+def _bytes_of(data: bytes, files: Sequence[Path]) -> int:
+    """The size of a file, of all files where its weights lie beside it."""
+    return sum(file.stat().st_size for file in files) or len(data)
 
 
 @dataclass(frozen=True)

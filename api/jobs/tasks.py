@@ -18,7 +18,7 @@ from api.intake.scan_onnx import scan_onnx
 from api.intake.scan_zip import scan_npz
 from api.jobs.quality import quality_record
 from api.planning.plan_answers import quality_of
-from planner.accuracy.coverage import coverage_of
+from planner.accuracy.coverage import Coverage, coverage_of
 from planner.accuracy.losses import losses
 from planner.accuracy.metrics import SQNR, Score
 from planner.accuracy.quality import Quality
@@ -33,6 +33,7 @@ from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import read_statistics
 from planner.errors import UnsupportedExport
+from planner.exporters.file_coverage import coverage_of_file
 from planner.exporters.runnable import ARITHMETICS, is_runnable, runnable
 from planner.interpreter.compare import Evaluated, compare
 from planner.ir.expand import expand
@@ -144,10 +145,18 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     listed = {**about, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
     if "plan" not in job:
         return listed
-    found = replace(found, coverage=coverage_of(plan_from_json(Path(job["plan"]).read_bytes())))
+    found = replace(found, coverage=_coverage(flat, file, form, job))
     quality = quality_record(found, {**about, "outputs": outputs}, {**job["told"], "format": form})
     Path(job["quality"]).write_text(json.dumps(quality), encoding="utf-8")
     return {**listed, "quality": quality_of(quality)}
+
+
+def _coverage(flat: Graph, file: bytes | Plan | Evaluated, form: str, job: Arguments) -> Coverage:
+    """The coverage of a plan that was compared, with the size of its file where that was run."""
+    plan = plan_from_json(Path(job["plan"]).read_bytes())
+    if not isinstance(file, bytes):
+        return coverage_of(plan)
+    return coverage_of_file(plan, flat, form, len(file))
 
 
 def _quantized(graph: Graph, job: Arguments) -> tuple[Graph, bytes | Plan | Evaluated, str]:

@@ -71,7 +71,21 @@ class CoveragePart(VerdictPart):
     multiply_adds_on_device: int
     kernel_share: float
     multiply_add_share: float
+    work: float | None = Field(default=None, description="predicted, in the target's unit")
+    float_work: float | None = Field(default=None, description="of the same kernels in float")
+    bytes: int | None = Field(default=None, description="of the file, where its work is above float's")
+    float_bytes: int | None = Field(default=None, description="of the float model; likewise")
     fallbacks: list[FallbackRecord]
+
+
+class VerdictRecord(BaseModel):
+    """A verdict: the worse of accuracy and coverage; accuracy is null where nothing was compared."""
+
+    level: Literal["good", "fair", "poor"]
+    reason: str
+    keep_float: bool = Field(description="whether a quantized file has nothing to offer over the float model")
+    accuracy: VerdictPart | None
+    coverage: CoveragePart | None
 
 
 class PlanQuality(BaseModel):
@@ -85,6 +99,9 @@ class PlanQuality(BaseModel):
         description="by accuracy and coverage, the worse; bad in records of earlier versions alone"
     )
     reason: str | None = Field(default=None, description="the figure that the grade follows from")
+    keep_float: bool | None = Field(
+        default=None, description="whether the file has nothing to offer over the float model"
+    )
     accuracy: VerdictPart | None = None
     coverage: CoveragePart | None = None
     sqnr: float | None = Field(description="dB; null where it is exact or there is only error")

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.measured import PlanQuality
+from api.schemas.measured import PlanQuality, VerdictRecord
 from api.schemas.requests import Digest
 
 
@@ -177,4 +177,7 @@ class PlanSummary(BaseModel):
     weight_bytes: tuple[float, float] = Field(description="of the model, and as planned")
     reasons: dict[str, int]
     warnings: list[str]
+    verdict: VerdictRecord | None = Field(
+        default=None, description="of the plan alone, by its coverage; `quality` has that of a file"
+    )
     quality: PlanQuality | None = Field(default=None, description="null where nobody compared it yet")

@@ -1,7 +1,7 @@
 """Requests: bodies of requests, for checking and for OpenAPI, with their examples.
 
-The examples are real: tests send them. Answers are in `responses`, `planned` and `measured`; pydantic stays in
-these.
+The examples are real: tests send them. Answers are in `responses`, `planned` and `measured`; pydantic stays
+in these.
 """
 
 import re

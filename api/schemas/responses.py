@@ -1,4 +1,4 @@
-"""Responses: bodies of answers, for OpenAPI, but for those about plans (`planned`) and of runs (`measured`)."""
+"""Responses: bodies of answers, for OpenAPI; `planned` has those about plans, `measured` those of runs."""
 
 from typing import Any, Literal, TypeAlias
 

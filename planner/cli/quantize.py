@@ -78,6 +78,9 @@ def quantize(
     min_sqnr: MinSqnrOption = None,
     min_metric: MinMetricOption = None,
     min_coverage: MinCoverageOption = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write the files even where the float model is as good.")
+    ] = False,
     json: JsonOption = False,
 ) -> int:
     """Quantize a model in one call: calibrate, plan, check, export, compare, and say whether it is good."""
@@ -104,6 +107,7 @@ def quantize(
             functions=functions,
             judging=judging,
             effort=effort,
+            force=force,
             json=json,
         )
     )

@@ -23,21 +23,28 @@ def test_nothing_quantized_is_a_negative_answer(qplan, tmp_path, batches):
     """Most rows of this device want a batch of one, and the model leaves it open."""
     answer = qplan("quantize", MODEL, "--data", batches, "-t", "k210-kpu", "-o", tmp_path / "out")
     assert answer.code == 1
-    assert "verdict: poor: nothing is quantized, all 11 kernels fall back to float" in answer.out
+    assert (
+        "verdict: keep the float model: nothing is quantized, all 11 kernels fall back to float" in answer.out
+    )
     assert "6 kpu_conv2d, over 99 % of multiply-adds: " in answer.out
     assert "to fix it: --dim N=1" in answer.out
     assert answer.out.splitlines()[-1].startswith("missed: nothing is quantized")
+    assert not (tmp_path / "out").exists()
     line = ("plan", MODEL, "--data", batches, "-t", "k210-kpu", "-o", tmp_path / "plan")
     assert qplan(*line).code == 1
     found = qplan(*line, "--json").json["verdict"]
     assert (found["level"], found["accuracy"], found["coverage"]["on_device"]) == ("poor", None, 0)
+    assert found["keep_float"] is True
+    assert (tmp_path / "plan" / "report.html").is_file()
 
 
 def test_a_bound_decides_what_is_poor(qplan, tmp_path, batches):
     line = ("quantize", MODEL, "--data", batches, "-t", "ethos-u55", "-o", tmp_path / "out")
     answer = qplan(*line)
-    assert (answer.code, "verdict: poor: 2 of 12 kernels and under 1 % of" in answer.out) == (1, True)
+    assert (answer.code, "verdict: keep the float model: the file is bigger, " in answer.out) == (1, True)
+    assert not (tmp_path / "out").exists()
     assert qplan(*line, "--min-coverage", "0.0001").code == 0
+    assert (tmp_path / "out" / "onnx-qdq.onnx").is_file()
     short = qplan(*line, "--min-coverage", "0.5")
     assert short.code == 1
     assert short.out.splitlines()[-1] == ("missed: under 1 % of multiply-adds are quantized, of at least 50%")

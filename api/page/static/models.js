@@ -1,7 +1,7 @@
 // Models: upload, list, and one model on all targets.
 
 import { all, ask, get, post, upload, work } from "./api.js";
-import { attempt, button, bytes, figure, link, make, say, short, table } from "./dom.js";
+import { attempt, button, bytes, figure, gradeText, link, make, say, short, table } from "./dom.js";
 
 const AT_ONCE = 2;
 
@@ -98,7 +98,7 @@ function matrixRow(target, model, given, may, changed) {
   const graded = (one) => {
     quality.className = one?.grade ?? "quiet";
     quality.title = one ? `${one.measured_on}, as ${one.format}` : "";
-    quality.textContent = one ? `${one.text}, ${one.grade}` : "not measured";
+    quality.textContent = one ? `${one.text}, ${gradeText(one)}` : "not measured";
   };
   const fill = async (key) => {
     const found = await get(`/v1/plans/${key}/summary`);

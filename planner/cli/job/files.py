@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner.cli.comparing import Judging, compare_as_used
 from planner.cli.console import progress, warn
 from planner.cli.effort import ANNOTATIONS
+from planner.cli.files import size_of
 from planner.errors import UnsupportedExport
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def written_in(
     Args:
       staged: where files of a large model are written.
     """
-    from planner.accuracy.coverage import coverage_of
     from planner.exporters.common.known_shapes import taken_for_one
+    from planner.exporters.file_coverage import coverage_of_file
     from planner.exporters.runnable import ARITHMETICS, runnable
     from planner.exporters.table import EXPORTERS, file_name
     from planner.exporters.to_file import write_to
@@ -105,11 +106,11 @@ def written_in(
                 warn(text)
             if staged is None:
                 exported = EXPORTERS[name](model, planned)
-                files[file_name(name)] = exported
+                files[file_name(name)], size = exported, len(exported)
             else:
                 written = write_to(model, planned, name, staged / file_name(name), progress=bar)
                 files |= {file.name: file for file in written}
-                exported = written[0]
+                exported, size = written[0], sum(map(size_of, written))
         if judging.samples is None:
             continue
         runs: bytes | Path | Evaluated | None = runnable(name, exported)
@@ -117,5 +118,5 @@ def written_in(
             runs = Evaluated(expand(ready), planned, ARITHMETICS[name])
         if runs is not None:
             found = compare_as_used(graph, name, runs, judging.samples, judging)
-            comparisons[name] = replace(found, coverage=coverage_of(planned))
+            comparisons[name] = replace(found, coverage=coverage_of_file(planned, graph, name, size))
     return files, comparisons

@@ -25,7 +25,7 @@ from planner.cli.console import held_warnings, progress, say, say_json, say_miss
 from planner.cli.effort import Attempt, Task, is_wanting, tried_harder
 from planner.cli.files import STDIN, as_samples, keep_inputs, only_one_stdin, size_of, staging, write_folder
 from planner.cli.job.files import corrected_file, documents_of, leftovers, written_in
-from planner.cli.job.summaries import next_steps, plan_summary, summary_text, worst_verdict
+from planner.cli.job.summaries import kept_text, next_steps, plan_summary, summary_text, worst_verdict
 from planner.cli.options import (
     parse_costs,
     read_annotations_argument,
@@ -39,7 +39,9 @@ from planner.cli.saved import with_sources
 from planner.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
+    from planner.accuracy.coverage import Coverage
     from planner.calibration.statistics import Statistics
+    from planner.interpreter.compare import Comparison
     from planner.ir.graph import Graph
     from planner.plan_search.effort import Effort
     from planner.plans.plan import Plan
@@ -54,6 +56,7 @@ class Order:
 
     Attributes:
       effort: how hard to look for a better plan where the verdict is not good.
+      force: whether files are written that have nothing to offer over the float model.
     """
 
     model: str
@@ -76,6 +79,7 @@ class Order:
     best_effort: bool = False
     judging: Judging = field(default_factory=Judging)
     effort: "Effort" = "quick"
+    force: bool = True
     json: bool = False
 
     @property
@@ -91,13 +95,26 @@ class Order:
             self.functions,
         )
 
+    @property
+    def plan_line(self) -> tuple[str, ...]:
+        """The command that writes the plan and its report, whatever its verdict."""
+        given: tuple[tuple[str, str | None], ...] = (
+            ("--data", self.data),
+            ("--annotations", self.annotations),
+            ("--cut", self.cut),
+            *(("--dim", size) for size in self.dim or ()),
+            ("--functions", self.functions),
+            ("--out", self.out),
+        )
+        words = (word for option, value in given if value is not None for word in (option, value))
+        return ("qplan", "plan", self.model, "--target", self.target, *words)
+
 
 def carry_out(order: Order) -> int:
     """Plan, evaluate and write; where that is not good and the effort allows it, look for a better plan."""
     import planner
-    from planner.accuracy.coverage import coverage_of
     from planner.accuracy.readers import SAMPLES
-    from planner.accuracy.verdict import verdict_of
+    from planner.accuracy.verdict import offers_nothing, verdict_of
     from planner.exporters.to_file import has_large_weights
     from planner.plan_model import require_ranges
     from planner.plans.write_json import json_parts
@@ -186,18 +203,23 @@ def carry_out(order: Order) -> int:
                 planner.write_report(planned, comparisons, losses=lost, stats=seen, search=search)
             ],
         }
-        files = documents_of(documents, staged) | {**made.files} | ({} if tried is None else {**tried.files})
+        covered = _best_covered(planned, comparisons)
+        is_kept = not order.force and offers_nothing(covered, judging.min_coverage)
+        files: dict[str, bytes | Path] = {}
+        if not is_kept:
+            files = documents_of(documents, staged) | {**made.files}
+            files |= {} if tried is None else {**tried.files}
         keep_inputs(out, files, order.inputs)
         own = {name: size_of(data) for name, data in files.items() if name != corrected}
-        written = write_folder(out, files)
+        written = write_folder(out, files) if files else ()
         warned = (
-            *leftovers(out, planned, files, order.inputs),
+            *(() if is_kept else leftovers(out, planned, files, order.inputs)),
             *bigger(model, own),
             *slow(planned, formats),
         )
         for warning in (*odd, *stats_warnings(graph, seen), *planned.warnings, *warned):
             warn(warning)
-    whole_verdict = verdict_of({}, {}, coverage_of(planned))
+    whole_verdict = verdict_of({}, {}, covered)
     short = missed(comparisons, judging, whole_verdict)
     if order.json:
         quality: dict[str, Any] = {
@@ -214,14 +236,25 @@ def carry_out(order: Order) -> int:
         say(quality_text(comparisons))
         say(verdict_text(comparisons, whole_verdict, formats))
         say("" if tried is None else tried.text)
-        say(f"wrote {', '.join(written)}")
         given_data = order.eval_data if order.eval_data is not None else data
-        poor = is_poor(comparisons)
-        say(next_steps(out, planned, files, model, given_data, is_poor=poor, conditioned=bool(made.changes)))
+        poor, changed = is_poor(comparisons), bool(made.changes)
+        if is_kept:
+            say(kept_text(covered, order.plan_line))
+        else:
+            say(f"wrote {', '.join(written)}")
+            say(next_steps(out, planned, files, model, given_data, is_poor=poor, conditioned=changed))
         say(lost_text(lost))
         if short:
             say_missed(f"missed: {'; '.join(short)}")
     return 1 if short or is_negative(comparisons, judging, whole_verdict) else 0
+
+
+def _best_covered(planned: "Plan", comparisons: "Mapping[str, Comparison]") -> "Coverage":
+    """Return the coverage of the file that has most to offer, or of the plan where no file was compared."""
+    from planner.accuracy.coverage import coverage_of
+
+    found = [one.coverage for one in comparisons.values() if one.coverage is not None]
+    return max(found, key=lambda one: one.pays, default=None) or coverage_of(planned)
 
 
 def _check_choices(formats: list[str], data: str | None, stats: str | None) -> None:

@@ -2,13 +2,14 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.cli.job.files import corrected_file
 
 if TYPE_CHECKING:
+    from planner.accuracy.coverage import Coverage
     from planner.accuracy.verdict import Verdict
     from planner.interpreter.compare import Comparison
     from planner.plans.plan import Plan
@@ -52,8 +53,7 @@ def next_steps(
     if covered.fallbacks and coverage_part(covered).level != "good":
         # Where most of the work falls back to float, that is what to look at.
         output = covered.fallbacks[0].kernel
-        sizes = _OPEN.findall(" ".join(one.reason for one in covered.fallbacks))
-        lines += [f"an open size keeps kernels in float; to fix it: --dim {size}=1" for size in sizes[:1]]
+        lines += _open_size(covered)
     words = ("losses", out, "--data", data) if is_poor and data else ("explain", plan_file, output)
     lines += [f"next: open {folder / 'report.html'}, or", f"  {shlex.join(('qplan', *words))}"]
     names = [name for name in EXPORTERS if file_name(name) in files]
@@ -67,6 +67,27 @@ def next_steps(
     return "\n".join(lines)
 
 
+def kept_text(covered: "Coverage", plan_line: Sequence[str]) -> str:
+    """Return what to do where nothing is written, since the float model is as good.
+
+    Args:
+      plan_line: the command that writes the plan with its report.
+    """
+    return "\n".join(
+        (
+            "nothing is written; --force writes the files all the same",
+            *_open_size(covered),
+            f"why, kernel by kernel: {shlex.join(plan_line)}",
+        )
+    )
+
+
+def _open_size(covered: "Coverage") -> list[str]:
+    """Return the option that fixes an open size which keeps kernels in float."""
+    sizes = _OPEN.findall(" ".join(one.reason for one in covered.fallbacks))
+    return [f"an open size keeps kernels in float; to fix it: --dim {size}=1" for size in sizes[:1]]
+
+
 def worst_verdict(
     comparisons: "Mapping[str, Comparison]", verdict: "Verdict | None"
 ) -> dict[str, Any] | None:
@@ -74,7 +95,8 @@ def worst_verdict(
     from planner.accuracy.verdict import LEVELS
 
     found = [one for comparison in comparisons.values() if (one := comparison.verdict) is not None]
-    worst = min(found, key=lambda one: LEVELS.index(one.level), default=verdict)
+    # The first of the worst, and a reason to keep the float model before any other.
+    worst = min(found, key=lambda one: (LEVELS.index(one.level), not one.keeps_float), default=verdict)
     return None if worst is None else worst.to_dict()
 
 
