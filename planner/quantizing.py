@@ -7,7 +7,7 @@ Every step is one of `pipeline`'s and can be called alone; nothing is decided he
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, Final
 from planner.accuracy.coverage import coverage_of
 from planner.accuracy.metrics import Metric
 from planner.accuracy.unlike import unlike_calibration
-from planner.accuracy.verdict import GOOD_SQNR, Verdict, verdict_of
+from planner.accuracy.verdict import GOOD_SQNR, Verdict, missed_coverage, require_share, verdict_of
 from planner.calibration.odd_samples import odd_samples
 from planner.calibration.samples import Source
 from planner.calibration.sources.foreign import replayable
@@ -49,21 +49,9 @@ from planner.pipeline import (
     open_sizes,
     plan,
 )
-from planner.plan_search.effort import (
-    BUDGETS,
-    EFFORTS,
-    Effort,
-    Made,
-    aim_of,
-    bench_for,
-    best_made,
-    improve,
-    outcome_text,
-    stopped_text,
-    worst_of,
-)
+from planner.plan_search.effort import BUDGETS, EFFORTS, Effort, Made, aim_of, bench_for, try_harder, worst_of
 from planner.plan_search.search import Search
-from planner.plan_search.trials import State, Trial
+from planner.plan_search.trials import State
 from planner.plans.plan import Plan
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn, Target
@@ -99,6 +87,7 @@ class Quantized:
       search: for a better plan, where the first one was not good; its `best` is this plan.
       given_up: what this plan gave up for what, or that none was better; "" without a search.
       asked: of kernels by that search: `kernels` over your own that make this plan without one.
+      min_coverage: the least share of the multiply-adds that you asked for.
     """
 
     data: bytes
@@ -113,6 +102,7 @@ class Quantized:
     search: Search | None = None
     given_up: str = ""
     asked: Mapping[str, Any] = field(default_factory=dict)
+    min_coverage: float | None = None
 
     @property
     def size(self) -> int:
@@ -128,6 +118,16 @@ class Quantized:
         if self.comparison is None:
             return verdict_of({}, {}, coverage_of(self.plan))
         return self.comparison.verdict
+
+    @property
+    def missed(self) -> str:
+        """What falls short of `min_coverage`, or why the float model is to be kept; "" where nothing does."""
+        found = self.verdict
+        return (
+            ""
+            if found is None or found.covered is None
+            else missed_coverage(found.covered, self.min_coverage)
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the quantized file; the weights of a large one go to `PATH.data`.
@@ -174,6 +174,7 @@ def quantize(
     correct_biases: bool = True,
     metrics: Sequence[str | Metric] = (),
     output: str | None = None,
+    min_coverage: float | None = None,
     functions: Mapping[str, QuantFn] | None = None,
     progress: Progress | None = None,
     effort: Effort = "quick",
@@ -194,6 +195,8 @@ def quantize(
       annotations, kernels: your own constraints, as `annotate` takes them.
       correct_biases: take the mean error of the integer weights out of the biases.
       metrics, output: as `compare` takes them.
+      min_coverage: the least share of the multiply-adds that is quantized: `missed` says where the plan falls
+        short, and a search looks for plans that do not.
       functions: of the target's `fn` rules.
       progress: called with (what is done, steps done, steps in all or None).
       effort: of that search: `quick` measures none; `normal` 16 plans at most; `high` 48, and aims further.
@@ -211,6 +214,7 @@ def quantize(
     """
     require_name("export format", format, EXPORTERS)
     require_name("effort", effort, EFFORTS)
+    require_share(min_coverage, "min_coverage")
     tell = progress or (lambda _what, _done, _total: None)
     device = as_target(target, functions)
     graph = model if isinstance(model, Graph) else load_model(model)
@@ -229,6 +233,7 @@ def quantize(
         correct=correct_biases,
         metrics=tuple(metrics),
         output=output,
+        min_coverage=min_coverage,
         held_out=eval_samples is not None,
         tell=tell,
     )
@@ -253,6 +258,7 @@ class _Job:
     correct: bool
     metrics: tuple[str | Metric, ...]
     output: str | None
+    min_coverage: float | None
     held_out: bool
     tell: Progress
 
@@ -318,7 +324,16 @@ class _Job:
                 warnings += unlike_calibration(graph, self.stats, self.judged_by)
             warnings += () if comparison is None else comparison.warnings
             made = Quantized(
-                data, self.format, found, comparison, compared, ready, self.stats, tuple(warnings), files
+                data,
+                self.format,
+                found,
+                comparison,
+                compared,
+                ready,
+                self.stats,
+                tuple(warnings),
+                files,
+                min_coverage=self.min_coverage,
             )
             if files:
                 weakref.finalize(made, kept.pop_all().close)
@@ -329,17 +344,13 @@ def _tried_harder(
     job: _Job, first: Quantized, comparison: Comparison, effort: Effort, state: str | Path | None
 ) -> Quantized:
     """The plan, or a better one that a search finds where its accuracy is not good."""
-    budget = BUDGETS[effort]
-    aim = aim_of(budget, [comparison], metric=next(iter(job.metrics), None))
-    known = worst_of(first.plan, [comparison], aim)
-    if aim.reached(known):
+    aim = aim_of(
+        BUDGETS[effort], [comparison], metric=next(iter(job.metrics), None), coverage=job.min_coverage
+    )
+
+    known = Made(first, worst_of(first.plan, [comparison], aim))
+    if aim.reached(known.trial):
         return first
-
-    def make(trial: Trial) -> Made[Quantized]:
-        made = job.made(trial.kernels)
-        measured = [] if made.comparison is None else [made.comparison]
-        return Made(made, worst_of(made.plan, measured, aim, trial))
-
     bench = bench_for(
         job.annotated(),
         job.device,
@@ -351,27 +362,28 @@ def _tried_harder(
     )
     kept = None if state is None else State(bench.key(), Path(state))
     try:
-        found = improve(
-            bench,
-            aim,
+        tried = try_harder(
             known,
-            trials=budget.trials,
+            lambda made: (made.plan, [] if made.comparison is None else [made.comparison]),
+            budget=BUDGETS[effort],
+            aim=aim,
+            bench=bench,
+            make=lambda trial: job.made(trial.kernels),
             state=kept,
-            progress=partial(job.tell, "searching"),
-            measuring=partial(job.tell, "measuring noise"),
+            phases=lambda: nullcontext(
+                (partial(job.tell, "measuring noise"), partial(job.tell, "searching"))
+            ),
         )
     except PlannerError as error:
         note = f"no better plan was looked for: {error.message}"
         return replace(first, warnings=(*first.warnings, note))
-    best, is_stopped = best_made(Made(first, known), found, aim, make)
-    stopped = (stopped_text(found.trials, budget.trials),) if is_stopped else ()
-    done = best.what
+    done = tried.best.what
     return replace(
         done,
-        search=found.with_best(best.trial, aim),
-        given_up=outcome_text(first.plan, known, best.trial, found, aim),
-        asked=best.trial.kernels,
-        warnings=(*done.warnings, *stopped),
+        search=tried.search,
+        given_up=tried.text,
+        asked=tried.best.trial.kernels,
+        warnings=(*done.warnings, *filter(None, [tried.stopped])),
     )
 
 

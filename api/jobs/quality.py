@@ -68,9 +68,16 @@ def _coverage(one: Mapping[str, Any] | None) -> Coverage | None:
     """Figures of coverage without reasons; None in records of earlier versions, which have no work."""
     if one is None or one.get("float_work") is None:
         return None
-    names = ("kernels", "on_device", "multiply_adds", "multiply_adds_on_device")
-    sizes = {"size": one["bytes"], "float_size": one["float_bytes"]}
-    return Coverage(*(one[name] for name in names), work=one["work"], float_work=one["float_work"], **sizes)
+    return Coverage(
+        one["kernels"],
+        one["on_device"],
+        one["multiply_adds"],
+        one["multiply_adds_on_device"],
+        work=one["work"],
+        float_work=one["float_work"],
+        size=one["bytes"],
+        float_size=one["float_bytes"],
+    )
 
 
 def _quality(one: Mapping[str, Any]) -> Quality:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from planner.accuracy.coverage import Coverage
 from planner.accuracy.metrics import BUILT_IN, Score, score_text
 from planner.accuracy.quality import Quality, decibels
+from planner.errors import InputError
 
 Level: TypeAlias = Literal["good", "fair", "poor"]
 
@@ -173,6 +174,16 @@ def offers_nothing(coverage: Coverage, bound: float | None) -> bool:
         quantized.
     """
     return coverage.is_nothing or (bound is None and not coverage.pays)
+
+
+def require_share(bound: float | None, name: str) -> None:
+    """Refuse a least coverage that is no share.
+
+    Raises:
+      InputError: below 0, above 1, or NaN.
+    """
+    if bound is not None and not 0 <= bound <= 1:
+        raise InputError(f"{name} {bound:g}: a share of the multiply-adds, between 0 and 1")
 
 
 def missed_coverage(coverage: Coverage, bound: float | None) -> str:

@@ -67,8 +67,9 @@ def read_judging(
     Raises:
       InputError: NaN, a metric that is no name of ours and no function, a share beyond 1.
     """
-    if min_coverage is not None and not 0 <= min_coverage <= 1:
-        raise InputError(f"--min-coverage {min_coverage:g}: a share of the multiply-adds, between 0 and 1")
+    from planner.accuracy.verdict import require_share
+
+    require_share(min_coverage, "--min-coverage")
     bounds = (("--min-sqnr", min_sqnr, "number of decibels"), ("--min-metric", min_metric, "bound"))
     for option, bound, kind in bounds:
         if bound is not None and math.isnan(bound):
