@@ -300,7 +300,7 @@ class _Job:
             comparison = None
             if plain is not None:
                 comparison = replace(
-                    _as_used(
+                    as_used(
                         graph,
                         plain,
                         self.judged_by,
@@ -428,7 +428,7 @@ def _file_to_run(
     return FORMAT, files[0] if files else plainly
 
 
-def _as_used(
+def as_used(
     graph: Graph, data: bytes | Path | Evaluated, samples: Source, *, is_own: bool, **asked: Any
 ) -> Comparison:
     """Compare at onnxruntime's defaults, as a user runs the file; without optimisations where these fail.

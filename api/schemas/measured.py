@@ -224,6 +224,7 @@ class SearchRecord(BaseModel):
     front: list[int]
     trials: list[TrialRecord]
     annotations: dict[str, Any]
+    given_up: str = Field(default="", description="of an effort: what the best plan gave up for what")
     plan: Digest
     blob: Digest
     link: str

@@ -49,6 +49,14 @@ export function bytes(number) {
   return unit ? `${(number / unit[0]).toPrecision(3)} ${unit[1]}` : `${number} bytes`;
 }
 
+// Steps done of steps in all, and from the time that they took the time left.
+export function stepsText({ done, total }, began) {
+  if (!total) return `${done}`;
+  const seconds = done ? Math.ceil(((Date.now() - began) / 1000 / done) * (total - done)) : 0;
+  const left = !done ? "" : seconds < 100 ? `, ${seconds} s left` : `, ${Math.ceil(seconds / 60)} min left`;
+  return `${done} of ${total}${left}`;
+}
+
 export function download(blob, name) {
   const url = URL.createObjectURL(blob);
   make("a", { href: url, download: name }).click();

@@ -168,7 +168,8 @@ def search(
     target: str,
     samples: Source,
     *,
-    goal: str | Mapping[str, float | str],
+    goal: str | Mapping[str, float | str] | None = None,
+    effort: str | None = None,
     metric: str | None = None,
     output: str | None = None,
     stats: str | Mapping[str, Any] | None = None,
@@ -183,18 +184,19 @@ def search(
       samples: one `.npz`, with `label` or `labels` where a metric wants them.
       goal: `sqnr=30`, `metric=0.9`, `drop=1%` (least work); `work=0.5`, `weight_bits=4.5`, `coverage=0.9`
         (best quality).
+      effort: in place of a goal, `normal` or `high`: plan, and search where that is not good, as `quantize`.
       metric: `top1`, `top5`, `cross_entropy`.
       output: the output that labels are for; by default the only one.
-      trials: plans that are measured, at most; the server's default is 40.
+      trials: plans that are measured, at most; by default 40, or as many as the effort has.
       reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
 
     Returns:
       Whether the goal is `met`, the `trials` with the places of `best` and `front` in them, the key
       of the best `plan` and the `annotations` that make it; all that was found is the `blob`.
     """
-    body: dict[str, Any] = {"model": model, "target": target, "goal": goal}
+    body: dict[str, Any] = {"model": model, "target": target}
     given: dict[str, Any] = {"metric": metric, "output": output, "stats": stats, "annotations": annotations}
-    given |= {"trials": trials, "reference": reference}
+    given |= {"goal": goal, "effort": effort, "trials": trials, "reference": reference}
     body |= {name: item for name, item in given.items() if item is not None}
     body["samples"] = yield from upload(samples)
     return (yield from made(Ask("POST", "/v1/searches", json=body, headers=AS_JOB)))
