@@ -116,6 +116,7 @@ class ComparisonRecord(BaseModel):
     outputs: dict[str, QualityRecord]
     metrics: dict[str, ScoreRecord]
     warnings: list[str]
+    missed: list[str] = Field(default_factory=list, description="what falls short of the least coverage")
     blob: Digest
     link: str
     quality: PlanQuality | None = Field(default=None, description="where a plan was compared")

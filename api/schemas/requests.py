@@ -271,6 +271,10 @@ class ComparisonRequest(BaseModel):
     reference: Literal["written", "stripped"] = Field(
         default="written", description="a model with quantizers of its own as it is, or without them"
     )
+    min_coverage: Annotated[float, Field(strict=True, ge=0, le=1)] | None = Field(
+        default=None,
+        description="least share of the multiply-adds that is quantized; `missed` says what is short",
+    )
     stats: Digest | None = Field(
         default=None, description="those of calibration: warnings say what in the samples goes beyond them"
     )

@@ -444,7 +444,7 @@ class Tried(Generic[T]):
         return text if self.is_stopped else ""
 
 
-Phases: TypeAlias = Callable[[], AbstractContextManager[tuple[NoiseProgress | None, Progress | None]]]
+Phases: TypeAlias = Callable[[], AbstractContextManager[Sequence[Callable[[int, int | None], None]]]]
 """Opens what shows progress of a search: of measuring noise, and of trials."""
 
 

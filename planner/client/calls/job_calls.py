@@ -90,6 +90,7 @@ def compare(
     output: str | None = None,
     reference: str | None = None,
     stats: str | None = None,
+    min_coverage: float | None = None,
 ) -> Steps[dict[str, Any]]:
     """Run a quantized file and its model side by side; `outputs` has SQNR (dB) by name.
 
@@ -99,10 +100,18 @@ def compare(
       output: the output that labels are for; by default the only one.
       reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
       stats: digest of those of calibration: `warnings` say what in the samples goes beyond them.
+      min_coverage: least share of the multiply-adds that is quantized; `missed` says what is short.
     """
     given = {"file": (yield from upload(file)), "samples": (yield from upload(samples))}
-    asked = {"metrics": list(metrics), "output": output, "reference": reference, "stats": stats}
+    asked = {
+        "metrics": list(metrics),
+        "output": output,
+        "reference": reference,
+        "stats": stats,
+        "min_coverage": min_coverage,
+    }
     more = {name: item for name, item in asked.items() if item}
+    more |= {} if min_coverage is None else {"min_coverage": min_coverage}
     body = {"model": model, "values": values, **given, **more}
     return (yield from made(Ask("POST", "/v1/comparisons", json=body, headers=AS_JOB)))
 
@@ -117,6 +126,7 @@ def measure(
     output: str | None = None,
     reference: str | None = None,
     stats: str | None = None,
+    min_coverage: float | None = None,
     held_out: bool | None = None,
 ) -> Steps[dict[str, Any]]:
     """Run a plan, written in a format, and its model side by side, and keep its quality with it.
@@ -125,7 +135,7 @@ def measure(
       plan: its key; `summary` and `report` of it have the quality from then on.
       format: of a file that something runs here, or `interpreter`, which runs the plan itself; by default
         `onnx-qdq`, or the interpreter where that cannot say the plan.
-      metrics, output, reference, stats: as for `compare`.
+      metrics, output, reference, stats, min_coverage: as for `compare`.
       held_out: whether the samples are others than those of calibration, for those who read the report.
 
     Returns:
@@ -134,7 +144,8 @@ def measure(
     body: dict[str, Any] = {"model": model, "plan": plan, "samples": (yield from upload(samples))}
     asked = {"format": format, "metrics": list(metrics), "output": output, "reference": reference}
     more = {name: item for name, item in asked.items() if item}
-    known = {name: item for name, item in (("stats", stats), ("held_out", held_out)) if item is not None}
+    others = {"stats": stats, "held_out": held_out, "min_coverage": min_coverage}
+    known = {name: item for name, item in others.items() if item is not None}
     return (yield from made(Ask("POST", "/v1/comparisons", json=body | more | known, headers=AS_JOB)))
 
 
