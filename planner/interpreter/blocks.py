@@ -6,7 +6,7 @@ Source: design 01, sections 3 and 7.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import ModelError
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph, Op, Region, once_per_graph
+from planner.ir.operators.standard_op import ops_to_run
 from planner.ir.roles import NON_PORT_INPUTS, is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -103,7 +104,7 @@ def stages_of(
         others = _others(graph, region, readers)
         if any(isinstance(port.type, Uniform) for port in (*kernel.inputs, *kernel.outputs)):
             found += _joined(waiting, graph, readers)
-            found.append(_block(plan, kernel, region, arithmetic, others))
+            found.append(_block(plan, kernel, replace(region, ops=ops_to_run(region)), arithmetic, others))
             continue
         ports = tuple(port.value for port in kernel.outputs if port.value)
         waiting.append((region, (*ports, *others)))

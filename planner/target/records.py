@@ -253,12 +253,19 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """Source ops that become one logical kernel: patterns (text, see `patterns`), and predicates."""
+    """Source ops that become one logical kernel: patterns (text, see `patterns`), and predicates.
+
+    Attributes:
+      parts: named trees that the patterns use.
+      whole: of a block: whether it is one where no row serves it.
+    """
 
     kernel: str
     patterns: tuple[str, ...]
     where: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
+    parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    whole: bool = False
 
 
 UNLIMITED: Final = ("max_bits_lost", "wanted_db")
@@ -352,6 +359,7 @@ class Target:
       engines: that its rows run on.
       storages: bits, sign and float of those that results have; None: any (`rules.named_storages`).
       files: that its compiler reads.
+      blocks: fusions of norms and activations; one that rows do not serve wholly runs in float as a whole.
       requantize: arithmetic of rows that name none, and of borders of bodies.
     """
 
@@ -385,6 +393,7 @@ class Target:
     storages: Storages = None
     files: Files = field(default_factory=Files)
     requantize: str = "float32_even"
+    blocks: tuple[Fusion, ...] = ()
 
     def __repr__(self) -> str:
         rows = sum(map(len, self.rows.values()))

@@ -22,6 +22,7 @@ from planner.checker.rows.asked import asked_bits
 from planner.errors import LimitError, RuleError
 from planner.ir.graph import Op
 from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
+from planner.ir.operators.standard_op import ops_to_run
 from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
 from planner.target.conditions.grammar import (
     SUBJECT,
@@ -163,7 +164,8 @@ def _values(served: Served, owner: str, what: str) -> Iterator[Any]:
     indexed = _INDEXED.fullmatch(what)
     name = what if indexed is None else indexed[1]
     if served.region.ops:
-        found = [_of_op(served, op, name) for op in served.region.ops if op.type == owner]
+        ops = ops_to_run(served.region)
+        found = [_of_op(served, op, name) for op in ops if op.type == owner]
     else:
         found = [_of_region(served, owner, name)]
     for value in found:

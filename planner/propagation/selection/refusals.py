@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from planner.ir.graph import Graph
+from planner.ir.operators.standard_op import ops_to_run
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, Storage, Uniform
 from planner.ir.types.scales import holds_scales
@@ -152,7 +153,7 @@ def refused_by_when(graph: Graph, choice: Choice, wanted: Wanted | None) -> str 
     return failing(
         {key: wanted for key, wanted in row.when.items() if key != "min_bits"},
         ports=_by_name(choice, row),
-        ops=region.ops,
+        ops=ops_to_run(region),
         attributes=region.attributes,
         graph=graph,
         bits=bits,

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Graph, Region
+from planner.ir.operators.standard_op import misses_its_name
 from planner.ir.roles import function_of_one, is_product_of_rows
 from planner.ir.types.qtypes import Calibrated, FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
@@ -55,6 +56,7 @@ NO_ROWS: Final = (
     "token, of matrices"
 )
 NO_FUNCTION: Final = "its table serves functions of one tensor, number by number"
+OTHER_AXES: Final = "its ops are no operator of that name: other axes, or no gain of the last one"
 
 
 def choose_rows(
@@ -281,6 +283,8 @@ def _fitting(
         refusal = refusal or next(filter(None, dense), None)
         if refusal is None and row.table is not None and not function_of_one(region.ops, graph):
             refusal = NO_FUNCTION
+        if refusal is None and misses_its_name(region):
+            refusal = OTHER_AXES
         by = row.dynamic if refusal is None else None
         if by is not None and not is_product_of_rows(region.ops, graph, per_token=by.per_token):
             refusal = NO_ROWS
