@@ -30,7 +30,7 @@ def run(file, sample, level=ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
     return session.run(None, sample)[0]
 
 
-@pytest.mark.parametrize("target", ["onnxruntime-cpu"])
+@pytest.mark.parametrize("target", ["onnxruntime-cpu", "litert-int8"])
 @pytest.mark.parametrize(("kernel", "name"), CASES)
 def test_all_ops_of_a_spelling_are_one_kernel(kernel, name, target):
     graph = fuse(planner.load_model(model_of(BLOCKS[kernel][name])), load_target(target))
