@@ -30,6 +30,25 @@ def run(file, sample, level=ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
     return session.run(None, sample)[0]
 
 
+SHARING = (
+    "edgetpu",
+    "ethos-u55",
+    "litert-int8",
+    "onnxruntime-cpu",
+    "qnn-htp",
+    "stablehlo",
+    "tensorrt-int8",
+    "tosa-int8",
+)
+
+
+@pytest.mark.parametrize("target", SHARING)
+def test_shipped_targets_share_their_blocks(target):
+    """One file has them: none of the targets writes its own."""
+    sources = {block.source.partition(":")[0] for block in load_target(target).blocks}
+    assert sources == {"_blocks.yaml"}
+
+
 @pytest.mark.parametrize("target", ["onnxruntime-cpu", "litert-int8"])
 @pytest.mark.parametrize(("kernel", "name"), CASES)
 def test_all_ops_of_a_spelling_are_one_kernel(kernel, name, target):
