@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from planner.fusion.op_index import Fit, OpIndex, holds_only
 from planner.fusion.products import Factors, spellings
-from planner.target.patterns import COMMUTATIVE, RESPELT, Either, Literal, Node, OpPattern, Variable
+from planner.target.patterns import COMMUTATIVE, Either, Literal, Node, OpPattern, Variable
 
 
 def fits(tree: OpPattern, root: int, index: OpIndex) -> Iterator[Fit]:
@@ -25,7 +25,7 @@ def _may_fit(tree: OpPattern, root: int, index: OpIndex) -> bool:
     before = index.before[root]
     either = index.ops[root].type in COMMUTATIVE
     for i, arg in enumerate(tree.args):
-        if not isinstance(arg, OpPattern) or arg.repeated or arg.is_product or arg.types[0] in RESPELT:
+        if not isinstance(arg, OpPattern) or arg.repeated or arg.is_product or arg.loose:
             continue
         if either:
             if not any(name in arg.types for name in before):

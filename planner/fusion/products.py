@@ -23,7 +23,7 @@ _ONE: Final = Literal(1.0)
 
 def spellings(node: OpPattern) -> tuple[OpPattern, ...]:
     """Other ways to write a reciprocal or a root: as a quotient, or as a power."""
-    if len(node.types) != 1:
+    if not node.loose:
         return ()
     inner = node.args[0]
     if node.types[0] == "Sqrt":

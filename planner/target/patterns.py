@@ -59,12 +59,14 @@ class OpPattern:
     Attributes:
       optional: or its first argument alone.
       repeated: any number of such ops in a row, none too.
+      loose: of a block: a Reciprocal or a Sqrt may be a quotient or a power.
     """
 
     types: tuple[str, ...]
     args: tuple["Node", ...]
     optional: bool = False
     repeated: bool = False
+    loose: bool = False
 
     def __str__(self) -> str:
         sign = "?" if self.optional else "*" * self.repeated
@@ -226,7 +228,7 @@ def needed_types(node: Node) -> frozenset[tuple[str, ...]]:
         return frozenset()
     inner = frozenset().union(*map(needed_types, node.args))
     # A reciprocal may be a quotient, and a root a power; `fusion.products` knows how.
-    is_certain = not (node.optional or node.repeated or node.is_product or node.types[0] in RESPELT)
+    is_certain = not (node.optional or node.repeated or node.is_product or node.loose)
     return inner | ({node.types} if is_certain else frozenset())
 
 
@@ -269,7 +271,7 @@ def _expand(node: Node) -> Iterator[Node]:
     # A factor that may be missing is one op more where it is there, so it counts in the order of trees.
     for given in _with_and_without(node.args) if node.is_product else (node.args,):
         for args in product(*(tuple(_expand(arg)) for arg in given)):
-            yield OpPattern(node.types, args, repeated=node.repeated)
+            yield OpPattern(node.types, args, repeated=node.repeated, loose=node.loose)
     if node.optional:
         yield from _expand(node.args[0])
 
@@ -371,7 +373,8 @@ def _node(reader: _Reader, depth: int) -> Node:
     optional = reader.take("?")
     starred = not optional and reader.take("*")
     if reader.take("("):
-        op = OpPattern(tuple(names), _args(reader, depth), optional, starred)
+        loose = bool(reader.parts) and names[0] in RESPELT
+        op = OpPattern(tuple(names), _args(reader, depth), optional, starred, loose)
         if op.is_product and (len(op.args) > MAX_FACTORS or starred):
             reader.fail(f"at most {MAX_FACTORS} factors, and no *")
         return op

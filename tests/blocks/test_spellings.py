@@ -102,6 +102,15 @@ def test_other_numbers_are_no_block():
     assert "Gelu" not in {region.kernel for region in graph.regions}
 
 
+def test_a_norm_between_two_precisions_is_no_operator():
+    """One that reads float16 and hands on float32 is a block in float."""
+    lines = BLOCKS["LayerNormalization"]["torch"].replace("(x", "(wide").replace("Sub(x", "Sub(wide")
+    source = model_of("half16 = Cast<to=10>(x)\n wide = Cast<to=1>(half16)\n" + lines)
+    graph = fuse(planner.load_model(source), load_target("onnxruntime-cpu"))
+    (norm,) = [region for region in graph.regions if region.kernel == "LayerNormalization"]
+    assert norm.attributes["spells"] == ""
+
+
 def test_swish_is_served_by_rows_of_its_ops():
     _, plan = planned(model_of(SWISH["torch"]), "onnxruntime-cpu")
     assert {one.kernel for one in plan.kernels.values() if one.row} == {"matmul", "Sigmoid", "Mul"}

@@ -22,7 +22,8 @@ def spelling_of(region: Region, graph: Graph) -> Mapping[str, Any]:
     attributes_of = SPELLED.get(region.kernel)
     if attributes_of is None:
         return {}
-    attributes = attributes_of(region, graph) if len(region.outputs) == 1 else None
+    kinds = {graph.values[name].dtype for name in (*region.inputs[:1], *region.outputs)}
+    attributes = attributes_of(region, graph) if len(region.outputs) == len(kinds) == 1 else None
     return {SPELLS: ""} if attributes is None else {SPELLS: region.kernel, **attributes}
 
 
