@@ -7,7 +7,7 @@ Every step is one of `pipeline`'s and can be called alone; nothing is decided he
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, Final
 from planner.accuracy.coverage import coverage_of
 from planner.accuracy.metrics import Metric
 from planner.accuracy.unlike import unlike_calibration
-from planner.accuracy.verdict import Verdict, verdict_of
+from planner.accuracy.verdict import Verdict, missed_coverage, require_share, verdict_of
 from planner.calibration.odd_samples import odd_samples
 from planner.calibration.samples import Source
 from planner.calibration.sources.foreign import replayable
@@ -27,6 +27,7 @@ from planner.errors import (
     UnsupportedExport,
     require_name,
 )
+from planner.exporters.file_coverage import coverage_of_file
 from planner.exporters.runnable import ARITHMETICS, not_the_file, runnable
 from planner.exporters.table import EXPORTERS
 from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
@@ -46,21 +47,9 @@ from planner.pipeline import (
     open_sizes,
     plan,
 )
-from planner.plan_search.effort import (
-    BUDGETS,
-    EFFORTS,
-    Effort,
-    Made,
-    aim_of,
-    bench_for,
-    best_made,
-    improve,
-    outcome_text,
-    stopped_text,
-    worst_of,
-)
+from planner.plan_search.effort import BUDGETS, EFFORTS, Effort, Made, aim_of, bench_for, try_harder, worst_of
 from planner.plan_search.search import Search
-from planner.plan_search.trials import State, Trial
+from planner.plan_search.trials import State
 from planner.plans.plan import Plan
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn, Target
@@ -70,6 +59,8 @@ TARGET: Final = "onnxruntime-cpu"
 """The device whose engine is installed with the planner."""
 FORMAT: Final = "onnx-qdq"
 """The format that most engines read."""
+LOSS: Final = 1.0
+"""dB that optimisations may take: kernels fused from pairs round single numbers the other way."""
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -94,6 +85,7 @@ class Quantized:
       search: for a better plan, where the first one was not good; its `best` is this plan.
       given_up: what this plan gave up for what, or that none was better; "" without a search.
       asked: of kernels by that search: `kernels` over your own that make this plan without one.
+      min_coverage: the least share of the multiply-adds that you asked for.
     """
 
     data: bytes
@@ -108,18 +100,32 @@ class Quantized:
     search: Search | None = None
     given_up: str = ""
     asked: Mapping[str, Any] = field(default_factory=dict)
+    min_coverage: float | None = None
 
     @property
     def size(self) -> int:
         """Bytes of the quantized file, weights beside it included."""
-        return sum(file.stat().st_size for file in self.files) or len(self.data)
+        return _bytes_of(self.data, self.files)
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the file is good, fair or poor, by accuracy and coverage, and by which figure."""
+        """Whether the file is good, fair or poor, by accuracy and coverage, and by which figure.
+
+        Where the file has nothing to offer over the float model, its `keeps_float` is true.
+        """
         if self.comparison is None:
             return verdict_of({}, {}, coverage_of(self.plan))
         return self.comparison.verdict
+
+    @property
+    def missed(self) -> str:
+        """What falls short of `min_coverage`, or why the float model is to be kept; "" where nothing does."""
+        found = self.verdict
+        return (
+            ""
+            if found is None or found.covered is None
+            else missed_coverage(found.covered, self.min_coverage)
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the quantized file; the weights of a large one go to `PATH.data`.
@@ -166,6 +172,7 @@ def quantize(
     correct_biases: bool = True,
     metrics: Sequence[str | Metric] = (),
     output: str | None = None,
+    min_coverage: float | None = None,
     functions: Mapping[str, QuantFn] | None = None,
     progress: Progress | None = None,
     effort: Effort = "quick",
@@ -186,6 +193,8 @@ def quantize(
       annotations, kernels: your own constraints, as `annotate` takes them.
       correct_biases: take the mean error of the integer weights out of the biases.
       metrics, output: as `compare` takes them.
+      min_coverage: the least share of the multiply-adds that is quantized: `missed` says where the plan falls
+        short, and a search looks for plans that do not.
       functions: of the target's `fn` rules.
       progress: called with (what is done, steps done, steps in all or None).
       effort: of that search: `quick` measures none; `normal` 16 plans at most; `high` 48, and aims further.
@@ -203,6 +212,7 @@ def quantize(
     """
     require_name("export format", format, EXPORTERS)
     require_name("effort", effort, EFFORTS)
+    require_share(min_coverage, "min_coverage")
     tell = progress or (lambda _what, _done, _total: None)
     device = as_target(target, functions)
     graph = model if isinstance(model, Graph) else load_model(model)
@@ -221,6 +231,7 @@ def quantize(
         correct=correct_biases,
         metrics=tuple(metrics),
         output=output,
+        min_coverage=min_coverage,
         held_out=eval_samples is not None,
         tell=tell,
     )
@@ -245,6 +256,7 @@ class _Job:
     correct: bool
     metrics: tuple[str | Metric, ...]
     output: str | None
+    min_coverage: float | None
     held_out: bool
     tell: Progress
 
@@ -298,7 +310,7 @@ class _Job:
                     ),
                     held_out=self.held_out,
                     of=not_the_file(self.format, compared),
-                    coverage=coverage_of(found),
+                    coverage=coverage_of_file(found, graph, self.format, _bytes_of(data, files)),
                 )
             # Without the ranges of these very samples, which they can but fit.
             plainly = annotate(graph, annotations=self.annotations, kernels=self.kernels)
@@ -311,7 +323,16 @@ class _Job:
                 warnings += unlike_calibration(graph, self.stats, self.judged_by)
             warnings += () if comparison is None else comparison.warnings
             made = Quantized(
-                data, self.format, found, comparison, compared, ready, self.stats, tuple(warnings), files
+                data,
+                self.format,
+                found,
+                comparison,
+                compared,
+                ready,
+                self.stats,
+                tuple(warnings),
+                files,
+                min_coverage=self.min_coverage,
             )
             if files:
                 weakref.finalize(made, kept.pop_all().close)
@@ -322,17 +343,13 @@ def _tried_harder(
     job: _Job, first: Quantized, comparison: Comparison, effort: Effort, state: str | Path | None
 ) -> Quantized:
     """The plan, or a better one that a search finds where its accuracy is not good."""
-    budget = BUDGETS[effort]
-    aim = aim_of(budget, [comparison], metric=next(iter(job.metrics), None))
-    known = worst_of(first.plan, [comparison], aim)
-    if aim.reached(known):
+    aim = aim_of(
+        BUDGETS[effort], [comparison], metric=next(iter(job.metrics), None), coverage=job.min_coverage
+    )
+
+    known = Made(first, worst_of(first.plan, [comparison], aim))
+    if aim.reached(known.trial):
         return first
-
-    def make(trial: Trial) -> Made[Quantized]:
-        made = job.made(trial.kernels)
-        measured = [] if made.comparison is None else [made.comparison]
-        return Made(made, worst_of(made.plan, measured, aim, trial))
-
     bench = bench_for(
         job.annotated(),
         job.device,
@@ -344,28 +361,34 @@ def _tried_harder(
     )
     kept = None if state is None else State(bench.key(), Path(state))
     try:
-        found = improve(
-            bench,
-            aim,
+        tried = try_harder(
             known,
-            trials=budget.trials,
+            lambda made: (made.plan, [] if made.comparison is None else [made.comparison]),
+            budget=BUDGETS[effort],
+            aim=aim,
+            bench=bench,
+            make=lambda trial: job.made(trial.kernels),
             state=kept,
-            progress=partial(job.tell, "searching"),
-            measuring=partial(job.tell, "measuring noise"),
+            phases=lambda: nullcontext(
+                (partial(job.tell, "measuring noise"), partial(job.tell, "searching"))
+            ),
         )
     except PlannerError as error:
         note = f"no better plan was looked for: {error.message}"
         return replace(first, warnings=(*first.warnings, note))
-    best, is_stopped = best_made(Made(first, known), found, aim, make)
-    stopped = (stopped_text(found.trials, budget.trials),) if is_stopped else ()
-    done = best.what
+    done = tried.best.what
     return replace(
         done,
-        search=found.with_best(best.trial, aim),
-        given_up=outcome_text(first.plan, known, best.trial, found, aim),
-        asked=best.trial.kernels,
-        warnings=(*done.warnings, *stopped),
+        search=tried.search,
+        given_up=tried.text,
+        asked=tried.best.trial.kernels,
+        warnings=(*done.warnings, *filter(None, [tried.stopped])),
     )
+
+
+def _bytes_of(data: bytes, files: Sequence[Path]) -> int:
+    """The size of a file, of all files where its weights lie beside it."""
+    return sum(file.stat().st_size for file in files) or len(data)
 
 
 @dataclass(frozen=True)

@@ -186,3 +186,18 @@ def test_long_tables_are_cut_with_a_count():
     assert page.count("<tr>") == 1 + MOST + 1
     assert page.endswith('<tr><td colspan="1">and 5 more</td></tr></table>')
     assert html_table(("n",), []) == ""
+
+
+def test_a_least_coverage_is_a_bound_of_the_library_too():
+    """As `--min-coverage`: a share of the multiply-adds; what is missed is said, the file is there."""
+    kept = planner.quantize(MODEL, SAMPLES, target="litert-int8", kernels={"head/gemm": "float"})
+    assert (kept.min_coverage, kept.missed) == (None, "")
+    share = kept.verdict.covered.mac_share
+    assert 0.5 < share < 1
+    most = planner.quantize(
+        MODEL, SAMPLES, target="litert-int8", kernels={"head/gemm": "float"}, min_coverage=1.0
+    )
+    assert most.missed.endswith("of multiply-adds are quantized, of at least 100%")
+    assert most.data == kept.data
+    with pytest.raises(InputError, match="min_coverage 90: a share of the multiply-adds, between 0 and 1"):
+        planner.quantize(MODEL, SAMPLES, min_coverage=90)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.accuracy.coverage import Coverage
 from planner.accuracy.metrics import Score
 from planner.accuracy.quality import Quality
 from planner.interpreter.compare import Comparison
@@ -32,6 +33,7 @@ def quality_record(found: Comparison, whole: Mapping[str, Any], told: Mapping[st
         "text": sqnr_text(worst),
         "grade": parts.get("level", mark(worst)),
         "reason": parts.get("reason"),
+        "keep_float": parts.get("keep_float"),
         "accuracy": parts.get("accuracy"),
         "coverage": parts.get("coverage"),
         "of": found.of,
@@ -59,8 +61,25 @@ def comparisons_of(kept: Mapping[str, Any] | None) -> dict[str, Comparison]:
             of=kept.get("of", ""),
             by=kept.get("by", ""),
             failure=kept.get("failure", ""),
+            coverage=_coverage(kept.get("coverage")),
         )
     }
+
+
+def _coverage(one: Mapping[str, Any] | None) -> Coverage | None:
+    """Figures of coverage without reasons; None in records of earlier versions, which have no work."""
+    if one is None or one.get("float_work") is None:
+        return None
+    return Coverage(
+        one["kernels"],
+        one["on_device"],
+        one["multiply_adds"],
+        one["multiply_adds_on_device"],
+        work=one["work"],
+        float_work=one["float_work"],
+        size=one["bytes"],
+        float_size=one["float_bytes"],
+    )
 
 
 def _quality(one: Mapping[str, Any]) -> Quality:

@@ -8,6 +8,8 @@ import json
 import math
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -16,17 +18,25 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, model_va
 
 from api.intake.scan_zip import scan_npz
 from api.planning.provenance import NO_RANGES
-from planner.errors import InputError
+from planner.errors import InputError, UnsupportedExport
+from planner.interpreter.as_used import compare_as_used
+from planner.interpreter.compare import Comparison, compare
+from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph
+from planner.pipeline import export
 from planner.plan_model import plan, require_ranges
+from planner.plan_search.effort import BUDGETS, Aim, Made, aim_of, bench_for, try_harder, worst_of
 from planner.plan_search.goals import Goal
 from planner.plan_search.search import Search, merged_annotations, search
 from planner.plan_search.told import FORMAT, search_json
-from planner.plan_search.trials import Trial
+from planner.plan_search.trials import State, Trial
+from planner.plans.plan import Plan
 from planner.target.records import Target
 
 APART: Final = ("kernels", "outputs")
 """Of a trial: as long as the model, so only the whole document has them."""
+WRITTEN: Final = "onnx-qdq"
+"""What plans are written as, to be run."""
 NOISE: Final = "noise"
 """The phase in front of trials, in progress: runs with one kernel quantized are counted."""
 
@@ -67,7 +77,7 @@ _Amount = Annotated[float, Field(ge=0, le=1e30)]
 
 
 class _Goal(BaseModel):
-    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits", "coverage"]
+    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits", "size", "coverage"]
     bound: _Number
     is_relative: bool
 
@@ -79,6 +89,7 @@ class _Trial(BaseModel):
     kernels: dict[str, Any]
     work: _Amount | None
     weight_bits: _Number | None
+    size: NonNegativeInt = 0
     predicted: _Number | None
     sqnr: _Number | None
     exact: bool
@@ -121,6 +132,7 @@ def _trial(one: _Trial) -> Trial:
         metric=one.metric,
         reference=one.reference,
         error=one.error,
+        size=one.size,
     )
 
 
@@ -129,8 +141,9 @@ def search_model(model: Graph, target: Target, job: Mapping[str, Any]) -> dict[s
 
     Args:
       model: annotated.
-      job: `samples`, a file; `goal`, `metric`, `output`, `trials` and `reference` as `search` takes them;
-        `annotations` that the model has, or null; `state`, a file to go on with; `out`, for the document.
+      job: `samples`, a file; `effort`, or null and a `goal`; `metric`, `output`, `trials` and `reference` as
+        `search` takes them; `annotations` that the model has, or null; `state`, a file to go on with; `out`,
+        for the document.
 
     Returns:
       The document without what is as long as the model, and the annotations that make the best plan.
@@ -139,19 +152,23 @@ def search_model(model: Graph, target: Target, job: Mapping[str, Any]) -> dict[s
     samples = Path(job["samples"])
     scan_npz(samples)
     require_ranges(plan(model, target), NO_RANGES)
-    found = search(
-        model,
-        target,
-        samples,
-        goal=job["goal"],
-        metric=job["metric"],
-        output=job["output"],
-        trials=job["trials"],
-        reference=job["reference"],
-        state=job["state"],
-        progress=job["tell"],
-        measuring=_by_percent(partial(job["tell"], phase=NOISE)),
-    )
+    told = ""
+    if job.get("effort") is not None:
+        found, told = _by_effort(model, target, samples, job)
+    else:
+        found = search(
+            model,
+            target,
+            samples,
+            goal=job["goal"],
+            metric=job["metric"],
+            output=job["output"],
+            trials=job["trials"],
+            reference=job["reference"],
+            state=job["state"],
+            progress=job["tell"],
+            measuring=_by_percent(partial(job["tell"], phase=NOISE)),
+        )
     document = search_json(found)
     Path(job["out"]).write_text(json.dumps(document), encoding="utf-8")
     trials = [
@@ -159,4 +176,59 @@ def search_model(model: Graph, target: Target, job: Mapping[str, Any]) -> dict[s
         for trial in document["trials"]
     ]
     annotations = merged_annotations(job["annotations"], found.best.kernels)
-    return {**document, "trials": trials, "annotations": annotations}
+    return {**document, "trials": trials, "annotations": annotations, "given_up": told}
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A plan, and its file compared with the model."""
+
+    plan: Plan
+    comparison: Comparison
+
+
+def _by_effort(model: Graph, target: Target, samples: Path, job: Mapping[str, Any]) -> tuple[Search, str]:
+    """Plan; where that is not good, search as `quantize` does, and say what was given up for what."""
+    budget = BUDGETS[job["effort"]]
+    budget = budget if job["trials"] is None else replace(budget, trials=min(job["trials"], budget.trials))
+    asked = {"output": job["output"], "reference": job["reference"]}
+
+    def make(trial: Trial | None = None) -> _Planned:
+        wanted = model if trial is None else with_wanted(model, trial.kernels)
+        planned = plan(wanted, target)
+        metrics = [] if job["metric"] is None else [job["metric"]]
+        return _Planned(planned, _as_used(wanted, planned, samples, metrics=metrics, **asked))
+
+    made = make()
+    aim = aim_of(budget, [made.comparison], metric=job["metric"])
+    first = Made(made, worst_of(made.plan, [made.comparison], aim))
+    if not budget.trials or aim.reached(first.trial):
+        return _alone(first.trial, aim, made.plan), ""
+    bench = bench_for(model, target, samples, aim, formats=(WRITTEN,), **asked)
+    tried = try_harder(
+        first,
+        lambda one: (one.plan, [one.comparison]),
+        budget=budget,
+        aim=aim,
+        bench=bench,
+        make=make,
+        state=State(bench.key(), Path(job["state"])),
+        phases=lambda: nullcontext((_by_percent(partial(job["tell"], phase=NOISE)), job["tell"])),
+    )
+    search = tried.search
+    return _alone(first.trial, aim, made.plan) if search is None else search, tried.text
+
+
+def _as_used(model: Graph, planned: Plan, samples: Path, **asked: Any) -> Comparison:
+    """Compare a plan as users run its file, or in the reference interpreter where no file can say it."""
+    try:
+        file = export(model, planned, WRITTEN)
+    except UnsupportedExport:
+        return compare(model, planned, samples, **asked)
+    return compare_as_used(model, WRITTEN, file, samples, device=planned.target.files, **asked)
+
+
+def _alone(trial: Trial, aim: Aim, planned: Plan) -> Search:
+    """A search of the first plan alone."""
+    unit = planned.target.work_unit or "elements"
+    return Search(aim.goals[0], aim.reached(trial), trial, (trial,), (trial,), trial.work, None, None, unit)

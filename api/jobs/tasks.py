@@ -25,6 +25,7 @@ from planner.accuracy.quality import Quality
 from planner.accuracy.readers import measure_readers
 from planner.accuracy.told import losses_json
 from planner.accuracy.unlike import unlike_calibration
+from planner.accuracy.verdict import missed_coverage
 from planner.calibration.annotate import mismatch
 from planner.calibration.odd_samples import odd_samples
 from planner.calibration.run import calibrate, require_numbers
@@ -33,6 +34,7 @@ from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import read_statistics
 from planner.errors import UnsupportedExport
+from planner.exporters.file_coverage import coverage_in_file, coverage_of_file
 from planner.exporters.runnable import ARITHMETICS, is_runnable, runnable
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Evaluated, compare
@@ -114,7 +116,8 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     Args:
       job: `file`, the quantized one, or `plan` and what was `told` of it, with `quality`, where what is
         measured of it goes; `samples`; `stats` of calibration, a file or null; `values`, whether to
-        compare inner values; `metrics`, names, `output`, which they judge, or null, and `reference`; `out`,
+        compare inner values; `metrics`, names, `output`, which they judge, or null, `reference` and
+        `min_coverage`; `out`,
         where all of the comparison goes.
     """
     _work_in(Path(job["out"]).parent)
@@ -139,13 +142,23 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
         "metrics": {name: _score(found.scores[name]) for name in metrics if name in found.scores},
         "warnings": [*odd, *found.warnings][:MOST_LISTED],
     }
+    bound = job.get("min_coverage")
+    covered = None
+    if plan is not None:
+        covered = coverage_of(plan)
+        if isinstance(file, bytes):
+            covered = coverage_of_file(plan, flat, form, len(file))
+    elif bound is not None and isinstance(file, bytes):
+        covered = coverage_in_file(file, next(iter(open_samples(given, flat).feeds)).arrays)
+    if bound is not None and covered is not None:
+        about["missed"] = [text for text in [missed_coverage(covered, bound)] if text]
     outputs = _rows(found.outputs)
     whole = {**about, "outputs": outputs, "values": _rows(found.values)}
     Path(job["out"]).write_text(json.dumps(whole), encoding="utf-8")
     listed = {**about, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
     if plan is None:
         return listed
-    found = replace(found, coverage=coverage_of(plan))
+    found = replace(found, coverage=covered)
     quality = quality_record(found, {**about, "outputs": outputs}, {**job["told"], "format": form})
     Path(job["quality"]).write_text(json.dumps(quality), encoding="utf-8")
     return {**listed, "quality": quality_of(quality)}

@@ -152,7 +152,9 @@ async def comparison_work(service: Service, request: ComparisonRequest) -> dict[
     if request.stats is not None:
         await run_sync(service.store.find, "stats", request.stats)
         given["stats"] = stored("stats", request.stats)
-    asked = {name: getattr(request, name) for name in ("values", "metrics", "output", "reference")}
+    asked = {
+        name: getattr(request, name) for name in ("values", "metrics", "output", "reference", "min_coverage")
+    }
     return work("compare", {**model, **given, **asked, "out": made("blobs")})
 
 

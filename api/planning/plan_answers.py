@@ -7,10 +7,12 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from api.planning.provenance import Step, apply_steps
+from planner.accuracy.coverage import coverage_of
+from planner.accuracy.verdict import verdict_of
 from planner.errors import InputError, UnknownName, unknown_name
 from planner.plans.diff import PlanDiff, diff, outline, worded
 from planner.plans.plan import Plan, Planned
@@ -144,7 +146,8 @@ def _touched(before: Plan, after: Plan, found: PlanDiff) -> set[str]:
 
 
 QUALITY: Final = (
-    "format", "samples", "measured_on", "text", "grade", "reason", "accuracy", "coverage", "sqnr", "metrics",
+    "format", "samples", "measured_on", "text", "grade", "reason", "keep_float", "accuracy", "coverage",
+    "sqnr", "metrics",
 )  # fmt: skip
 """What an answer says of what is kept of a plan's quality; reports read the rest too."""
 
@@ -174,9 +177,17 @@ def summary(plans: Sequence[Plan], given: Arguments) -> bytes:
         "weight_bytes": size_of(plan),
         "reasons": {reason: sum(kinds.values()) for reason, kinds in reasons(plan)[:MOST_REASONS]},
         "warnings": list(plan.warnings[:MOST_REASONS]),
+        "verdict": _verdict(plan),
         "quality": quality_of(given["quality"]),
     }
     return json.dumps(document).encode()
+
+
+def _verdict(plan: Plan) -> dict[str, Any] | None:
+    """Return the verdict on a plan alone: by its coverage."""
+    covered = coverage_of(plan)
+    found = verdict_of({}, {}, replace(covered, fallbacks=covered.fallbacks[:MOST_REASONS]))
+    return None if found is None else found.to_dict()
 
 
 READERS: Final[Mapping[str, Callable[[Sequence[Plan], Arguments], bytes]]] = {

@@ -14,7 +14,7 @@ from api.storage.digests import digest_of
 from api.storage.followers import Source, follow
 from planner.plan_search.goals import goal_of
 
-ASKED: Final = ("goal", "metric", "output", "trials", "reference")
+ASKED: Final = ("goal", "effort", "metric", "output", "trials", "reference")
 MEASURED: Final = ("samples", "metric", "output", "reference")
 """Beside model, constraints and target: what measurements rest on, whatever the goal."""
 
@@ -26,14 +26,20 @@ async def search_work(service: Service, request: SearchRequest) -> dict[str, Any
       Refused: a model, statistics, target or blob that is not there.
       InputError, UnknownName: no goal.
     """
-    goal_of(request.goal)
+    if request.goal is not None:
+        goal_of(request.goal)
     target = await service.targets.find(request.target)
     given = ("model", "target", "stats", "annotations")
     origin = await origin_of(service, PlanRequest(**{name: getattr(request, name) for name in given}))
     arguments = await run_sync(plan_arguments, service, origin)
     await run_sync(service.store.find, "blobs", request.samples)
     asked = {name: getattr(request, name) for name in ASKED}
-    state = state_digest(origin.to_json(), target.digest, {name: getattr(request, name) for name in MEASURED})
+    if request.effort is not None and "trials" not in request.model_fields_set:
+        asked["trials"] = None  # as many as the effort has
+    measured = {name: getattr(request, name) for name in MEASURED}
+    # Plans of an effort are measured as files are used, others as they are written.
+    measured |= {} if request.effort is None else {"effort": True}
+    state = state_digest(origin.to_json(), target.digest, measured)
     model = request.model
     sources: list[Source] = [("blobs", request.samples)]
     sources += [("models", model)] if isinstance(model, str) else []

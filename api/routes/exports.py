@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from api.intake.request_bodies import JsonRoute
 from api.planning.job_requests import answer_export, answer_job
 from api.routes.parameters import JOB, Sent, ServiceOf
+from api.schemas.measured import CalibrationRecord, ComparisonRecord, LossesRecord, SearchRecord
 from api.schemas.requests import (
     CalibrationRequest,
     ComparisonRequest,
@@ -16,13 +17,7 @@ from api.schemas.requests import (
     LossesRequest,
     SearchRequest,
 )
-from api.schemas.responses import (
-    CalibrationRecord,
-    ComparisonRecord,
-    ExportRecord,
-    LossesRecord,
-    SearchRecord,
-)
+from api.schemas.responses import ExportRecord
 
 Route = TypeVar("Route", bound=Callable[..., Any])
 

@@ -27,8 +27,7 @@ from api.problems import Refused
 from api.routes.parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, PlanKey, Sent, ServiceOf
 from api.schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
 from api.schemas.openapi import PLAN_REF
-from api.schemas.requests import EditsRequest, PlanRequest
-from api.schemas.responses import (
+from api.schemas.planned import (
     Difference,
     Explanation,
     PlanPage,
@@ -39,6 +38,7 @@ from api.schemas.responses import (
     Suggestions,
     Tradeoffs,
 )
+from api.schemas.requests import EditsRequest, PlanRequest
 from api.server.responses import (
     JSON,
     PAGE,

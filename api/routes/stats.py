@@ -11,8 +11,9 @@ from api.planning.kept import delete_file, list_files
 from api.planning.service import read_stats
 from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ServiceOf, StatsDigest
 from api.schemas.examples import STATS
+from api.schemas.measured import StatsRecord
 from api.schemas.openapi import STATISTICS_REF
-from api.schemas.responses import FilePage, StatsRecord
+from api.schemas.responses import FilePage
 from api.server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
 
 router = APIRouter(tags=["statistics"], route_class=JsonRoute)

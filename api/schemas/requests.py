@@ -1,6 +1,7 @@
 """Requests: bodies of requests, for checking and for OpenAPI, with their examples.
 
-The examples are real: tests send them. Answers are in `responses`; pydantic stays in these two.
+The examples are real: tests send them. Answers are in `responses`, `planned` and `measured`; pydantic stays
+in these.
 """
 
 import re
@@ -270,6 +271,10 @@ class ComparisonRequest(BaseModel):
     reference: Literal["written", "stripped"] = Field(
         default="written", description="a model with quantizers of its own as it is, or without them"
     )
+    min_coverage: Annotated[float, Field(strict=True, ge=0, le=1)] | None = Field(
+        default=None,
+        description="least share of the multiply-adds that is quantized; `missed` says what is short",
+    )
     stats: Digest | None = Field(
         default=None, description="those of calibration: warnings say what in the samples goes beyond them"
     )
@@ -304,7 +309,8 @@ class SearchRequest(BaseModel):
         extra="forbid",
         json_schema_extra={
             "examples": [
-                {"model": NO_DIGEST, "target": "litert-int8", "samples": NO_DIGEST, "goal": "sqnr=20"}
+                {"model": NO_DIGEST, "target": "litert-int8", "samples": NO_DIGEST, "goal": "sqnr=20"},
+                {"model": NO_DIGEST, "target": "litert-int8", "samples": NO_DIGEST, "effort": "normal"},
             ]
         },
     )
@@ -321,8 +327,16 @@ class SearchRequest(BaseModel):
             dict[str, Annotated[float, Field(strict=True)] | Annotated[str, Field(max_length=40)]],
             Field(min_length=1, max_length=1),
         ]
+        | None
     ) = Field(
-        description="sqnr=30, metric=0.9, drop=1%, work=0.5, weight_bits=4.5, coverage=0.9; or one such pair"
+        default=None,
+        description="sqnr=30, metric=0.9, drop=1%, work=0.5, weight_bits=4.5, size=25MB, coverage=0.9; "
+        "or one such pair",
+    )
+    effort: Literal["quick", "normal", "high"] | None = Field(
+        default=None,
+        description="in place of a goal: plan, and where that is not good, measure at most 16 (normal) or 48 "
+        "(high) plans in search of a better one; quick measures the plan alone",
     )
     metric: Literal["sqnr", "top1", "top5", "cross_entropy"] | None = Field(
         default=None, description="what quality is; without one, or as sqnr, that of the worst output"
@@ -330,10 +344,21 @@ class SearchRequest(BaseModel):
     output: str | None = Field(
         default=None, max_length=1000, description="the output that labels are for; by default the only one"
     )
-    trials: Whole = Field(default=40, ge=1, le=MOST_TRIALS, description="plans that are measured, at most")
+    trials: Whole = Field(
+        default=40,
+        ge=1,
+        le=MOST_TRIALS,
+        description="plans that are measured, at most; with an effort, its own number is the default",
+    )
     reference: Literal["written", "stripped"] = Field(
         default="written", description="a model with quantizers of its own as it is, or without them"
     )
+
+    @model_validator(mode="after")
+    def _says_what_for(self) -> Self:
+        if (self.goal is None) == (self.effort is None):
+            raise ValueError("either a goal or an effort is asked for")
+        return self
 
     @field_validator("metric")
     @classmethod

@@ -16,6 +16,7 @@ from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, PortTyped
 from planner.plans.rescales import definitions, kind_of
+from planner.target.records import Row
 
 FINER: Final = 14
 """Bits added to a type where only what it cuts off is to be seen."""
@@ -32,6 +33,8 @@ class Choice:
       read: types in which its kernel reads what others rounded, by port address; integer arithmetic wants
         operands in them, and what it does besides rounding its result is the kernel's.
       is_input: whether it is a model input's.
+      row: by which its kernel quantizes the activation at run time, noise of the kernel as well; None: it
+        does not.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Choice:
     pins: Mapping[str, Uniform] = field(default_factory=dict)
     read: Mapping[str, Uniform] = field(default_factory=dict)
     is_input: bool = False
+    row: Row | None = None
 
 
 def choices_of(plan: Plan) -> tuple[Choice, ...]:
@@ -54,7 +58,7 @@ def weights_of(choice: Choice, plan: Plan) -> Choice:
     """A choice with the types of its constants alone."""
     constants = _constants(plan)
     kept = {address: kind for address, kind in choice.types.items() if address in constants}
-    return replace(choice, types=kept, pins={}, read={})
+    return replace(choice, types=kept, pins={}, read={}, row=None)
 
 
 def activations_of(choice: Choice, plan: Plan, factor: float = 1.0) -> Choice:
@@ -63,9 +67,8 @@ def activations_of(choice: Choice, plan: Plan, factor: float = 1.0) -> Choice:
     types = {
         address: _stepped(kind, factor) for address, kind in choice.types.items() if address not in constants
     }
-    return replace(
-        choice, types=types, pins={name: _stepped(pin, factor) for name, pin in choice.pins.items()}
-    )
+    pins = {name: _stepped(pin, factor) for name, pin in choice.pins.items()}
+    return replace(choice, types=types, pins=pins, row=None)
 
 
 def clips_of(choice: Choice, plan: Plan, ranges: Mapping[str, tuple[float, float]]) -> Choice:
@@ -157,7 +160,9 @@ def _of_kernel(plan: Plan, kernel: KernelPlan, region: Region, bases: Mapping[st
         if pin is not None and kind_of(kind, pin, costs) is not None
     }
     read = {address: kind for address, kind in _all_types(kernel.inputs).items() if address not in types}
-    return Choice(kernel.name, types, own, read)
+    row = plan.row_of(kernel.name)
+    at_run_time = row if row is not None and row.dynamic is not None else None
+    return Choice(kernel.name, types, own, read, row=at_run_time)
 
 
 def _all_types(ports: Sequence[Port]) -> dict[str, Uniform]:
@@ -172,20 +177,27 @@ def is_on_grid(kernel: KernelPlan, region: Region, graph: Graph) -> bool:
 
 
 def in_float(plan: Plan) -> Plan:
-    """The plan with every port in float."""
-    return replace(plan, kernels_in_order=tuple(_typed(kernel, {}) for kernel in plan.kernels_in_order))
+    """The plan with every port in float, and nothing quantized at run time."""
+    kernels = (_typed(kernel, {}) for kernel in plan.kernels_in_order)
+    dynamic = {key for key, row in plan.target.rows.items() if row.dynamic is not None}
+    return replace(
+        plan,
+        kernels_in_order=tuple(replace(one, row=None) if one.row in dynamic else one for one in kernels),
+    )
 
 
 def with_choice(float_plan: Plan, choice: Choice) -> Plan:
-    """A plan in float with the types of a choice."""
+    """A plan in float with the types of a choice, and its row where that quantizes at run time."""
     touched = kernels_of(choice)
-    return replace(
-        float_plan,
-        kernels_in_order=tuple(
-            _typed(kernel, choice.types) if kernel.name in touched else kernel
-            for kernel in float_plan.kernels_in_order
-        ),
+    kernels = tuple(
+        _typed(kernel, choice.types) if kernel.name in touched else kernel
+        for kernel in float_plan.kernels_in_order
     )
+    target, row = float_plan.target, choice.row
+    if row is not None:
+        target = replace(target, rows={**target.rows, row.key: row})
+        kernels = tuple(replace(one, row=row.key) if one.name == choice.name else one for one in kernels)
+    return replace(float_plan, kernels_in_order=kernels, target=target)
 
 
 def kernels_of(choice: Choice) -> frozenset[str]:

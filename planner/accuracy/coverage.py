@@ -15,6 +15,7 @@ from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan
+from planner.plans.work import float_work_of, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Coverage:
       kernels, on_device: kernels that compute with floats, and those of them that a row serves.
       macs, macs_on_device: multiply-adds of these.
       fallbacks: why the others run in float, most multiply-adds first, then most kernels.
+      work, float_work: predicted, of the plan and of the same kernels in float.
+      size, float_size: bytes of the file and of the float model as a file, where these were compared.
     """
 
     kernels: int
@@ -54,6 +57,10 @@ class Coverage:
     macs: int
     macs_on_device: int
     fallbacks: tuple[Fallback, ...] = ()
+    work: float = 0.0
+    float_work: float = 0.0
+    size: int | None = None
+    float_size: int | None = None
 
     @property
     def kernel_share(self) -> float:
@@ -69,6 +76,27 @@ class Coverage:
     def is_nothing(self) -> bool:
         """Whether there is something to quantize, and none of it is."""
         return bool(self.kernels) and not self.on_device
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the plan is predicted to take more work than the float model."""
+        return self.work > self.float_work
+
+    @property
+    def is_bigger(self) -> bool:
+        """Whether the file has more bytes than the float model's; False where nobody compared them."""
+        return self.size is not None and self.float_size is not None and self.size > self.float_size
+
+    @property
+    def pays(self) -> bool:
+        """Whether there is a reason to take the quantized file rather than the float model.
+
+        There is none where nothing is quantized, where the model multiplies and no product is quantized, or
+        where the file is bigger and takes more work.
+        """
+        if self.is_nothing or (self.macs and not self.macs_on_device):
+            return False
+        return not (self.is_bigger and self.is_slower)
 
 
 def coverage_of(plan: PlanFields) -> Coverage:
@@ -94,6 +122,8 @@ def coverage_of(plan: PlanFields) -> Coverage:
         sum(macs for _, macs in counted),
         sum(macs for _, macs in served),
         tuple(sorted(fallbacks, key=lambda one: (-one.macs, -one.kernels, one.reason))),
+        work_of(plan).total,
+        float_work_of(plan),
     )
 
 

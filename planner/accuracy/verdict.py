@@ -1,11 +1,13 @@
 """Verdict: whether a quantized model is good enough to go on with, in a word and a reason.
 
 It has two parts: accuracy, and coverage, how much of the model the device runs in its own types; the worse
-decides. Accuracy goes by labels where there are some: what counts is how many more answers are wrong. Else by
+decides. Where the quantized file has nothing to offer over the float model, the verdict is to keep that one.
+Accuracy goes by labels where there are some: what counts is how many more answers are wrong. Else by
 the worst output's SQNR. There is one scale, this one, for the command, the report, the page and the service.
 The bounds are ours, for a first look; a bound that matters is `--min-sqnr`, `--min-metric`, `--min-coverage`.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -13,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from planner.accuracy.coverage import Coverage
 from planner.accuracy.metrics import BUILT_IN, Score, score_text
 from planner.accuracy.quality import Quality, decibels
+from planner.errors import InputError
 
 Level: TypeAlias = Literal["good", "fair", "poor"]
 
@@ -34,6 +37,7 @@ GOOD_KERNELS: Final = 0.5
 FAIR_KERNELS: Final = 0.2
 SHOWN: Final = 3
 """Reasons of float kernels that are listed."""
+KEEP: Final = "keep the float model"
 LONGEST: Final = 160
 """Characters of one of them."""
 
@@ -64,18 +68,19 @@ class Verdict:
     covered: Coverage | None = None
 
     def __str__(self) -> str:
-        return f"{self.level}: {self.reason}"
+        return self.reason if self.keeps_float else f"{self.level}: {self.reason}"
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether nothing at all was quantized."""
-        return self.covered is not None and self.covered.is_nothing
+    def keeps_float(self) -> bool:
+        """Whether the float model is to be kept: the quantized file has nothing to offer over it."""
+        return self.covered is not None and not self.covered.pays
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             "level": self.level,
             "reason": self.reason,
+            "keep_float": self.keeps_float,
             "accuracy": None if self.accuracy is None else asdict(self.accuracy),
             "coverage": None
             if self.coverage is None or self.covered is None
@@ -107,7 +112,8 @@ def verdict_of(
     if accuracy is not None and of:
         accuracy = Part(accuracy.level, f"{accuracy.reason} ({of})")
     covered = None if coverage is None else coverage_part(coverage)
-    parts = [part for part in (accuracy, covered) if part is not None]
+    is_kept = coverage is not None and not coverage.pays
+    parts = [part for part in (None if is_kept else accuracy, covered) if part is not None]
     if not parts:
         return None
     worse = min(parts, key=lambda part: LEVELS.index(part.level))
@@ -125,7 +131,9 @@ def drop_level(drop: float) -> Level:
 
 
 def coverage_part(coverage: Coverage) -> Part:
-    """Evaluate the coverage of a plan: by multiply-adds and by kernels, the worse."""
+    """Evaluate the coverage of a plan: by multiply-adds and by kernels, the worse; poor without any gain."""
+    if not coverage.pays:
+        return Part("poor", f"{KEEP}: {unpaid_text(coverage)}")
     return Part(coverage_level(coverage.mac_share, coverage.kernel_share), coverage_text(coverage))
 
 
@@ -145,6 +153,49 @@ def coverage_text(coverage: Coverage) -> str:
     macs = f" and {share_text(coverage.mac_share)} of multiply-adds" if coverage.macs else ""
     rest = "" if coverage.on_device == coverage.kernels else "; the rest falls back to float"
     return f"{coverage.on_device} of {coverage.kernels} kernels{macs} are quantized{rest}"
+
+
+def unpaid_text(coverage: Coverage) -> str:
+    """Return why a quantized file has nothing to offer over the float model."""
+    if coverage.is_nothing or (not coverage.macs_on_device and coverage.macs):
+        return coverage_text(coverage)
+    times = coverage.work / coverage.float_work if coverage.float_work else math.inf
+    return (
+        f"the file is bigger, {coverage.size:,} bytes, not {coverage.float_size:,}, and predicted to take "
+        f"{times:.3g} times the work of float"
+    )
+
+
+def offers_nothing(coverage: Coverage, bound: float | None) -> bool:
+    """Return whether a file is not worth writing.
+
+    Args:
+      bound: the least share of the multiply-adds that the user asks for: then that decides, unless nothing is
+        quantized.
+    """
+    return coverage.is_nothing or (bound is None and not coverage.pays)
+
+
+def require_share(bound: float | None, name: str) -> None:
+    """Refuse a least coverage that is no share.
+
+    Raises:
+      InputError: below 0, above 1, or NaN.
+    """
+    if bound is not None and not 0 <= bound <= 1:
+        raise InputError(f"{name} {bound:g}: a share of the multiply-adds, between 0 and 1")
+
+
+def missed_coverage(coverage: Coverage, bound: float | None) -> str:
+    """Return what falls short of a least share of the multiply-adds; "" where nothing does.
+
+    Without a bound a file that has nothing to offer over the float model falls short.
+    """
+    if offers_nothing(coverage, bound):
+        return unpaid_text(coverage)
+    if bound is None or coverage.mac_share >= bound:
+        return ""
+    return f"{share_text(coverage.mac_share)} of multiply-adds are quantized, of at least {bound:.0%}"
 
 
 def fallback_lines(coverage: Coverage) -> Iterator[str]:
@@ -179,6 +230,10 @@ def coverage_data(coverage: Coverage) -> dict[str, Any]:
         "multiply_adds_on_device": coverage.macs_on_device,
         "kernel_share": coverage.kernel_share,
         "multiply_add_share": coverage.mac_share,
+        "work": coverage.work,
+        "float_work": coverage.float_work,
+        "bytes": coverage.size,
+        "float_bytes": coverage.float_size,
         "fallbacks": [
             {
                 "reason": one.reason,

@@ -74,7 +74,7 @@ def annotate(
 
 
 def _hands_on(target: Target) -> bool:
-    return any(row.hands_on_floats for rows in target.rows.values() for row in rows)
+    return any(row.hands_on_floats and not row.reads_table for rows in target.rows.values() for row in rows)
 
 
 def _left_float(graph: Graph, annotations: Annotations | None, kernels: Mapping[str, Any]) -> frozenset[str]:

@@ -7,7 +7,7 @@ fusions that made the kernels. Source: design 01, section 6.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from planner.checker.edges import check_edges
@@ -53,6 +53,7 @@ from planner.checker.rules import check_rules, one_class
 from planner.ir.borders import bonds, carried_pairs
 from planner.ir.expand import expand
 from planner.ir.graph import Constant, Facts, Graph, Region, port_address
+from planner.ir.operators.standard_op import SPELLS, misses_its_name, spelling_of
 from planner.ir.roles import function_of_one, is_product_of_rows
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, QType, Uniform
 from planner.ir.types.typetext import brief
@@ -144,7 +145,7 @@ def check(
     _check_carried(plan)
     _check_caches(plan.graph)
     check_globs(plan, judged, numbers)
-    ranges = ranges_of(plan.graph, judged, numbers) if numbers is not None else None
+    ranges = ranges_of(plan, judged, numbers) if numbers is not None else None
     told = frozenset(step[2] for step in log if step[3] == "finer")
     for at, (_, _, served) in enumerate(judged):
         if progress is not None:
@@ -345,6 +346,14 @@ def _check_kernel(
     check_room(kernel, row)
     if row.table is not None and not function_of_one(region.ops, plan.graph):
         refuse(kernel.name, f"is looked up in a table of {row.source}, and is no function of one tensor", row)
+    if misses_its_name(region):
+        refuse(kernel.name, f"is served by {row.source}, and its ops are no {kernel.kernel}", row)
+    if SPELLS in region.attributes and numbers:
+        known = {**plan.graph.constants, **numbers}
+        told = spelling_of(region, replace(plan.graph, constants=known))
+        if dict(told) != dict(region.attributes):
+            listed = ", ".join(f"{key}: {item}" for key, item in told.items())
+            refuse(kernel.name, f"is no operator with {dict(region.attributes)}; accepted: {listed}", row)
     by = row.dynamic
     if by is not None and not is_product_of_rows(region.ops, plan.graph, per_token=by.per_token):
         refuse(kernel.name, f"is quantized at run time by {row.source}, and is no product of such", row)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 
 from planner.checker.kernel_ports import NEAR, refuse
 from planner.ir.graph import BOUNDARY, port_address
+from planner.ir.types.held_pins import STORES, Storages
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Storage, Uniform
+from planner.ir.types.scales import round_scale
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped, Rescale
@@ -167,12 +169,42 @@ def pins_of(plan: Plan) -> dict[str, PortTyped]:
 
 
 def _on_device(pin: Uniform, given: PortTyped, plan: Plan) -> Uniform:
+    """A pin as the device stores it in the plan's formats, which may have some widths around 0 alone."""
+    if pin.storage.float_name or pin.ranges:
+        return pin
+    stores = [STORES[form] for form in plan.formats if form in STORES]
+    storages = plan.target.storages
+    for store in stores:
+        both = store.storages if storages is None else {*store.storages} & {*storages}
+        storages = both or storages
+    kind = _in_storages(pin, given, storages)
+    width = kind.storage.bits
+    if not kind.storage.signed or not any(width in store.centred for store in stores):
+        return kind
+    return _about_zero(kind)
+
+
+def _about_zero(kind: Uniform) -> Uniform:
+    """A type of zero point 0: integer by integer if the width has room, else over as much in wider steps."""
+    if kind.axis is not None or kind.blocks or kind.grid or kind.zero_point == 0:
+        return kind
+    store, scale = kind.storage, kind.scale
+    width, most = store.bits, 2 ** (store.bits - 1) - 1
+    steps = [end - kind.zero_point for end in (store.qmin, store.qmax)]
+    if steps[0] < -most - 1 or steps[1] > most:
+        farthest = max(abs(step) * kind.scale for step in steps)
+        scale = round_scale(farthest / most, kind.expressed)
+        steps = [max(-most - 1, min(most, round(step * kind.scale / scale))) for step in steps]
+    return replace(kind, storage=Storage(width, True, steps[0], steps[1]), scales=(scale,), zero_points=(0,))
+
+
+def _in_storages(pin: Uniform, given: PortTyped, storages: Storages) -> Uniform:
     """A pin in a storage that the device has, number for number; as it is where none holds its numbers.
 
     The storage of the port that gives the value comes first, else the narrowest.
     """
-    own, storages = pin.storage, plan.target.storages
-    if storages is None or own.float_name or pin.ranges or (own.bits, own.signed, "") in storages:
+    own = pin.storage
+    if storages is None or (own.bits, own.signed, "") in storages:
         return pin
     narrow = sorted(
         (bits, sign != own.signed) for bits, sign, name in storages if bits >= own.bits and not name

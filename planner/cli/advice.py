@@ -7,6 +7,7 @@ import typer
 
 from planner.cli.console import progress, say, say_json, say_table, warn
 from planner.cli.files import as_samples, only_one_stdin, write_file
+from planner.cli.job.summaries import plan_summary, summary_text
 from planner.cli.options import (
     BestEffortOption,
     DimOption,
@@ -19,7 +20,6 @@ from planner.cli.options import (
     read_plan,
     sizes_of,
 )
-from planner.cli.planning import plan_summary, summary_text
 from planner.cli.saved import Saved, read_reference, read_saved, with_sources
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from planner.cli.options import load_module
 from planner.errors import InputError
 
 if TYPE_CHECKING:
-    from planner.accuracy.coverage import Coverage
     from planner.accuracy.losses import Losses
     from planner.accuracy.metrics import Metric
     from planner.accuracy.quality import Quality
@@ -67,8 +66,9 @@ def read_judging(
     Raises:
       InputError: NaN, a metric that is no name of ours and no function, a share beyond 1.
     """
-    if min_coverage is not None and not 0 <= min_coverage <= 1:
-        raise InputError(f"--min-coverage {min_coverage:g}: a share of the multiply-adds, between 0 and 1")
+    from planner.accuracy.verdict import require_share
+
+    require_share(min_coverage, "--min-coverage")
     bounds = (("--min-sqnr", min_sqnr, "number of decibels"), ("--min-metric", min_metric, "bound"))
     for option, bound, kind in bounds:
         if bound is not None and math.isnan(bound):
@@ -124,11 +124,13 @@ def missed(
     """What falls short of its bound, by name of the file, which may be "".
 
     Args:
-      verdict: of the plan, whose coverage has a bound; nothing quantized is short of any.
+      verdict: of the plan, whose coverage has a bound; a file with nothing to offer is short of any.
     """
+    from planner.accuracy.verdict import missed_coverage
+
     found: list[str] = []
     if verdict is not None and verdict.covered is not None:
-        found += _missed_coverage(verdict.covered, judging.min_coverage)
+        found += filter(None, [missed_coverage(verdict.covered, judging.min_coverage)])
     for name, comparison in comparisons.items():
         place = f"{name}: " if name else ""
         if comparison.failure:
@@ -154,15 +156,6 @@ def is_negative(comparisons: "Mapping[str, Comparison]", judging: Judging, verdi
     if judging.min_coverage is None and verdict is not None and verdict.coverage is not None:
         parts.append(verdict.coverage)
     return any(part.level == "poor" for part in parts)
-
-
-def _missed_coverage(covered: "Coverage", bound: float | None) -> Iterator[str]:
-    from planner.accuracy.verdict import coverage_text, share_text
-
-    if covered.is_nothing:
-        yield coverage_text(covered)
-    elif bound is not None and not covered.mac_share >= bound:
-        yield f"{share_text(covered.mac_share)} of multiply-adds are quantized, of at least {bound:.0%}"
 
 
 def _missed_metric(

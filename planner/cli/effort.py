@@ -22,10 +22,11 @@ from planner.errors import InputError, PlannerError
 
 if TYPE_CHECKING:
     from planner.calibration.statistics import Statistics
-    from planner.cli.planning import Order
+    from planner.cli.job.order import Order
     from planner.interpreter.compare import Comparison
     from planner.ir.graph import Graph
-    from planner.plan_search.effort import Aim, Found, Made
+    from planner.plan_search.effort import Aim, Budget, Made
+    from planner.plan_search.effort import Tried as Found
     from planner.plan_search.search import Search
     from planner.plan_search.trials import State, Trial
     from planner.plans.plan import Plan
@@ -108,7 +109,7 @@ def tried_harder(task: Task, first: Attempt) -> tuple[Attempt, Tried | None]:
     Returns:
       The plan to write, and what came of the search; None where there was none.
     """
-    from planner.plan_search.effort import BUDGETS, aim_of, worst_of
+    from planner.plan_search.effort import BUDGETS, Made, aim_of, worst_of
 
     judging, budget = task.judging, BUDGETS[task.order.effort]
     if not budget.trials or not first.comparisons:
@@ -121,27 +122,29 @@ def tried_harder(task: Task, first: Attempt) -> tuple[Attempt, Tried | None]:
         min_metric=judging.min_metric,
         coverage=judging.min_coverage,
     )
-    known = worst_of(first.planned, first.comparisons.values(), aim)
-    if aim.reached(known):
+    known = Made(first, worst_of(first.planned, [*first.comparisons.values()], aim))
+    if aim.reached(known.trial):
         return first, None
     try:
-        return _searched(task, first, known, aim, budget.trials)
+        found = _searched(task, known, aim, budget)
     except PlannerError as error:
         warn(f"no better plan was looked for: {error.message}")
         return first, None
+    if found.stopped:
+        warn(f"{found.stopped}; the same line goes on from there")
+    return found.best.what, _Outcome(task, found).told()
 
 
-def _searched(
-    task: Task, first: Attempt, known: "Trial", aim: "Aim", trials: int
-) -> tuple[Attempt, Tried | None]:
+def _searched(task: Task, first: "Made[Attempt]", aim: "Aim", budget: "Budget") -> "Found[Attempt]":
     import planner
     from planner.calibration.annotations import annotations_document
-    from planner.plan_search.effort import Made, bench_for, best_made, improve, stopped_text, worst_of
+    from planner.plan_search.effort import bench_for, try_harder
     from planner.plan_search.search import merged_annotations
 
-    asked = planner.annotate(task.graph, stats=task.stats, annotations=first.given, target=task.device)
+    keep_inputs(task.order.out, (STATE, ANNOTATIONS), task.order.inputs)
+    own = first.what.given
     bench = bench_for(
-        asked,
+        planner.annotate(task.graph, stats=task.stats, annotations=own, target=task.device),
         task.device,
         task.judging.samples or (),
         aim,
@@ -150,38 +153,29 @@ def _searched(
         formats=task.order.formats,
         prepare=lambda model: planner.correct_biases(model, task.device, task.stats),
     )
-    given = None if first.given is None else annotations_document(first.given)
-    keep_inputs(task.order.out, (STATE, ANNOTATIONS), task.order.inputs)
-
-    def make(trial: "Trial") -> Made[Attempt]:
-        made = task.make(merged_annotations(given, trial.kernels))
-        return Made(made, worst_of(made.planned, made.comparisons.values(), aim, trial))
-
+    given = None if own is None else annotations_document(own)
     state = _state(task.path(STATE), bench.key())
     with ending_as_interrupt():
-        with progress_of_phases("measuring noise", f"searching a better plan ({task.order.effort})") as (
-            runs,
-            bar,
-        ):
-            found = improve(bench, aim, known, trials=trials, state=state, progress=bar, measuring=runs)
-        best, is_stopped = best_made(Made(first, known), found, aim, make)
-    if is_stopped:
-        warn(f"{stopped_text(found.trials, trials)}; the same line goes on from there")
-    outcome = _Outcome(task, first, known, aim, found, best, is_stopped)
-    return best.what, outcome.told()
+        return try_harder(
+            first,
+            lambda made: (made.planned, [*made.comparisons.values()]),
+            budget=budget,
+            aim=aim,
+            bench=bench,
+            make=lambda trial: task.make(merged_annotations(given, trial.kernels)),
+            state=state,
+            phases=lambda: progress_of_phases(
+                "measuring noise", f"searching a better plan ({task.order.effort})"
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """A search and the plan that was taken: `best`, which is `first` where none was better."""
+    """What came of a search, for people and programs."""
 
     task: Task
-    first: Attempt
-    known: "Trial"
-    aim: "Aim"
-    found: "Found"
-    best: "Made[Attempt]"
-    is_stopped: bool
+    found: "Found[Attempt]"
 
     def again(self) -> str:
         """The line that makes this plan without a search."""
@@ -202,33 +196,25 @@ class _Outcome:
         words += ["--annotations", str(self.task.path(ANNOTATIONS)), "--effort", "quick"]
         return f"this plan again, without a search: {shlex.join(words)}"
 
-    @property
-    def is_improved(self) -> bool:
-        return self.best.what is not self.first
-
     def told(self) -> Tried:
-        """What came of it, for people and programs."""
-        files = {}
-        if self.is_improved:
-            files[ANNOTATIONS] = (jsonlib.dumps(self.best.what.given, indent=1) + "\n").encode()
-        from planner.plan_search.effort import outcome_text
-
-        told = outcome_text(self.first.planned, self.known, self.best.trial, self.found, self.aim)
-        text = f"{self.task.order.effort} effort: {told}"
-        lines = (text, self.again()) if self.is_improved else (text,)
+        """What came of it."""
+        found, files = self.found, {}
+        if found.is_improved:
+            files[ANNOTATIONS] = (jsonlib.dumps(found.best.what.given, indent=1) + "\n").encode()
+        text = f"{self.task.order.effort} effort: {found.text}"
+        lines = (text, self.again()) if found.is_improved else (text,)
         document = {
             "level": self.task.order.effort,
-            "trials": self.found.trials,
-            "stopped": self.is_stopped,
-            "improved": self.is_improved,
+            "trials": found.found.trials,
+            "stopped": found.is_stopped,
+            "improved": found.is_improved,
             "text": text,
-            "metric": self.aim.metric_name or "sqnr",
-            "before": _figures(self.known),
-            "after": _figures(self.best.trial),
-            "annotations": str(self.task.path(ANNOTATIONS)) if self.is_improved else None,
+            "metric": found.aim.metric_name or "sqnr",
+            "before": _figures(found.first.trial),
+            "after": _figures(found.best.trial),
+            "annotations": str(self.task.path(ANNOTATIONS)) if found.is_improved else None,
         }
-        search = self.found.with_best(self.best.trial, self.aim)
-        return Tried("\n".join(lines), document, files, str(self.task.path(STATE)), search)
+        return Tried("\n".join(lines), document, files, str(self.task.path(STATE)), found.search)
 
 
 def _figures(trial: "Trial") -> dict[str, Any]:

@@ -16,6 +16,7 @@ from planner.cli.options import (
     JsonOption,
     MethodOption,
     MetricOption,
+    MinCoverageOption,
     MinMetricOption,
     MinSqnrOption,
     ModelFile,
@@ -33,6 +34,7 @@ from planner.cli.options import (
 from planner.errors import InputError
 
 if TYPE_CHECKING:
+    from planner.calibration.samples import Sample
     from planner.ir.graph import Graph
 
 
@@ -126,14 +128,17 @@ def compare(
     metric: MetricOption = None,
     min_sqnr: MinSqnrOption = None,
     min_metric: MinMetricOption = None,
+    min_coverage: MinCoverageOption = None,
     reference: ReferenceOption = "written",
     json: JsonOption = False,
 ) -> int:
     """Run a model and a quantized file of it side by side: SQNR and largest error of each output, metrics."""
     import planner
+    from planner.accuracy.verdict import verdict_of
+    from planner.exporters.file_coverage import coverage_in_file
 
     only_one_stdin(model, quantized, data, eval_data)
-    judging = read_judging(reference, output, metric, min_sqnr, min_metric)
+    judging = read_judging(reference, output, metric, min_sqnr, min_metric, min_coverage=min_coverage)
     chosen = eval_data or data
     if chosen is None:
         raise InputError("no samples to compare on", hint="--eval-data, held out, or --data")
@@ -146,12 +151,14 @@ def compare(
     )
     with as_samples(chosen, graph) as samples, progress("comparing") as bar:
         comparison = planner.compare(graph, given, samples, progress=bar, **judging.arguments)
+        covered = None if min_coverage is None else coverage_in_file(given, _first(samples, graph))
     comparison = replace(comparison, held_out=True if eval_data is not None else None)
     for warning in (*comparison.warnings, *_unlike(graph, data, eval_data)):
         warn(warning)
-    short = missed({"": comparison}, judging)
+    short = missed({"": comparison}, judging, verdict_of({}, {}, covered))
     if json:
-        document = {"ok": not short, "min_sqnr": min_sqnr, "min_metric": min_metric, "missed": short}
+        bounds = {"min_sqnr": min_sqnr, "min_metric": min_metric, "min_coverage": min_coverage}
+        document = {"ok": not short, **bounds, "missed": short}
         outputs = {"outputs": quality_json({"": comparison})[""]}
         say_json(document | outputs | judged_json(comparison))
         return 1 if short else 0
@@ -159,6 +166,13 @@ def compare(
     if short:
         say_missed(f"missed: {'; '.join(short)}")
     return 1 if short else 0
+
+
+def _first(samples: str, graph: "Graph") -> "Sample":
+    """Return the arrays of the first sample."""
+    from planner.calibration.samples import open_samples
+
+    return dict(next(iter(open_samples(samples, graph).feeds)).arrays)
 
 
 def _unlike(graph: "Graph", data: str | None, held_out: str | None) -> tuple[str, ...]:

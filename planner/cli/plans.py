@@ -8,6 +8,7 @@ from planner.cli.comparing import bigger, slow
 from planner.cli.console import progress, say, say_json, say_table, warn
 from planner.cli.files import keep_from, only_one_stdin, put_text
 from planner.cli.help.choices import complete_format
+from planner.cli.job.summaries import plan_summary, summary_text
 from planner.cli.options import (
     DimOption,
     ExternalOption,
@@ -21,7 +22,6 @@ from planner.cli.options import (
     read_stats,
     sizes_of,
 )
-from planner.cli.planning import plan_summary, summary_text
 from planner.cli.saved import read_saved, read_saved_model
 from planner.errors import PlanInvalid
 

@@ -9,6 +9,7 @@ from planner.cli.comparing import read_judging
 from planner.cli.console import warn
 from planner.cli.files import STDIN
 from planner.cli.help.choices import complete_format, complete_target
+from planner.cli.job.order import Order, carry_out
 from planner.cli.options import (
     AnnotationsOption,
     CutOption,
@@ -25,7 +26,6 @@ from planner.cli.options import (
     OutputOption,
     RequiredData,
 )
-from planner.cli.planning import Order, carry_out
 
 TARGET: Final = "onnxruntime-cpu"
 FORMAT: Final = "onnx-qdq"
@@ -78,6 +78,9 @@ def quantize(
     min_sqnr: MinSqnrOption = None,
     min_metric: MinMetricOption = None,
     min_coverage: MinCoverageOption = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write the files even where the float model is as good.")
+    ] = False,
     json: JsonOption = False,
 ) -> int:
     """Quantize a model in one call: calibrate, plan, check, export, compare, and say whether it is good."""
@@ -104,6 +107,7 @@ def quantize(
             functions=functions,
             judging=judging,
             effort=effort,
+            force=force,
             json=json,
         )
     )

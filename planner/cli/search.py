@@ -10,6 +10,8 @@ import typer
 from planner.cli.comparing import read_judging
 from planner.cli.console import progress_of_phases, say, say_json, say_missed, say_table, warn
 from planner.cli.files import as_samples, keep_inputs, only_one_stdin, write_folder
+from planner.cli.job.order import statistics_of
+from planner.cli.job.summaries import summary_text
 from planner.cli.options import (
     AnnotationsOption,
     DimOption,
@@ -27,7 +29,6 @@ from planner.cli.options import (
     read_target,
     sizes_of,
 )
-from planner.cli.planning import statistics_of, summary_text
 from planner.cli.saved import with_sources
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def search(
         typer.Option(
             "--goal",
             metavar="G",
-            help="sqnr=30, metric=0.9, drop=1% (least work); work=0.5, weight_bits=4, coverage=0.9.",
+            help="sqnr=30, metric=0.9, drop=1% (least work); work=0.5, size=25MB, coverage=0.9, ...",
         ),
     ],
     data: Annotated[

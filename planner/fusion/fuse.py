@@ -12,17 +12,30 @@ from typing import Any, Final, TypeAlias
 
 from planner.fusion.groups import Group, groups_of, is_group, ports_of_group, reenters
 from planner.fusion.legalize import legalize
-from planner.fusion.match import Fit, OpIndex, fits, index_ops
+from planner.fusion.match import fits
+from planner.fusion.op_index import Fit, OpIndex, index_ops
+from planner.fusion.products import SEEN_THROUGH
 from planner.ir.borders import closed_scope
 from planner.ir.graph import Graph, Op, Region
+from planner.ir.operators.standard_op import spelling_of
 from planner.ir.roles import NON_PORT_INPUTS, port_outputs
 from planner.ir.topology import live, topological
 from planner.ir.unknowns import reason_of_unknown
-from planner.target.patterns import OpPattern, Pattern, count_ops, op_types, parse_pattern, variants
+from planner.target.patterns import (
+    OpPattern,
+    Pattern,
+    count_ops,
+    needed_types,
+    op_types,
+    parse_pattern,
+    variants,
+)
 from planner.target.predicates import PortValues, failing
 from planner.target.records import Fusion, Target
 
 MOST_OBJECTIONS: Final = 4
+MAX_LEAD: Final = 16
+"""Ops between the rarest op of a block and its last one."""
 UNUSED: Final = "none of its results is used"
 
 Barred: TypeAlias = frozenset[tuple[str, tuple[str, ...], frozenset[str]]]
@@ -100,7 +113,7 @@ def regions_of(
     for variant in book.ordered:
         while groups and len(groups[0][0].members) > count_ops(variant.tree):
             _take_group(*groups.pop(0), index, taken)
-        for root in _roots(variant.tree, index):
+        for root in _roots(variant, index):
             fit = None if taken.owner[root] else _best(variant, root, index, taken)
             if fit is not None:
                 _take(variant, fit, index, taken)
@@ -120,8 +133,8 @@ def regions_of(
 def _read(target: Target) -> _Book:
     found = []
     groups = []
-    for fusion in target.fusions:
-        patterns = [parse_pattern(text) for text in fusion.patterns]
+    for fusion in (*target.fusions, *_blocks(target)):
+        patterns = [parse_pattern(text, fusion.parts) for text in fusion.patterns]
         groups += [(fusion, pattern) for pattern in patterns if is_group(pattern)]
         names = tuple(dict.fromkeys(v.name for pattern in patterns for v in pattern.variables))
         found += [_Variant(fusion, p, tree, names) for p in patterns for tree in variants(p)]
@@ -130,14 +143,48 @@ def _read(target: Target) -> _Book:
     ordered = tuple(sorted(found, key=lambda variant: -count_ops(variant.tree)))
     by_root: dict[str, list[_Variant]] = {}
     for variant in ordered:
-        for name in variant.tree.types:
+        for name in () if variant.fusion.whole else variant.tree.roots:
             by_root.setdefault(name, []).append(variant)
-    named = frozenset(name for variant in ordered for name in op_types(variant.pattern))
+    # An op that stays alone is told of the fusions that came near: a norm is none for every Add.
+    fusions = (variant for variant in ordered if not variant.fusion.whole)
+    named = frozenset(name for variant in fusions for name in op_types(variant.pattern))
     return _Book(target.id, frozenset(target.rows), ordered, tuple(groups), by_root, named)
 
 
-def _roots(tree: OpPattern, index: OpIndex) -> list[int]:
-    return sorted(i for name in set(tree.types) for i in index.by_type.get(name, ()))
+def _blocks(target: Target) -> Iterator[Fusion]:
+    """The blocks that are looked for: those that are no more than their parts need a row of their own."""
+    for block in target.blocks:
+        if block.whole or block.kernel in target.rows or block.kernel in target.legalize:
+            yield block
+
+
+def _roots(variant: _Variant, index: OpIndex) -> list[int]:
+    """Ops that may write a tree's result, ascending."""
+    tree = variant.tree
+    roots = set(tree.roots)
+    if not variant.fusion.parts:
+        return sorted(i for name in roots for i in index.by_type.get(name, ()))
+    needed = [sum(len(index.by_type.get(name, ())) for name in types) for types in needed_types(tree)]
+    if not needed or min(needed) == 0:
+        return []
+    # Every Add might be the last op of a norm: only those count that the tree's rarest op leads to.
+    rarest = min(
+        needed_types(tree), key=lambda types: (sum(len(index.by_type.get(n, ())) for n in types), types)
+    )
+    return _led_to([i for name in rarest for i in index.by_type[name]], variant, index)
+
+
+def _led_to(begin: Sequence[int], variant: _Variant, index: OpIndex) -> list[int]:
+    """Ops that may write a tree's result, and that ops of the tree lead to through its own kinds of ops."""
+    roots, inner = set(variant.tree.roots), op_types(variant.pattern) | SEEN_THROUGH | {"Div", "Mul", "Pow"}
+    found: set[int] = set()
+    seen, now = set(begin), list(begin)
+    for _ in range(MAX_LEAD):
+        found.update(i for i in now if index.ops[i].type in roots)
+        behind = {r for i in now for name in index.ops[i].outputs for r in index.readers.get(name, ())}
+        now = [i for i in behind - seen if index.ops[i].type in inner]
+        seen.update(now)
+    return sorted(found)
 
 
 def _best(variant: _Variant, root: int, index: OpIndex, taken: _Taken) -> Fit | None:
@@ -215,7 +262,7 @@ def _take(variant: _Variant, fit: Fit, index: OpIndex, taken: _Taken) -> None:
     name = _name(index.ops[fit.deepest].name, taken)
     for i in members:
         taken.owner[i] = name
-    taken.regions[members[-1]] = Region(
+    made = Region(
         name=name,
         kernel=variant.fusion.kernel,
         inputs=_inputs(variant, fit),
@@ -223,6 +270,9 @@ def _take(variant: _Variant, fit: Fit, index: OpIndex, taken: _Taken) -> None:
         ops=tuple(index.ops[i] for i in members),
         **_standing(members, index),
     )
+    if variant.fusion.parts:
+        made = replace(made, attributes=spelling_of(made, index.graph))
+    taken.regions[members[-1]] = made
 
 
 def _inputs(variant: _Variant, fit: Fit) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from planner.fusion.match import OpIndex
+from planner.fusion.op_index import OpIndex
 from planner.ir.borders import closed_scope
 from planner.ir.graph import Op
 from planner.ir.structure import BORDERS

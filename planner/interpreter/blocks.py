@@ -6,7 +6,7 @@ Source: design 01, sections 3 and 7.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import ModelError
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph, Op, Region, once_per_graph
+from planner.ir.operators.standard_op import ops_to_run
 from planner.ir.roles import NON_PORT_INPUTS, is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -34,7 +35,7 @@ class Block:
       activation: the last Relu or Clip, where its result is the region's only one and stored in integers.
       kinds: integer types of the operands that are ports, by (op name, operand index).
       arithmetic: of the row, or the one asked for.
-      row: of the target, where the arithmetic is its own.
+      row: of the target, where the arithmetic is its own or the activation is quantized at run time.
       others: values without a type (indices, masks) that something outside reads.
     """
 
@@ -103,7 +104,7 @@ def stages_of(
         others = _others(graph, region, readers)
         if any(isinstance(port.type, Uniform) for port in (*kernel.inputs, *kernel.outputs)):
             found += _joined(waiting, graph, readers)
-            found.append(_block(plan, kernel, region, arithmetic, others))
+            found.append(_block(plan, kernel, replace(region, ops=ops_to_run(region)), arithmetic, others))
             continue
         ports = tuple(port.value for port in kernel.outputs if port.value)
         waiting.append((region, (*ports, *others)))
@@ -208,10 +209,11 @@ def _block(
 ) -> Block:
     activation = _activation(region, kernel)
     core = region.ops if activation is None else region.ops[:-1]
-    row = None
+    row = plan.row_of(kernel.name)
     if arithmetic is None:
-        row = plan.row_of(kernel.name)
         arithmetic = _DEFAULT_ARITHMETIC if row is None else row.requantize
+    elif row is not None and row.dynamic is None:
+        row = None  # what quantizes at run time does so in any arithmetic
     return Block(kernel, core, activation, _kinds(region, kernel), arithmetic, others, row)
 
 

@@ -45,7 +45,6 @@ from planner.ir.types.qtypes import Uniform
 from planner.onnx.dtypes import NUMPY
 from planner.plans.plan import Plan
 from planner.plans.records import Port
-from planner.plans.rescales import pins
 from planner.target.records import DynamicRange, LookupTable
 
 _NAMES = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS, *ARITHMETICS})
@@ -100,7 +99,7 @@ class Interpreter:
         if arithmetic is not None and not (isinstance(arithmetic, str) and _is_known(arithmetic)):
             raise unknown_arithmetic(arithmetic)
         self._graph, self._plan = graph, plan
-        self._pinned = pins(plan.graph)
+        self._pinned = plan.stored_pins
         self._items = items_of(graph, plan, arithmetic, self._pinned)
         self._weights: dict[tuple[str, Uniform], Array] = {}
         self._programs: dict[int, Program] = {}

@@ -7,6 +7,7 @@ up. Source: design 16, point 1.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Generic, Literal, TypeAlias, TypeVar, get_args
@@ -139,10 +140,10 @@ class Aim:
         covered = LEVELS.index(coverage_level(trial.mac_share, trial.kernel_share))
         return min(LEVELS.index(self.accuracy(trial)), covered), covered
 
-    def order(self, trial: Trial) -> tuple[int, int, bool, float]:
+    def order(self, trial: Trial) -> tuple[int, int, bool, float, int]:
         """What larger is better of."""
         reached = self.reached(trial)
-        return (*self.standing(trial), reached, -trial.work if reached else trial.quality)
+        return (*self.standing(trial), reached, -trial.work if reached else trial.quality, -trial.size)
 
     def is_better(self, trial: Trial, other: Trial) -> bool:
         """Whether a trial is worth more than another, which it may replace."""
@@ -402,6 +403,86 @@ def best_made(
     return best, found.is_stopped
 
 
+@dataclass(frozen=True, slots=True)
+class Tried(Generic[T]):
+    """What came of an effort.
+
+    Attributes:
+      best: what is worth most; what was there before where nothing is better.
+      first: what was there before.
+      budget: what the effort might spend.
+      is_stopped: whether it was interrupted.
+    """
+
+    best: Made[T]
+    first: Made[T]
+    plan: Plan
+    aim: Aim
+    found: Found
+    budget: Budget
+    is_stopped: bool
+
+    @property
+    def is_improved(self) -> bool:
+        """Whether something else than what was there before is the best."""
+        return self.best.what is not self.first.what
+
+    @property
+    def search(self) -> Search | None:
+        """The search, with the plan taken as its best."""
+        return self.found.with_best(self.best.trial, self.aim)
+
+    @property
+    def text(self) -> str:
+        """What the best plan gave up for what, or that no trial was better."""
+        return outcome_text(self.plan, self.first.trial, self.best.trial, self.found, self.aim)
+
+    @property
+    def stopped(self) -> str:
+        """That the search was stopped; "" where it was not."""
+        done, most = self.found.trials, self.budget.trials
+        text = f"the search was stopped after {done} of {most} trials: this is the best plan so far"
+        return text if self.is_stopped else ""
+
+
+Phases: TypeAlias = Callable[[], AbstractContextManager[Sequence[Callable[[int, int | None], None]]]]
+"""Opens what shows progress of a search: of measuring noise, and of trials."""
+
+
+def try_harder(
+    first: Made[T],
+    figures: Callable[[T], tuple[Plan, Sequence[Comparison]]],
+    *,
+    budget: Budget,
+    aim: Aim,
+    bench: Bench,
+    make: Callable[[Trial], T],
+    state: State | None,
+    phases: Phases,
+) -> Tried[T]:
+    """Search for something better than what was made first, and make it.
+
+    Args:
+      figures: the plan of what was made, and its files compared.
+      make: makes what a trial proposes, on all samples and as files are used.
+      state: keeps what is measured.
+
+    Raises:
+      PlannerError: a search cannot begin.
+    """
+
+    def remade(trial: Trial) -> Made[T]:
+        what = make(trial)
+        return Made(what, worst_of(*figures(what), aim, trial))
+
+    with phases() as (runs, bar):
+        found = improve(
+            bench, aim, first.trial, trials=budget.trials, state=state, progress=bar, measuring=runs
+        )
+    best, is_stopped = best_made(first, found, aim, remade)
+    return Tried(best, first, figures(first.what)[0], aim, found, budget, is_stopped)
+
+
 def worst_of(plan: Plan, comparisons: Iterable[Comparison], aim: Aim, proposed: Trial | None = None) -> Trial:
     """The figures of a plan whose files were compared, of the worst file.
 
@@ -423,8 +504,3 @@ def outcome_text(plan: Plan, first: Trial, best: Trial, found: Found, aim: Aim) 
         return given_up(plan, first, best, aim.metric_name, found.search.dearest)
     sound = [] if found.search is None else [trial for trial in found.search.trials if not trial.error]
     return nothing_better(found.trials, max(sound, key=aim.order, default=None), aim.metric_name)
-
-
-def stopped_text(done: int, most: int) -> str:
-    """That a search was stopped."""
-    return f"the search was stopped after {done} of {most} trials: this is the best plan so far"

@@ -1,4 +1,4 @@
-"""Goals: what a search is to reach, as a person writes it: `sqnr=30`, `work=0.5`, `drop=1%`.
+"""Goals: what a search is to reach, as a person writes it: `sqnr=30`, `work=0.5`, `drop=1%`, `size=25MB`.
 
 Source: design 11, section 7.
 """
@@ -48,6 +48,12 @@ GOALS: Final[Mapping[str, Meaning]] = {
         "above 0, such as weight_bits=4.5",
         False,
     ),
+    "size": Meaning(
+        "bytes of all weights, at most",
+        lambda bound: 0 < bound < math.inf,
+        "above 0, in bytes or with a unit, such as size=25MB or size=800kB",
+        False,
+    ),
     "coverage": Meaning(
         "share of the multiply-adds that run in the device's own types, at least",
         lambda bound: 0 < bound <= 1,
@@ -55,6 +61,17 @@ GOALS: Final[Mapping[str, Meaning]] = {
         False,
     ),
 }
+
+UNITS: Final[Mapping[str, int]] = {
+    "GiB": 1 << 30,
+    "MiB": 1 << 20,
+    "KiB": 1 << 10,
+    "GB": 10**9,
+    "MB": 10**6,
+    "kB": 10**3,
+    "B": 1,
+}
+"""Units of sizes, the longer names first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +88,8 @@ class Goal:
     is_relative: bool = False
 
     def __str__(self) -> str:
+        if self.kind == "size":
+            return f"size={size_text(self.bound, digits=15)}"
         return f"{self.kind}={self.bound:g}{'%' if self.is_relative else ''}"
 
     @property
@@ -84,11 +103,17 @@ class Goal:
         return self.kind in ("metric", "drop")
 
 
+def size_text(size: float, digits: int = 4) -> str:
+    """Return a number of bytes as a goal writes it: `25MB`, `800kB`, `12B`."""
+    unit = next((unit for unit in ("GB", "MB", "kB") if size >= UNITS[unit]), "B")
+    return f"{size / UNITS[unit]:.{digits}g}{unit}"
+
+
 def goal_of(text: str | Goal | Mapping[str, Any]) -> Goal:
     """Read a goal.
 
     Args:
-      text: `sqnr=30`, or `{"sqnr": 30}`; a drop may end in `%`.
+      text: `sqnr=30`, or `{"sqnr": 30}`; a drop may end in `%`, a size in a unit.
 
     Raises:
       InputError: no such form, or a number out of bounds.
@@ -106,10 +131,14 @@ def goal_of(text: str | Goal | Mapping[str, Any]) -> Goal:
         )
     require_name("goal", kind, GOALS)
     is_relative = kind == "drop" and value.endswith("%")
+    unit = next((unit for unit in UNITS if kind == "size" and value.endswith(unit)), "")
     try:
-        bound = float(value.removesuffix("%") if is_relative else value)
+        bound = float(value.removesuffix("%") if is_relative else value.removesuffix(unit)) * UNITS.get(
+            unit, 1
+        )
     except ValueError:
         bound = math.nan
+    bound = float(round(bound)) if unit and math.isfinite(bound) else bound
     meaning = GOALS[kind]
     if not meaning.accepted(bound):
         raise InputError(f"{kind}={value} is no goal", hint=f"{meaning.what}: {meaning.hint}")

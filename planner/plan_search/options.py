@@ -3,7 +3,7 @@
 A level asks one thing of all kernels (`float`, a storage, the storages of a row) and is planned whole; a
 kernel's options are the different types it has in those plans, the first as planning chooses without being
 asked. Noise is measured at one option of a kernel, its own alone; at others it grows with the square of the
-steps. Source: design 11, sections 3 and 7.
+steps. Options that quantize at run time are measured apart. Source: design 11, sections 3 and 7.
 """
 
 import math
@@ -15,9 +15,10 @@ from planner.accuracy.choices import Choice, activations_of, choices_of, weights
 from planner.accuracy.own_noise import OwnNoise, Part
 from planner.errors import PlannerError
 from planner.ir.asked import asked_of
-from planner.ir.graph import Graph, Region
+from planner.ir.dtypes import NUMPY
+from planner.ir.graph import Graph, Region, Value
 from planner.ir.roles import is_mover
-from planner.ir.types.qtypes import Uniform
+from planner.ir.types.qtypes import FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted, is_stored_in, wanted_to_data
 from planner.plan_model import plan as plan_model
 from planner.plans.plan import Plan, Planned
@@ -119,10 +120,13 @@ def _types(plan: Planned) -> list[PortTyped]:
 
 
 def _wishes(plan: Planned, target: Target) -> Iterator[Wanted]:
-    """Float, each storage that a row's results have, and rows that no storage names, as they come."""
+    """Float, at run time, each storage that a row's results have, and rows that no storage names."""
     kinds = {kernel.kernel for kernel in plan.kernels_in_order}
     rows = [row for kind in sorted(kinds) for row in target.rows.get(kind, ())]
     seen: dict[Wanted, None] = {Wanted(float=True): None} if target.on_no_kernel == "float" else {}
+    if any(row.dynamic is not None for row in rows):
+        seen[Wanted(dynamic=True)] = None
+    rows = [row for row in rows if row.dynamic is None]
     for row in rows:
         stores = {_result(port) for port in row.outputs}
         if len(stores) == 1 and None not in stores:
@@ -159,15 +163,16 @@ def table_of(model: Graph, levels: Mapping[str, Planned], measure: Measure) -> T
     """
     plans = tuple(levels.values())
     choices = tuple({choice.name: choice for choice in choices_of(plan)} for plan in plans)
-    # A kernel is measured in the first plan that stores something of it.
-    places = {name: at for at in reversed(range(len(plans))) for name in choices[at]}
-    names = sorted(places, key=lambda name: (places[name], name))
-    noise = measure([choices[places[name]][name] for name in names])
+    # A kernel is measured in the first plan that stores something of it, and in the first of those that
+    # quantize what it reads at run time.
+    places = {way_of(one): at for at in reversed(range(len(plans))) for one in choices[at].values()}
+    names = sorted(places, key=lambda way: (places[way], way))
+    noise = measure([choices[places[way]][way[0]] for way in names])
     parts = tuple(part for part, power in noise.signal.items() if power > 0)
     # Where an infinity of the model saturates, its noise says nothing of what options do.
     whole = {
-        name: tuple(powers[part] if math.isfinite(powers[part]) else 0.0 for part in parts)
-        for name, powers in zip(names, noise.power, strict=True)
+        way: tuple(powers[part] if math.isfinite(powers[part]) else 0.0 for part in parts)
+        for way, powers in zip(names, noise.power, strict=True)
     }
     seen = _Measured(tuple(levels.items()), choices, places, whole, {}, (0.0,) * len(parts))
     seen = replace(seen, weights=_of_weights(seen, measure, parts))
@@ -179,10 +184,19 @@ def table_of(model: Graph, levels: Mapping[str, Planned], measure: Measure) -> T
         parts,
         tuple(noise.signal[part] for part in parts),
         {name: _options(seen, region, is_asked=name in asked) for name, region in regions.items()},
-        {name: dict(_input(seen, name)) for name in base.graph.inputs if name in places},
+        {name: dict(_input(seen, name)) for name in base.graph.inputs if (name, False) in places},
         levels,
         _numbers(base),
     )
+
+
+Way: TypeAlias = tuple[str, bool]
+"""The name of a kernel or an input, and whether the activation is quantized at run time."""
+
+
+def way_of(choice: Choice) -> Way:
+    """How a choice is measured."""
+    return choice.name, choice.row is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +206,7 @@ class _Measured:
     Attributes:
       levels: name and plan of each.
       choices: of each level.
-      places: the level at which a kernel or an input was measured.
+      places: the level at which a kernel or an input was measured, by how.
       whole: its noise there.
       weights: the part of its constants; missing ones count as 0.
       silent: no noise at all.
@@ -200,9 +214,9 @@ class _Measured:
 
     levels: tuple[tuple[str, Planned], ...]
     choices: tuple[Mapping[str, Choice], ...]
-    places: Mapping[str, int]
-    whole: Mapping[str, Noise]
-    weights: Mapping[str, Noise]
+    places: Mapping[Way, int]
+    whole: Mapping[Way, Noise]
+    weights: Mapping[Way, Noise]
     silent: Noise
 
     def constants(self, name: str, at: int) -> Mapping[str, Uniform]:
@@ -218,40 +232,44 @@ class _Measured:
         """Noise of its rounding, and of its weights, at a level."""
         if name not in self.choices[at]:
             return self.silent, self.silent
-        place, weight = self.places[name], self.weights.get(name, self.silent)
-        rest = tuple(max(0.0, all_of - own) for all_of, own in zip(self.whole[name], weight, strict=True))
+        way = way_of(self.choices[at][name])
+        place, weight = self.places[way], self.weights.get(way, self.silent)
+        rest = tuple(max(0.0, all_of - own) for all_of, own in zip(self.whole[way], weight, strict=True))
         return (
             _scaled(rest, _growth(self.stored(name, place), self.stored(name, at))),
             _scaled(weight, _growth(self.constants(name, place), self.constants(name, at))),
         )
 
 
-def _of_weights(seen: _Measured, measure: Measure, parts: Sequence[Part]) -> Mapping[str, Noise]:
+def _of_weights(seen: _Measured, measure: Measure, parts: Sequence[Part]) -> Mapping[Way, Noise]:
     """Noise of the weights of the kernels whose noise matters at some level."""
     # Kernels that the first plan keeps in float, since they are ruined by integers, would hide all others.
-    planned = [powers for name, powers in seen.whole.items() if seen.places[name] == 0]
+    planned = [powers for way, powers in seen.whole.items() if seen.places[way] == 0]
     total = [math.fsum(column) for column in zip(*(planned or seen.whole.values()), strict=True)]
-    found: dict[str, Choice] = {}
-    for name, powers in seen.whole.items():
-        at = seen.places[name]
-        choice = weights_of(seen.choices[at][name], seen.levels[at][1])
+    found: dict[Way, Choice] = {}
+    for way, powers in seen.whole.items():
+        at = seen.places[way]
+        choice = weights_of(seen.choices[at][way[0]], seen.levels[at][1])
         if choice.types:
-            most = _coarsest(seen, name)
+            most = _coarsest(seen, way)
             if any(p * most > NEGLIGIBLE * t for p, t in zip(powers, total, strict=True)):
-                found[name] = choice
+                found[way] = choice
     if not found:
         return {}
     measured = measure([*found.values()]).power
     return {
-        name: tuple(min(powers[part], whole) for part, whole in zip(parts, seen.whole[name], strict=True))
-        for name, powers in zip(found, measured, strict=True)
+        way: tuple(min(powers[part], whole) for part, whole in zip(parts, seen.whole[way], strict=True))
+        for way, powers in zip(found, measured, strict=True)
     }
 
 
-def _coarsest(seen: _Measured, name: str) -> float:
+def _coarsest(seen: _Measured, way: Way) -> float:
     """By how much the noise of a kernel's weights grows at most: at the level where they are coarsest."""
-    measured = seen.constants(name, seen.places[name])
-    levels = [at for at, choices in enumerate(seen.choices) if name in choices]
+    name = way[0]
+    measured = seen.constants(name, seen.places[way])
+    levels = [
+        at for at, choices in enumerate(seen.choices) if name in choices and way_of(choices[name]) == way
+    ]
     return max(_growth(measured, seen.constants(name, at)) for at in levels)
 
 
@@ -268,8 +286,7 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> tuple[Option
             found[key] = replace(found[key], levels=(*found[key].levels, level))
             continue
         follows = _follows(plan, region, kernel)
-        is_asked_for = not follows and _is_by_wish(plan, kernel, base.kernels[region.name])
-        wish = plan.annotated.wanted.get("*") if is_asked_for else None
+        wish = None if follows else _wish_of(plan, kernel, base.kernels[region.name])
         rounding, weight = seen.noise(region.name, at)
         found[key] = Option(
             (level,),
@@ -291,24 +308,62 @@ def _follows(plan: Planned, region: Region, kernel: KernelPlan) -> bool:
     return row is not None and _is_wild(row) and all(is_mover(op, plan.fused) for op in region.ops)
 
 
-def _is_by_wish(plan: Planned, kernel: KernelPlan, before: KernelPlan) -> bool:
-    """Whether a kernel has other types than before for being asked, not for its neighbours having others."""
+def _wish_of(plan: Planned, kernel: KernelPlan, before: KernelPlan) -> Wanted | None:
+    """What to ask a kernel for by name so that it has the types of a level; None: it has them unasked.
+
+    A level may change a kernel for its neighbours' sake, to float or to a row of the other sign: no row need
+    serve it as the level asks of all, so it is asked for what it has.
+    """
     row, wish = plan.row_of(kernel.name), plan.annotated.wanted.get("*")
-    if wish is None or row is None or not _is_wild(row):
-        return kernel.row != before.row
+    if wish is None:
+        return None
+    if row is not None and _is_wild(row):
+        return wish if _has(wish, kernel) else None
+    if kernel.row == before.row:
+        return None
+    if row is None:
+        return Wanted(float=True)
+    if row.dynamic is not None:
+        return Wanted(dynamic=True)
+    return wish if _has(wish, kernel) else Wanted(inputs=_stores(row.inputs), outputs=_stores(row.outputs))
+
+
+def _has(wish: Wanted, kernel: KernelPlan) -> bool:
+    """Whether a kernel stores what a level asks it to store."""
     results = wish.outputs if wish.result is None else (wish.result,) * len(kernel.outputs)
-    return all(
-        isinstance(port.type, Uniform) and is_stored_in(asked, port.type.storage)
+    return not (wish.float or wish.dynamic) and all(
+        _is_stored(asked, port.type)
         for stores, ports in ((wish.inputs, kernel.inputs), (results, kernel.outputs))
         for asked, port in zip(stores, ports, strict=False)
         if port.value and asked is not None
     )
 
 
+def _is_stored(asked: Storage | FloatType, kind: PortTyped) -> bool:
+    if isinstance(asked, FloatType) or not isinstance(kind, Uniform):
+        return isinstance(asked, FloatType) and not isinstance(kind, Uniform)
+    return is_stored_in(asked, kind.storage)
+
+
 def mean_weight_bits(plan: Plan) -> float:
     """Mean bits of a number in the constants of a plan; 0 without any."""
     bits = sum(_weight_bits(kernel, plan.graph) for kernel in plan.kernels_in_order)
     return bits / max(1, _numbers(plan))
+
+
+def weight_bytes(plan: Plan) -> int:
+    """Return the bytes of a plan's constants with their scales, each once for every type it is stored in."""
+    graph = plan.graph
+    ports = (port for kernel in plan.kernels_in_order for port in kernel.inputs)
+    stored = {(port.value, port.type) for port in ports if port.value in graph.constants}
+    return sum(_stored_bytes(graph.values[name], kind) for name, kind in stored)
+
+
+def _stored_bytes(value: Value, kind: PortTyped) -> int:
+    if not isinstance(kind, Uniform):
+        return value.elements * NUMPY[value.dtype if kind is None else kind.name].itemsize
+    zeros = len(kind.zero_points) if any(kind.zero_points) else 0
+    return -(-(value.elements * kind.storage.bits + zeros * kind.storage.bits) // 8) + 4 * len(kind.scales)
 
 
 def _numbers(plan: Plan) -> int:

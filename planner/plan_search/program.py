@@ -19,10 +19,13 @@ from planner.plan_search.edges import Chosen, Edge, is_forbidden, wanted
 from planner.plan_search.followers import Follower, settled
 from planner.plan_search.forecast import Net
 from planner.plan_search.options import FLOAT, Noise, Table
-from planner.propagation.solver.highs import Branching, least, rows_of
+from planner.plan_search.thrift import cheaper_options
+from planner.propagation.solver.highs import Branching, Floats, least, rows_of
 
 UNIT: Final = 1 << 20
 NODES: Final = 200
+SLACK: Final = 1 / 200
+"""Share of the work that fewer bytes of weights may cost, where options that work alike differ in them."""
 
 Row = tuple[int, list[int], list[int]]
 
@@ -93,12 +96,25 @@ def propose(
     answer = least(cost / scale, rows_of(draft.rows), rows_of(equal), Branching(whole, known, nodes))
     if answer.values is None:
         return None
-    chosen = {
-        name: max(range(len(own)), key=lambda at, own=own: answer.values[own[at]])  # type: ignore[misc]
+    chosen = _picked(draft, answer.values)
+    bound = answer.bound * scale if math.isfinite(answer.bound) else 0.0
+    if cheaper_options(table, chosen):
+        known = _columns(table, net.edges, draft, settled(table, net.followers, chosen))
+        most = float(cost @ np.asarray(known)) * (1 + SLACK)
+        bits = np.asarray(draft.bits, float) + cost / scale
+        if _add_bound(draft, draft.works, most, 0.0):
+            branching = Branching(whole, known, nodes)
+            smaller = least(bits / bits.max(), rows_of(draft.rows), rows_of(equal), branching)
+            chosen = chosen if smaller.values is None else _picked(draft, smaller.values)
+    return Proposal(chosen, draft.fixed_work + bound)
+
+
+def _picked(draft: _Draft, values: Floats) -> dict[str, int]:
+    """The option of each kernel at a point."""
+    return {
+        name: max(range(len(own)), key=lambda at, own=own: values[own[at]])  # type: ignore[misc]
         for name, own in draft.picks.items()
     }
-    bound = answer.bound * scale if math.isfinite(answer.bound) else 0.0
-    return Proposal(chosen, draft.fixed_work + bound)
 
 
 def _draft(table: Table, net: Net) -> _Draft:

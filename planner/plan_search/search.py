@@ -31,8 +31,9 @@ from planner.plan_search.edges import Chosen
 from planner.plan_search.forecast import Net, forecast, net_of
 from planner.plan_search.goals import Goal, goal_of
 from planner.plan_search.greedy import greedy, raised
-from planner.plan_search.options import Table, Wish, levels_of, table_of
+from planner.plan_search.options import Table, Wish, levels_of, mean_weight_bits, table_of, weight_bytes
 from planner.plan_search.program import bounds_of, propose
+from planner.plan_search.thrift import with_fewer_bytes
 from planner.plan_search.trials import Bench, State, Trial, is_met, kernels_key
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn, Target
@@ -136,7 +137,7 @@ def search(
       samples: a folder of .npz files, one .npz, or an iterable of {input name: array}, with `label` or
         `labels` where a metric wants them; 8 will do for SQNR.
       goal: `sqnr=30`, `metric=0.9`, `drop=0.01` or `drop=1%` (of least work); `work=0.5`, `weight_bits=4.5`,
-        `coverage=0.9` (of best quality). Or a mapping of one.
+        `size=25MB`, `coverage=0.9` (of best quality). Or a mapping of one.
       metric: `top1`, `top5`, `cross_entropy` (counted as minus it: larger is better), or a function.
       output: the one that labels judge; by default the only one.
       trials: plans that are measured, at most.
@@ -237,7 +238,7 @@ class SearchRun:
         self._bench, self._kept, self._table, self._net = bench, kept, table, net_of(table)
         self._goal, self._most, self._progress = goal, most, progress
         self._until, self._close = most, CLOSE
-        self._weight_bits = goal.bound if goal.kind == "weight_bits" else math.inf
+        self._weight_bits = _most_weight_bits(goal, table)
         self._trials: dict[str, Trial] = {}
         self.chosen: dict[str, Chosen] = {}
         self._asked: list[tuple[float, Trial]] = []
@@ -364,9 +365,10 @@ class SearchRun:
         )
         if found is None:
             return None
-        trial = self._trial("program", found.chosen)
+        chosen = with_fewer_bytes(self._table, self._net, found.chosen, bounds)
+        trial = self._trial("program", chosen)
         if trial is not None and not trial.error:
-            work = forecast(self._table, self._net, found.chosen).work
+            work = forecast(self._table, self._net, chosen).work
             gap = max(0.0, work / found.bound - 1) if found.bound else 0.0
             self._bounds.setdefault(kernels_key(trial.kernels), (found.bound, gap))
             self._asked.append((sqnr, trial))
@@ -382,10 +384,11 @@ class SearchRun:
 
     def _by_greedy(self, sqnr: float) -> None:
         """Measure the greedy choice for an SQNR (dB)."""
-        start = greedy(self._table, self._net, bounds_of(self._table, sqnr), weight_bits=self._weight_bits)
+        bounds = bounds_of(self._table, sqnr)
+        start = greedy(self._table, self._net, bounds, weight_bits=self._weight_bits)
         # Infinite: it takes rescales that the target has not.
         if start is not None and math.isfinite(start[1].work):
-            self._trial("greedy", start[0])
+            self._trial("greedy", with_fewer_bytes(self._table, self._net, start[0], bounds))
 
     def _spread(self) -> None:
         """Fill the widest gaps of the front, by the program and by greedy, while trials are left."""
@@ -414,13 +417,24 @@ class SearchRun:
     def _best(self, trials: Sequence[Trial]) -> Trial:
         meeting = [trial for trial in trials if self._meets(trial)]
         if meeting and self._goal.is_quality:
-            return min(meeting, key=lambda trial: (trial.work, -trial.quality))
+            return min(meeting, key=lambda trial: (trial.work, trial.size, -trial.quality))
         if meeting or self._goal.is_quality:
             return max(meeting or trials, key=lambda trial: (trial.quality, -trial.work))
         if self._goal.kind == "coverage":
             return max(trials, key=lambda trial: (trial.mac_share, trial.quality))
-        means = "work" if self._goal.kind == "work" else "weight_bits"
+        means = self._goal.kind  # work, weight_bits or size: figures of a trial
         return min(trials, key=lambda trial: (getattr(trial, means), -trial.quality))
+
+
+def _most_weight_bits(goal: Goal, table: Table) -> float:
+    """Return the mean bits of a number in constants that a goal allows.
+
+    Of a size as many as the first plan has for its bytes: constants that many kernels read count once there.
+    """
+    if goal.kind == "weight_bits":
+        return goal.bound
+    size = weight_bytes(table.base)
+    return goal.bound * mean_weight_bits(table.base) / size if goal.kind == "size" and size else math.inf
 
 
 def _gap(a: Trial, b: Trial, top: float, asked: Sequence[float]) -> tuple[float, float]:

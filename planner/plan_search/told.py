@@ -11,13 +11,18 @@ from typing import Any, Final
 
 from planner.accuracy.metrics import score_text as metric_text
 from planner.accuracy.told import decibels
+from planner.ir.types.wanted import DYNAMIC
+from planner.plan_search.goals import size_text
 from planner.plan_search.options import FLOAT, Wish
 from planner.plan_search.search import Search
 from planner.plan_search.trials import Trial, kernels_key
 from planner.plans.plan import Plan
 
 FORMAT: Final = "qplan.search-result/1"
-FRONT_HEAD: Final = ("work", "of the dearest", "predicted", "SQNR", "metric", "found by", "kernels asked", "")
+FRONT_HEAD: Final = (
+    *("work", "of the dearest", "predicted", "SQNR", "metric"),
+    *("weights", "found by", "kernels asked", ""),
+)
 KINDS: Final = 3
 """Kinds of kernels that are named."""
 
@@ -35,7 +40,8 @@ def _quality(trial: Trial) -> str:
     """`31.2 dB`, with the metric and the model's own where there is one, and what weights take."""
     score = "" if trial.metric is None else f", metric {score_text(trial.metric)}"
     given = "" if trial.reference is None else f" (the model {score_text(trial.reference)})"
-    return f"{decibels(trial.sqnr)}{score}{given}, {trial.weight_bits:.3g} bits a weight"
+    size = f", weights {size_text(trial.size)}" if trial.size else ""
+    return f"{decibels(trial.sqnr)}{score}{given}, {trial.weight_bits:.3g} bits a weight{size}"
 
 
 def front_rows(search: Search) -> tuple[tuple[str, ...], ...]:
@@ -50,6 +56,7 @@ def _row(search: Search, trial: Trial) -> tuple[str, ...]:
         decibels(trial.predicted),
         decibels(trial.sqnr),
         "" if trial.metric is None else score_text(trial.metric),
+        size_text(trial.size),
         trial.origin,
         str(len(trial.kernels)),
         "best" if trial == search.best else "",
@@ -114,7 +121,8 @@ def _asked_text(plan: Plan, kernels: Mapping[str, Wish]) -> str:
         ranked = [kind for kind, _ in Counter(filter(None, kinds)).most_common()]
         named = ", ".join(ranked[:KINDS]) + (", ..." if len(ranked) > KINDS else "")
         noun = "" if parts else " kernel" if len(kinds) == 1 else " kernels"
-        parts.append(f"{len(kinds)}{noun}{f' ({named})' if named else ''} in {wish}")
+        way = "quantized at run time" if wish == DYNAMIC else f"in {wish}"
+        parts.append(f"{len(kinds)}{noun}{f' ({named})' if named else ''} {way}")
     return " and ".join(parts) or "no kernel asked"
 
 
@@ -160,6 +168,7 @@ def _trial(search: Search, trial: Trial) -> dict[str, Any]:
         "work": _number(trial.work),
         "share": _number(share(search, trial.work)),
         "weight_bits": _number(trial.weight_bits),
+        "size": trial.size,
         "predicted": _number(trial.predicted),
         "sqnr": _number(trial.sqnr),
         "exact": trial.sqnr == math.inf,

@@ -28,12 +28,12 @@ from planner.onnx.sessions import Optimisation
 from planner.pipeline import export
 from planner.plan_model import plan as plan_model
 from planner.plan_search.goals import Goal
-from planner.plan_search.options import Measure, Wish, mean_weight_bits
+from planner.plan_search.options import Measure, Wish, mean_weight_bits, weight_bytes
 from planner.plans.plan import Plan, Planned
 from planner.target.records import Target
 from planner.version import MADE_BY
 
-FORMAT: Final = "qplan.search/2"
+FORMAT: Final = "qplan.search/3"
 FILE: Final = "onnx-qdq"
 
 
@@ -53,6 +53,7 @@ class Trial:
       reference: the metric of the model as given.
       error: why it could not be planned; its figures mean nothing then.
       mac_share, kernel_share: of the multiply-adds and of the kernels that the device has rows for.
+      size: bytes of its weights.
     """
 
     origin: str
@@ -67,6 +68,7 @@ class Trial:
     error: str = ""
     mac_share: float = 1.0
     kernel_share: float = 1.0
+    size: int = 0
 
     @property
     def quality(self) -> float:
@@ -200,6 +202,7 @@ def trial_of(plan: Plan, found: Comparison, metric: str, proposed: Trial) -> Tri
         reference=None if score is None else sign * score.reference,
         mac_share=covered.mac_share,
         kernel_share=covered.kernel_share,
+        size=weight_bytes(plan),
     )
 
 
@@ -224,6 +227,8 @@ def is_met(goal: Goal, trial: Trial, dearest: float) -> bool:
             return trial.work <= goal.bound * dearest
         case "coverage":
             return trial.mac_share >= goal.bound
+        case "size":
+            return trial.size <= goal.bound
     return trial.weight_bits <= goal.bound
 
 

@@ -187,6 +187,12 @@ def _of_kernel(plan: Plan, name: str) -> str:
     lines += [f"  {port.address} ({port.value}): {type_text(port.type)}" for port in ports]
     head = plan.steps[plan.step_at[name]].because if name in plan.step_at else ()
     lines += [f"  {_worded(plan.steps[n])}" for n in head if plan.steps[n].port == name]
+    if row.dynamic is not None:
+        whose = "token" if row.dynamic.per_token else "call"
+        lines.append(
+            f"  {kernel.inputs[0].address} is quantized at run time, to {row.dynamic.storage} by the range "
+            f"of each {whose}"
+        )
     if kernel.accumulator_bits is not None:
         lines.append(f"  its sums need {kernel.accumulator_bits} bits")
     return "\n".join(lines)

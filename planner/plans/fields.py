@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import Any
 
 from planner.ir.graph import Graph
+from planner.ir.types.held_pins import same_numbers
 from planner.ir.types.qtypes import Uniform
 from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan
-from planner.plans.rescales import derive_rescales, held_pins
+from planner.plans.rescales import derive_rescales, held_pins, pins
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +50,7 @@ class PlanFields:
     @property
     def formats(self) -> tuple[str, ...]:
         """The formats that the plan has to be written in: those requested, else the target's only one."""
-        named, own = self.options.get("formats", ()), self.target.files.formats
-        return tuple(named) or (own if len(own) == 1 else ())
+        return self.target.files.to_write(self.options.get("formats", ()))
 
     @property
     def price(self) -> float:
@@ -65,9 +65,17 @@ class PlanFields:
     @cached_property
     def held_pins(self) -> Mapping[str, Uniform | None]:
         """What readers of pinned values start from: the pin as the device holds it, or None for float."""
-        return held_pins(self.graph, self.kernels_in_order, self.target.storages)
+        return held_pins(self.graph, self.kernels_in_order, self.target.storages, self.formats)
+
+    @cached_property
+    def stored_pins(self) -> Mapping[str, Uniform | None]:
+        """The types that facts fix values to, each as its fact says it unless a format lacks its numbers."""
+        return {
+            name: kind if kind is None or held is None or same_numbers(kind, held) else held
+            for (name, kind), held in zip(pins(self.graph).items(), self.held_pins.values(), strict=True)
+        }
 
     @cached_property
     def rescales(self) -> tuple[Rescale, ...]:
         """Every change of type on a use edge, in plan order."""
-        return derive_rescales(self.graph, self.kernels_in_order, self.target)
+        return derive_rescales(self.graph, self.kernels_in_order, self.target, self.formats)

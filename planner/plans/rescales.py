@@ -73,17 +73,21 @@ def pins(graph: Graph) -> Mapping[str, Uniform | None]:
 
 
 def held_pins(
-    graph: Graph, kernels: Sequence[KernelPlan], storages: Storages
+    graph: Graph, kernels: Sequence[KernelPlan], storages: Storages, formats: Sequence[str] = ()
 ) -> Mapping[str, Uniform | None]:
-    """The same as a device of these storages holds them, which is what users of a value start from."""
-    found = _held(_bases(graph), graph, definitions(graph, kernels), storages)
+    """The same as a device of these storages holds them in formats: what users of a value start from."""
+    found = _held(_bases(graph), graph, definitions(graph, kernels), storages, formats)
     return {name: kind if isinstance(kind, Uniform) else None for name, kind in found.items()}
 
 
 def _held(
-    pinned: Mapping[str, PortTyped], graph: Graph, made: Mapping[str, PortTyped], storages: Storages
+    pinned: Mapping[str, PortTyped],
+    graph: Graph,
+    made: Mapping[str, PortTyped],
+    storages: Storages,
+    formats: Sequence[str],
 ) -> Mapping[str, PortTyped]:
-    if storages is None:
+    if storages is None and not formats:
         return pinned
     # What the model is handed and hands out is stored as it says; constants are stored as their readers want.
     as_said = {*graph.inputs, *graph.outputs, *graph.constants}
@@ -91,7 +95,8 @@ def _held(
     for name, kind in pinned.items():
         if isinstance(kind, Uniform) and name not in as_said:
             given = made.get(name)
-            found[name] = held(kind, storages, given.storage if isinstance(given, Uniform) else None)
+            store = given.storage if isinstance(given, Uniform) else None
+            found[name] = held(kind, storages, store, formats)
     return found
 
 
@@ -149,11 +154,13 @@ def definitions(
     return found
 
 
-def derive_rescales(graph: Graph, kernels: Sequence[KernelPlan], target: TargetRef) -> tuple[Rescale, ...]:
+def derive_rescales(
+    graph: Graph, kernels: Sequence[KernelPlan], target: TargetRef, formats: Sequence[str] = ()
+) -> tuple[Rescale, ...]:
     """List every rescale of a plan: by value in order of definition, then by first consumer."""
     costs = target.costs
     made = definitions(graph, kernels)
-    pinned = _held(_bases(graph), graph, made, target.storages)
+    pinned = _held(_bases(graph), graph, made, target.storages, formats)
     bases = {**made, **pinned}
     readers = uses(graph, kernels, _rescaled(kernels, made, bases), pinned)
     trips = {kernel.name: kernel.trip_count for kernel in kernels}

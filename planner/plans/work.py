@@ -5,7 +5,7 @@ the elements that it reads and writes and of its weights, at the rates of its ro
 the borders of integers are priced by `rescale.cost` alone. Source: design 11, section 7.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.ir.dtypes import NUMPY
@@ -76,6 +76,22 @@ def work_of(plan: PlanFields) -> Work:
     borders = sum(rescale.cost for rescale in plan.rescales if rescale.kind in CASTS)
     rescales = sum(rescale.cost for rescale in plan.rescales) - borders
     return Work(kernels, rescales, borders, sum(crossing.work for crossing in crossings_of(plan)))
+
+
+def float_work_of(plan: PlanFields) -> float:
+    """Return the work of the same kernels in float: nothing is rescaled, and no engine hands values over."""
+    regions = {region.name: region for region in plan.graph.regions}
+    return sum(
+        kernel_work(_in_float(kernel), regions[kernel.name], plan.graph, plan.target)
+        for kernel in plan.kernels_in_order
+    )
+
+
+def _in_float(kernel: KernelPlan) -> KernelPlan:
+    inputs, outputs = (
+        tuple([replace(port, type=None) for port in side]) for side in (kernel.inputs, kernel.outputs)
+    )
+    return replace(kernel, row=None, inputs=inputs, outputs=outputs)
 
 
 def crossings_of(plan: PlanFields) -> tuple[Crossing, ...]:

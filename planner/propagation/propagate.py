@@ -24,7 +24,7 @@ from planner.propagation.network.float_islands import (
     float_islands,
     integer_islands,
 )
-from planner.propagation.network.float_results import read_in_float
+from planner.propagation.network.float_results import may_read_table, read_in_float
 from planner.propagation.network.per_axis import give_slices
 from planner.propagation.network.ports import Network, present
 from planner.propagation.network.presolve import settle_plain
@@ -223,7 +223,8 @@ def decide(
 
     Rows without a range, and movers between floats, run in float; as that can take the range or the integer
     neighbour from another kernel, the network is built again. Kernels only ever turn to float, so this ends.
-    Rows with float results are chosen last, when all that runs in float is known, and then signs.
+    Rows with float results are chosen last, when all that runs in float is known, and then signs. A table
+    that scales leave in float all the same, as one of its consumers stores it anew, is looked at once more.
 
     Args:
       choices: of all live kernels, in topological order.
@@ -256,6 +257,20 @@ def decide(
         network = _network(graph, target, choices, request, network.visits)
         forward(network)
         backward(network)
+    outcome = _labelled(choices, network, request, remedies)
+    if tables := _tables_in_float(outcome):
+        choosing = with_wanted_db(target, request.costs)
+        choices = hand_on_floats(graph, outcome.choices, choosing, tables, remedies.left)
+        network = _network(graph, target, choices, request, outcome.network.visits)
+        forward(network)
+        backward(network)
+        outcome = _labelled(choices, network, request, remedies)
+    return replace(outcome, derived=_derived(outcome))
+
+
+def _labelled(choices: list[Choice], network: Network, request: Request, remedies: Remedies) -> Outcome:
+    """Choose signs, then scales."""
+    graph, target = network.graph, network.target
     signed, turns = with_few_signs(graph, choices, with_wanted_db(target, request.costs), remedies.left)
     if signed is not choices:
         choices = signed
@@ -268,8 +283,13 @@ def decide(
     classes = build_classes(network, _depths(network, request.depths), request.costs.max_clip)
     cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
     labelled = label_all(network, classes, cost_model, request.strategy)
-    outcome = Outcome(choices, network, labelled, {}, request, remedies)
-    return replace(outcome, derived=_derived(outcome))
+    return Outcome(choices, network, labelled, {}, request, remedies)
+
+
+def _tables_in_float(outcome: Outcome) -> set[str]:
+    """Names of the kernels that would move a table in float, beside a consumer that stores it anew."""
+    floats = (kernel for kernel in outcome.network.kernels if outcome.moves_in_float(kernel))
+    return {kernel.choice.region.name for kernel in floats if may_read_table(outcome.network, kernel)}
 
 
 def _ranged(choices: list[Choice], network: Network, request: Request) -> tuple[list[Choice], Network]:
@@ -302,7 +322,7 @@ def _unranged_handed_on(
 def _network(
     graph: Graph, target: Target, choices: Sequence[Choice], request: Request, visits: int = 0
 ) -> Network:
-    network = build_network(graph, choices, target)
+    network = build_network(graph, choices, target, target.files.to_write(request.formats))
     network.visits = visits + len(choices)
     network.derives_bias = request.bias_pins == "derive"
     network.costs = request.costs

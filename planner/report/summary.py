@@ -45,7 +45,7 @@ def sqnr_text(sqnr: float) -> str:
 
 def summary(plan: Plan, comparisons: Mapping[str, Comparison], losses: Losses | None) -> Markup:
     """The cards of the top."""
-    cards = [_quality(comparisons, losses), _kernels(plan), _cost(plan), _size(plan)]
+    cards = [_quality(comparisons, losses), _kernels(plan, comparisons), _cost(plan), _size(plan)]
     return element("div", *cards, class_="cards")
 
 
@@ -92,7 +92,8 @@ def _graded(sqnr: float, told: str, *rest: Markup, level: str | None = None) -> 
     return _card("Quality", figure, element("p", told, class_="quiet"), *rest, class_=grade)
 
 
-def _kernels(plan: Plan) -> Markup:
+def _kernels(plan: Plan, comparisons: Mapping[str, Comparison]) -> Markup:
+    files = [one.coverage for one in comparisons.values() if one.coverage is not None]
     count = totals(plan)
     others = []
     for reason, kinds in reasons(plan)[:FEW]:
@@ -105,7 +106,7 @@ def _kernels(plan: Plan) -> Markup:
         )
     n_float = count.kernels - count.integer
     parts = (Bar("integers", count.integer, str(count.integer)), Bar("float", n_float, str(n_float)))
-    covered = coverage_part(coverage_of(plan))
+    covered = coverage_part(max(files, key=lambda one: one.pays, default=None) or coverage_of(plan))
     told = [] if others else [element("p", "Fully quantized", class_="quiet")]
     told.append(element("p", covered.reason, class_="quiet"))
     figure = join(f"{count.integer} of {count.kernels} ", element("span", covered.level, class_="level"))

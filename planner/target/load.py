@@ -6,7 +6,7 @@ a file never imports any. Source: design 04.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -18,9 +18,10 @@ from planner.ir.types.qtypes import storage
 from planner.target.documents import check_document
 from planner.target.lint.findings import Finding, lint_errors, quote
 from planner.target.merge import expand_groups, merge
+from planner.target.patterns import parse_pattern
 from planner.target.records import Costs, Engines, Files, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.rules import named_storages
-from planner.target.schema import Document, GroupModel
+from planner.target.schema import Document, FusionModel, GroupModel
 from planner.target.signature import (
     Building,
     build_arithmetic,
@@ -170,17 +171,8 @@ def _read_path(path: Path) -> _File:
 
 def _resolve(file: _File, *, trusted: bool) -> _Resolved:
     """Read a file and its bases, and lay them over each other, the outermost base lowest."""
-    roots = [read_yaml(file.text, file.name, anchors=trusted)]
-    files = [file]
-    while (extends := roots[-1].get("extends")) is not None and isinstance(extends.data, str):
-        below = _base_file(extends, files[-1].folder, trusted=trusted)
-        if len(files) > MAX_BASES or any((below.name, below.folder) == (f.name, f.folder) for f in files):
-            # A file is known by name and folder: two bases of one name in two folders are no circle.
-            chain = " -> ".join(f.name for f in (*files, below))
-            message = f"extends in a circle, or more than {MAX_BASES} deep: {chain}"
-            raise TargetError(errors=[extends.problem("T024", message)])
-        files.append(below)
-        roots.append(read_yaml(below.text, below.name, anchors=trusted))
+    roots, files = [read_yaml(file.text, file.name, anchors=trusted)], [file]
+    _add_bases(roots, files, [file], trusted=trusted)
     # Groups of all files first, the nearest file winning, since a row may name a group of its base.
     groups: dict[str, Node] = {}
     for root in reversed(roots):
@@ -192,6 +184,27 @@ def _resolve(file: _File, *, trusted: bool) -> _Resolved:
     while expanded:
         merged = merge(merged, expanded.pop())
     return _Resolved(merged, used, {file.name: file.text for file in files})
+
+
+def _add_bases(roots: list[Node], files: list[_File], above: Sequence[_File], *, trusted: bool) -> None:
+    """Read what the last file extends, and what that extends; of several bases the last is laid on top."""
+    extends = roots[-1].get("extends")
+    if extends is None:
+        return
+    names = [extends] if isinstance(extends.data, str) else list(extends.entries())
+    for node in [name for name in names if isinstance(name.data, str)][::-1]:
+        below = _base_file(node, above[-1].folder, trusted=trusted)
+        circle = any((below.name, below.folder) == (f.name, f.folder) for f in above)
+        if len(files) > MAX_BASES or circle:
+            # A file is known by name and folder: two bases of one name in two folders are no circle.
+            chain = " -> ".join(f.name for f in (*above, below))
+            message = f"extends in a circle, or more than {MAX_BASES} deep: {chain}"
+            raise TargetError(errors=[node.problem("T024", message)])
+        if any((below.name, below.folder) == (f.name, f.folder) for f in files):
+            continue  # two bases share it, and the upper one has it already
+        files.append(below)
+        roots.append(read_yaml(below.text, below.name, anchors=trusted))
+        _add_bases(roots, files, (*above, below), trusted=trusted)
 
 
 def _groups_of(root: Node) -> Iterator[Node]:
@@ -244,6 +257,9 @@ def _build(
     for i, fusion in enumerate(document.fusions):
         if fusion.remove:
             _removes_nothing(building, child(root, "fusions", i, "remove"))
+    for i, block in enumerate(document.blocks):
+        if block.remove:
+            _removes_nothing(building, child(root, "blocks", i, "remove"))
     _check_functions(building, rows, root, functions)
     if building.problems:
         raise _refusal(tuple(sorted(set(building.problems), key=lambda p: (p.line, p.column, p.message))))
@@ -256,7 +272,8 @@ def _build(
         mode=document.mode,
         file=root.source.name,
         rows=by_kernel,
-        fusions=_fusions(document, root),
+        fusions=_fusions(document.fusions, root, "fusions"),
+        blocks=_blocks(document, root),
         costs=Costs(**_floats({**document.rescale.cost.model_dump(), **document.costs.model_dump()})),
         default_port=default_port,
         on_no_kernel=defaults.on_no_kernel,
@@ -364,16 +381,40 @@ def _check_functions(
                 building.problems.append(node.problem("T026", message + nearest(name, list(functions))))
 
 
-def _fusions(document: Document, root: Node) -> tuple[Fusion, ...]:
+def _fusions(models: Sequence[FusionModel], root: Node, key: str) -> tuple[Fusion, ...]:
     return tuple(
         Fusion(
             kernel=model.kernel,
             patterns=(model.pattern,) if isinstance(model.pattern, str) else tuple(model.pattern),
             where=freeze(model.where),
-            source=child(root, "fusions", i).where,
+            source=child(root, key, i).where,
         )
-        for i, model in enumerate(document.fusions)
+        for i, model in enumerate(models)
     )
+
+
+def _blocks(document: Document, root: Node) -> tuple[Fusion, ...]:
+    """The blocks, each with the parts that its patterns may name.
+
+    Raises:
+      TargetError: T033, a pattern that cannot be read.
+    """
+    parts = tuple(
+        (name, (ways,) if isinstance(ways, str) else tuple(ways)) for name, ways in document.parts.items()
+    )
+    made = _fusions(document.blocks, root, "blocks")
+    found = tuple(
+        replace(block, parts=parts, whole=model.whole)
+        for block, model in zip(made, document.blocks, strict=True)
+    )
+    for i, block in enumerate(found):
+        for text in block.patterns:
+            try:
+                parse_pattern(text, parts)
+            except TargetError as error:
+                node = child(root, "blocks", i, "pattern")
+                raise TargetError(errors=[node.problem("T033", error.message)]) from error
+    return found
 
 
 def _tests(document: Document, root: Node) -> tuple[TestCase, ...]:

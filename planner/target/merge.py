@@ -17,6 +17,7 @@ from planner.target.yamltree import Node, nearest, plain
 NOT_INHERITED: Final = ("id", "version", "title", "tests", "extends")
 KEYED: Final[Mapping[str, tuple[str, ...]]] = {
     "kernels": ("kernel", "in", "out"),
+    "blocks": ("kernel", "pattern"),
     "fusions": ("kernel", "pattern"),
     "legalize": ("kernel",),
 }

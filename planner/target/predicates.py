@@ -3,8 +3,8 @@
 `Conv.group: 1` an attribute, its ONNX default where it is absent, floats as their shortest decimals;
 `w: constant` a port; `x.rank: 4` and `x.shape[1]: ">= 2 and % 8 == 0"` a shape (`conditions`); `holds` any
 condition. A list means any of its entries; a term that is a list stands for each of its elements. What asks
-for an absent op or port holds. `min_bits` belongs to propagation and is passed over; `w.bits` is handed in by
-it. Source: design 04.
+for an absent op or port holds. `min_bits` and `asked: true` belong to propagation and are passed over;
+`w.bits` is handed in by it. Source: design 04.
 """
 
 import math
@@ -28,6 +28,7 @@ from planner.target.conditions.grammar import (
 )
 from planner.target.conditions.verdicts import Unknown, Verdict, told, verdict
 from planner.target.expressions import Ref, Steps
+from planner.target.records import ASKED
 
 PortValues: TypeAlias = Mapping[str, str | tuple[str, ...]]
 BitsOfPort: TypeAlias = Callable[[str], Iterator[Any]]
@@ -106,13 +107,19 @@ def failing(
     scope = _Scope(ports, ops, attributes, graph, bits)
     for key, wanted in predicates.items():
         try:
-            problem = None if key == "min_bits" else _problem(key, wanted, scope)
+            passed = is_of_facts(key, wanted) and (key == "min_bits" or bits is not None)
+            problem = None if passed else _problem(key, wanted, scope)
         except LimitError as error:
             source, clause = place
             raise error.at(source, STEPS_CODE, f"{clause} {key}".strip()) from error
         if problem:
             return problem
     return None
+
+
+def is_of_facts(key: str, wanted: Any) -> bool:
+    """Whether a predicate is about facts and wishes, which propagation knows: `min_bits`, `asked: true`."""
+    return key == "min_bits" or (key == ASKED and wanted is True)
 
 
 def found_instead(
@@ -133,7 +140,7 @@ def found_instead(
     scope = _Scope(ports, ops, attributes, graph, bits_unsaid)
     found: dict[str, Any] = {}
     for key, wanted in predicates.items():
-        if key == "min_bits" or not _problem(key, wanted, scope):
+        if is_of_facts(key, wanted) or not _problem(key, wanted, scope):
             continue
         if key == "holds":
             texts = wanted if isinstance(wanted, list | tuple) else [wanted]

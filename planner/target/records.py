@@ -4,7 +4,7 @@ No YAML here (that is `load`), no graph. A row's ports are in order; a variadic 
 remaining ports of its side. Source: MLIR quantization RFC, "Target Constraints"; design 04.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -14,6 +14,8 @@ from planner.ir.types.qtypes import FloatType, Storage, Uniform
 
 PortId: TypeAlias = tuple[Literal["in", "out"], int]
 DYNAMIC_BITS: Final = 16
+ASKED: Final = "asked"
+"""The predicate of rows that serve on request alone."""
 Granularity: TypeAlias = Literal["tensor", "axis", "block"]
 
 
@@ -189,11 +191,21 @@ class Row:
     mark: str = ""
 
     @property
+    def is_on_request(self) -> bool:
+        """Whether it serves only kernels that are asked to run so (`when: {asked: true}`)."""
+        return self.when.get(ASKED) is True
+
+    @property
     def hands_on_floats(self) -> bool:
         """Whether it computes on stored integers and its results are float32: a row with float results."""
         reads = self.inputs[:1] if self.float is None else ()
         stored = any(not isinstance(port.type.storage, FloatType) for port in reads)
         return stored and bool(self.outputs) and all(port.type == _F32 for port in self.outputs)
+
+    @property
+    def reads_table(self) -> bool:
+        """Whether a constant is all that it has in integers, and its results are float32."""
+        return self.hands_on_floats and self.when.get(self.inputs[0].name) == "constant"
 
     @property
     def key(self) -> str:
@@ -255,15 +267,26 @@ class Files:
         if self.opset[0] > self.opset[1]:
             raise TargetError(f"opsets from {self.opset[0]} to {self.opset[1]}; the lesser first")
 
+    def to_write(self, requested: Collection[str]) -> tuple[str, ...]:
+        """The formats that a plan has to be written in: those requested, else the device's only one."""
+        return tuple(requested) or (self.formats if len(self.formats) == 1 else ())
+
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """Source ops that become one logical kernel: patterns (text, see `patterns`), and predicates."""
+    """Source ops that become one logical kernel: patterns (text, see `patterns`), and predicates.
+
+    Attributes:
+      parts: named trees that the patterns use.
+      whole: of a block: whether it is one where no row serves it.
+    """
 
     kernel: str
     patterns: tuple[str, ...]
     where: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
+    parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    whole: bool = False
 
 
 UNLIMITED: Final = ("max_bits_lost", "wanted_db")
@@ -357,6 +380,7 @@ class Target:
       engines: that its rows run on.
       storages: bits, sign and float of those that results have; None: any (`rules.named_storages`).
       files: that its compiler reads.
+      blocks: fusions of norms and activations; one that rows do not serve wholly runs in float as a whole.
       requantize: arithmetic of rows that name none, and of borders of bodies.
     """
 
@@ -390,6 +414,7 @@ class Target:
     storages: Storages = None
     files: Files = field(default_factory=Files)
     requantize: str = "float32_even"
+    blocks: tuple[Fusion, ...] = ()
 
     def __repr__(self) -> str:
         rows = sum(map(len, self.rows.values()))

@@ -354,6 +354,17 @@ class FusionModel(Model):
     remove: bool = Field(default=False, description="Delete the inherited fusion of this pattern.")
 
 
+class BlockModel(FusionModel):
+    """Ops of a norm or an activation, recognised whole or not at all."""
+
+    whole: bool = Field(
+        default=True,
+        description="Whether it is one kernel, in float, where rows serve neither it nor all of its ops. "
+        "`false`: recognised only where the target has a row of that kernel.",
+        examples=[False],
+    )
+
+
 class LegalizeModel(Model):
     """A coarse kernel, and the kernels of this target that a region of it becomes where no row serves it."""
 
@@ -545,7 +556,13 @@ class Document(Model):
     version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+([-+].*)?$")] = Field(examples=["1.0.0"])
     title: str = ""
     mode: Literal["fixed", "codegen"] = "fixed"
-    extends: Name | None = None
+    extends: (
+        Annotated[
+            Annotated[Name, Tag("text")] | Annotated[Annotated[list[Name], Field(min_length=1)], Tag("list")],
+            Discriminator(_shape),
+        ]
+        | None
+    ) = None
     types: dict[str, TypeModel] = Field(default_factory=dict)
     defaults: DefaultsModel = Field(default_factory=DefaultsModel)
     rescale: RescaleModel = Field(default_factory=RescaleModel)
@@ -556,6 +573,8 @@ class Document(Model):
     work_unit: Annotated[str, Field(max_length=40)] = ""
     op_groups: dict[str, list[Name]] = Field(default_factory=dict)
     fusions: list[FusionModel] = Field(default_factory=list)
+    parts: dict[str, Name | list[Name]] = Field(default_factory=dict)
+    blocks: list[BlockModel] = Field(default_factory=list)
     legalize: list[LegalizeModel] = Field(default_factory=list)
     kernels: list[RowModel] = Field(default_factory=list)
     tests: list[CaseModel] = Field(default_factory=list)

@@ -16,6 +16,7 @@ from planner.ir.types.typetext import parse_storage
 from planner.target.conditions.grammar import check_words, parse_condition, refs_of
 from planner.target.expressions import Ref, parse_expression, parse_number, references, refuse_constants
 from planner.target.records import (
+    ASKED,
     DynamicRange,
     Granularity,
     LookupTable,
@@ -358,7 +359,7 @@ def _conditions(defaults: Mapping[str, Any], own: Mapping[str, Any], ports: set[
 def _applies(key: str, ports: set[str]) -> bool:
     """Whether a predicate is about an op, which is written with a capital, or about a port of the row."""
     owner = key.rpartition(".")[0] or key
-    return owner in ports or owner == "min_bits" or "::" in owner or owner[:1].isupper()
+    return owner in ports or owner in ("min_bits", ASKED) or "::" in owner or owner[:1].isupper()
 
 
 def _terms(text: Any) -> tuple[Ref, ...]:

@@ -98,7 +98,7 @@ def stands_alone(plan: Plan, part: Graph) -> bool:
     """
     border = {*part.inputs, *part.outputs} - {*plan.graph.inputs, *plan.graph.outputs}
     pins = (fact for name in border for fact in part.values[name].facts if isinstance(fact, Uniform))
-    return all(held(pin, plan.target.storages) == pin for pin in pins)
+    return all(held(pin, plan.target.storages, formats=plan.formats) == pin for pin in pins)
 
 
 def region_of(plan: Plan, graph: Graph, at: int) -> Region:

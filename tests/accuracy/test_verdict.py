@@ -54,7 +54,7 @@ def test_the_worse_part_decides(sqnr, served):
 
 def test_words():
     assert str(verdict_of(quality(40.0), {}, Coverage(9, 0, 0, 0))) == (
-        "poor: nothing is quantized, all 9 kernels fall back to float"
+        "keep the float model: nothing is quantized, all 9 kernels fall back to float"
     )
     assert coverage_part(Coverage(9, 7, 1000, 999)).reason == (
         "7 of 9 kernels and over 99 % of multiply-adds are quantized; the rest falls back to float"
@@ -93,3 +93,50 @@ def test_main_reasons_come_first():
     (first, *_), covered = fallback_lines(coverage_of(plan)), coverage_of(plan)
     assert first == "1 fully_connected, 100 % of multiply-adds: annotated: float"
     assert (covered.fallbacks[0].kernel, covered.fallbacks[0].macs) == ("a", 8192)
+
+
+NOTHING = Coverage(9, 0, 100, 0)
+
+
+@pytest.mark.parametrize(
+    ("covered", "pays"),
+    [
+        (NOTHING, False),
+        (Coverage(9, 8, 100, 0), False),  # whatever else is quantized
+        (Coverage(9, 1, 100, 1), True),
+        (Coverage(9, 9, 0, 0), True),  # nothing multiplies
+        (Coverage(0, 0, 0, 0), True),
+        (Coverage(9, 9, 100, 100, work=11.0, float_work=10.0, size=101, float_size=100), False),
+        (Coverage(9, 9, 100, 100, work=10.0, float_work=10.0, size=101, float_size=100), True),
+        (Coverage(9, 9, 100, 100, work=11.0, float_work=10.0, size=100, float_size=100), True),
+        (Coverage(9, 9, 100, 100, work=11.0, float_work=10.0), True),  # a text, or a plan alone
+    ],
+)
+def test_a_file_with_nothing_to_offer_is_not_worth_taking(covered, pays):
+    found = verdict_of(quality(45.0), {}, covered)
+    assert (covered.pays, found.keeps_float, found.to_dict()["keep_float"]) == (pays, not pays, not pays)
+    assert str(found).startswith("keep the float model: ") is not pays
+    assert coverage_part(covered).reason.startswith("keep the float model: ") is not pays
+    if not pays:
+        assert (found.level, found.reason) == ("poor", found.coverage.reason)
+
+
+def test_why_the_float_model_is_kept():
+    slow = Coverage(9, 9, 100, 100, work=13.0, float_work=10.0, size=1101, float_size=1100)
+    assert str(verdict_of(quality(15.0), {}, slow)) == (
+        "keep the float model: the file is bigger, 1,101 bytes, not 1,100, and predicted to take 1.3 times the "
+        "work of float"
+    )
+    part = coverage_part(Coverage(9, 8, 100, 0)).reason
+    assert part.startswith("keep the float model: 8 of 9 kernels and 0 % of multiply-adds are quantized")
+
+
+def test_work_in_float_is_that_of_the_plan_with_every_kernel_in_float():
+    """Also where the kernels are fused as the device wants, and whatever their rows cost."""
+    model = read_model_text(CHAIN, "chain")
+    for target in ("litert-int8", "tosa-int8", "onnxruntime-cpu", "llm-w4"):
+        plan = planner.plan(model, target)
+        floats = planner.plan(planner.annotate(model, kernels={"*": "float"}), target)
+        assert coverage_of(floats).on_device == 0
+        assert coverage_of(plan).float_work == pytest.approx(floats.work.total)
+        assert coverage_of(plan).work == plan.work.total

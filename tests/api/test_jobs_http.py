@@ -147,6 +147,35 @@ def test_a_plan_that_no_file_says_is_measured_by_the_interpreter(service, digits
     check(refused, "unsupported-export", "nothing here runs files of the format mlir")
 
 
+def test_a_comparison_has_a_bound_on_coverage(service, digits):
+    """By the plan, or read off the file; with nothing quantized the verdict is to keep the float model."""
+    body = {"model": digits["model"], "samples": digits["samples"]}
+    floats = {"format": "qplan.annotations/1", "kernels": {"*": "float"}}
+    stats = service.post("/v1/calibrations", json=body, headers=WAIT).json()["digest"]
+    request = {"model": digits["model"], "target": "onnxruntime-cpu", "stats": stats}
+    few = {"format": "qplan.annotations/1", "kernels": {"head/gemm": "float"}}
+    planned = service.post("/v1/plans", json=request | {"annotations": few}).json()["key"]
+    kept = service.post("/v1/plans", json=request | {"annotations": floats})
+    assert kept.status_code == 200
+    for key, missed in ((planned, []), (kept.json()["key"], ["nothing"])):
+        verdict = service.get(f"/v1/plans/{key}/summary").json()["verdict"]
+        assert (verdict["keep_float"], verdict["accuracy"]) == (bool(missed), None)
+        export = {"model": digits["model"], "plan": key, "format": "onnx-qdq"}
+        file = service.post("/v1/exports", json=export).json()["blob"]
+        for given in ({"plan": key}, {"file": file}):
+            found = service.post("/v1/comparisons", json=body | given | {"min_coverage": 0.9}, headers=WAIT)
+            assert found.status_code == 201, found.text
+            texts = found.json()["missed"]
+            assert len(texts) == len(missed)
+            assert all(text.startswith("nothing is quantized") for text in texts)
+            if missed and "plan" in given:
+                assert found.json()["quality"]["keep_float"] is True
+                assert "keep the float model" in service.get(f"/v1/plans/{key}/report").text
+    assert (
+        service.post("/v1/comparisons", json=body | {"min_coverage": 9, "plan": planned}).status_code == 422
+    )
+
+
 def test_the_quality_of_a_plan_is_kept_with_it(service, digits):
     # Not onnxruntime's own target: its figures are this processor's, which may add products in 16 bits.
     planned = plan_of(service, digits, "qnn-htp")

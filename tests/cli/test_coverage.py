@@ -5,6 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import planner
+from planner.accuracy.coverage import coverage_of
+from planner.exporters.file_coverage import coverage_in_file
+
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calibration.npz"
 
@@ -23,21 +27,28 @@ def test_nothing_quantized_is_a_negative_answer(qplan, tmp_path, batches):
     """Most rows of this device want a batch of one, and the model leaves it open."""
     answer = qplan("quantize", MODEL, "--data", batches, "-t", "k210-kpu", "-o", tmp_path / "out")
     assert answer.code == 1
-    assert "verdict: poor: nothing is quantized, all 11 kernels fall back to float" in answer.out
+    assert (
+        "verdict: keep the float model: nothing is quantized, all 11 kernels fall back to float" in answer.out
+    )
     assert "6 kpu_conv2d, over 99 % of multiply-adds: " in answer.out
     assert "to fix it: --dim N=1" in answer.out
     assert answer.out.splitlines()[-1].startswith("missed: nothing is quantized")
+    assert not (tmp_path / "out").exists()
     line = ("plan", MODEL, "--data", batches, "-t", "k210-kpu", "-o", tmp_path / "plan")
     assert qplan(*line).code == 1
     found = qplan(*line, "--json").json["verdict"]
     assert (found["level"], found["accuracy"], found["coverage"]["on_device"]) == ("poor", None, 0)
+    assert found["keep_float"] is True
+    assert (tmp_path / "plan" / "report.html").is_file()
 
 
 def test_a_bound_decides_what_is_poor(qplan, tmp_path, batches):
     line = ("quantize", MODEL, "--data", batches, "-t", "ethos-u55", "-o", tmp_path / "out")
     answer = qplan(*line)
-    assert (answer.code, "verdict: poor: 2 of 12 kernels and under 1 % of" in answer.out) == (1, True)
+    assert (answer.code, "verdict: keep the float model: the file is bigger, " in answer.out) == (1, True)
+    assert not (tmp_path / "out").exists()
     assert qplan(*line, "--min-coverage", "0.0001").code == 0
+    assert (tmp_path / "out" / "onnx-qdq.onnx").is_file()
     short = qplan(*line, "--min-coverage", "0.5")
     assert short.code == 1
     assert short.out.splitlines()[-1] == ("missed: under 1 % of multiply-adds are quantized, of at least 50%")
@@ -59,3 +70,37 @@ def test_a_verdict_is_of_the_file_that_was_written(qplan, tmp_path, target, form
         "good",
     )
     assert not (out / "onnx-qdq.onnx").exists()
+
+
+def test_compare_has_the_same_bound(qplan, tmp_path):
+    """Without the plan, by the file: products whose weights have quantizers, sizes as in the samples."""
+    notes = tmp_path / "notes.json"
+    notes.write_text('{"format": "qplan.annotations/1", "kernels": {"stem/conv": "float"}}')
+    out = tmp_path / "out"
+    made = qplan("quantize", MODEL, "--data", DATA, "--annotations", notes, "-o", out, "--json")
+    share = made.json["verdict"]["coverage"]["multiply_add_share"]
+    assert 0 < share < 1
+    line = ("compare", MODEL, out / "onnx-qdq.onnx", "--data", DATA)
+    assert qplan(*line, "--min-coverage", share - 0.001).code == 0
+    short = qplan(*line, "--min-coverage", share + 0.001)
+    assert short.code == 1
+    assert "of multiply-adds are quantized, of at least" in short.out.splitlines()[-1]
+    found = qplan(*line, "--min-coverage", "0.5", "--json").json
+    assert (found["min_coverage"], found["ok"]) == (0.5, share >= 0.5)
+    itself = qplan("compare", MODEL, MODEL, "--data", DATA, "--min-coverage", "0")
+    assert itself.code == 1
+    assert itself.out.splitlines()[-1] == "missed: nothing is quantized, all 8 kernels fall back to float"
+    assert qplan("compare", MODEL, MODEL, "--data", DATA).code == 0
+
+
+@pytest.mark.parametrize("form", ["onnx-qdq", "onnx-qoperator", "onnx-integer", "onnx-qcdq", "qonnx"])
+@pytest.mark.parametrize("asked", ["", "stem/conv", "head/gemm"])
+def test_a_file_has_the_share_of_its_plan(form, asked):
+    model = planner.load_model(MODEL)
+    sample = {"image": np.load(DATA)["image"][:1]}
+    wanted = {asked: "float"} if asked else {}
+    ready = planner.annotate(model, stats=planner.calibrate(model, [sample]), kernels=wanted)
+    plan = planner.plan(ready, "onnxruntime-cpu")
+    found = coverage_in_file(planner.export(ready, plan, form), sample)
+    assert found.mac_share == coverage_of(plan).mac_share
+    assert sum(one.kernels for one in found.fallbacks) == bool(asked)

@@ -171,7 +171,7 @@ def test_a_resize_to_nothing_is_refused_while_planning():
         planner.plan(ready(net.data()), "litert-int8", formats=["litert"])
 
 
-def test_a_result_in_a_pin_that_litert_has_not_is_refused():
+def test_a_result_in_a_pin_that_litert_lacks_is_refused_where_the_plan_is_for_others():
     """16 bits with a zero point, as another quantizer wrote them: the runtime refuses such a file whole."""
     net = Net(4)
     x = net.conv(net.input("x", [1, 3, 6, 6]), 3, 4)
@@ -180,8 +180,21 @@ def test_a_result_in_a_pin_that_litert_has_not_is_refused():
     net.conv(x, 4, 2, out="y")
     net.output("y", None)
     graph = ready(net.data(opset=21, ir=10))
+    device = planner.load_target("litert-int8")
+    device = replace(device, files=replace(device.files, formats=()))
+    plan = planner.plan(graph, device)
+    assert not [warning for warning in plan.warnings if "takes its place" in warning]
     with pytest.raises(UnsupportedExport, match=r"!quant.uniform<i16:f32, 0.001\d*:1200>"):
-        planner.export(graph, planner.plan(graph, "litert-int8"), "litert")
+        planner.export(graph, plan, "litert")
+    requested = planner.plan(graph, device, formats=["litert"])
+    planner.check(requested, graph, device)
+    [warning] = [warning for warning in requested.warnings if "takes its place" in warning]
+    assert warning == (
+        "Conv_0.out[0]: 'v4_3' is fixed to !quant.uniform<i16:f32, 0.0010000000474974513:1200>, and litert "
+        "stores 16 bits with zero point 0 alone: "
+        "!quant.uniform<i16<-32767:30451>:f32, 0.0010366528294980526> takes its place"
+    )
+    assert planner.export(graph, requested, "litert")
 
 
 @pytest.mark.parametrize("form", ["litert", "tosa", "stablehlo", "stablehlo-int"])

@@ -61,7 +61,7 @@ __all__ = ["plan"]
         (
             '"inputs": ["x"], "outputs": ["y"]',
             '"wanted": {"fc1": "i65"}, "inputs": ["x"], "outputs": ["y"]',
-            "wanted.fc1: storage 'i65' has more than 64 bits; accepted of a kernel: float, any, a storage such as i16, or {in: [i16, i8], out: [i16]}",
+            "wanted.fc1: storage 'i65' has more than 64 bits; accepted of a kernel: float, any, a storage such as i16, or {in: [i16, i8], out: [i16]}, or dynamic",
         ),
         (
             '"trip_count": 1',

@@ -46,6 +46,47 @@ def test_a_pin_has_a_storage_of_the_device(pin, storages, made, wanted):
     assert held(found, storages) == found  # planned again, it stays
 
 
+LITERT = ("litert",)
+
+
+@pytest.mark.parametrize(
+    ("pin", "storages", "made", "wanted"),
+    [
+        ("i16:f32, 0.5", SIGNED, "i16", "i16:f32, 0.5"),
+        ("u8:f32, 0.5:3", SIGNED, "i8", "i8:f32, 0.5:-125"),  # bytes have zero points
+        ("i12:f32, 0.5:100", SIGNED, "i16", "i16<-2148:1947>:f32, 0.5"),  # the same numbers around 0
+        ("i16<-3:300>:f32, 0.5:100", SIGNED, "i16", "i16<-103:200>:f32, 0.5"),
+        ("u16<0:32767>:f32, 0.5", SIGNED, "i16", "i16<0:32767>:f32, 0.5"),
+        ("u16<0:4000>:f32, 0.5:1", SIGNED, None, "i16<-1:3999>:f32, 0.5"),
+        ("u8:f32, 0.5:128", None, None, "i8:f32, 0.5"),  # the device has any storage, the format has not
+        ("u8:f32, 0.5:128", UNSIGNED | SIGNED, None, "i8:f32, 0.5"),
+        ("u8:f32, 0.5:128", UNSIGNED, None, "u8:f32, 0.5:128"),  # nothing that both have
+        ("i16:f32:1, {0.5:3, 0.25:5}", SIGNED, None, "i16:f32:1, {0.5:3,0.25:5}"),  # refused, by name
+    ],
+)
+def test_a_format_has_fewer_storages(pin, storages, made, wanted):
+    kind = parse_type(f"!quant.uniform<{pin}>")
+    found = held(kind, storages, storage(made) if made else None, LITERT)
+    assert str(found) == f"!quant.uniform<{wanted}>"
+    assert same_numbers(kind, found)
+    assert held(found, storages, formats=LITERT) == found
+
+
+@given(st.sampled_from(["i16", "u16"]), st.integers(0, 65535), st.floats(2**-20, 1e3, width=32))
+def test_steps_around_0_are_at_most_twice_as_wide(store, zero, scale):
+    """A pin of all 16 bits: its range is kept, and what it cuts off, a Relu say, is cut off."""
+    zero -= 0 if store == "u16" else 32768
+    pin = parse_type(f"!quant.uniform<{store}:f32, {scale!r}:{zero}>")
+    found = held(pin, SIGNED, None, LITERT)
+    assert found.zero_points == (0,)
+    assert pin.scale <= found.scale <= pin.scale * 2.0001
+    assert abs(found.lo - pin.lo) <= found.scale / 2 * 1.01
+    assert abs(found.hi - pin.hi) <= found.scale / 2 * 1.01
+    assert pin.lo < 0 or found.lo == 0
+    assert pin.hi > 0 or found.hi == 0
+    assert held(found, SIGNED, None, LITERT) == found
+
+
 @given(st.data())
 def test_the_numbers_are_the_same(data):
     bits, signed = data.draw(st.integers(1, 16)), data.draw(st.booleans())

@@ -21,6 +21,11 @@ from planner.plan_search.goals import GOALS, Goal, goal_of
         ("work=1", Goal("work", 1.0)),
         ("weight_bits=4.5", Goal("weight_bits", 4.5)),
         (Goal("work", 0.5), Goal("work", 0.5)),
+        ("size=25MB", Goal("size", 25e6)),
+        ("size=1.5MiB", Goal("size", 1.5 * 2**20)),
+        ("size=23456789B", Goal("size", 23456789.0)),
+        ({"size": 800}, Goal("size", 800.0)),
+        ({"size": "0.3 GB"}, Goal("size", 3e8)),
     ],
 )
 def test_goals_are_read(written, goal):
@@ -31,7 +36,8 @@ def test_goals_are_read(written, goal):
 @pytest.mark.parametrize(
     "written",
     ["sqnr", "sqnr=", "sqnr=x", "sqnr=nan", "sqnr=inf", "sqnr=30%", "work=0", "work=1.01", "work=-1",
-     "drop=-1%", "drop=-0.1", "weight_bits=0", "", 30, None, {}, {"sqnr": 30, "work": 1}, {"work": None}],
+     "drop=-1%", "drop=-0.1", "weight_bits=0", "size=0MB",
+     "size=MB", "size=5mb", "work=1B", "", 30, None, {}, {"sqnr": 30, "work": 1}, {"work": None}],
 )  # fmt: skip
 def test_what_is_no_goal_is_refused_with_an_example(written):
     with pytest.raises(InputError) as caught:

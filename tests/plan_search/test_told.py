@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,18 @@ _SCORED = a_trial("program", 1_500_000.0, 12.0, metric=-0.95, reference=-0.9287)
             ),
         ),
         (
+            {
+                "goal": "size=2MB",
+                "best": replace(_SCORED, size=1_234_567),
+                "dearest": 3e6,
+                "trials": (_SCORED,),
+            },
+            (
+                "size=2MB is met: 12.0 dB, metric -0.95 (the model -0.9287), 8 bits a weight, "
+                "weights 1.235MB; work 1,500,000 cycles, 50% of the dearest plan's; 1 trial"
+            ),
+        ),
+        (
             {"best": _ALONE, "trials": (_ALONE,), "dearest": 0.0},
             "sqnr=30 is met: exact, 8 bits a weight; work 0 cycles, 100% of the dearest plan's; 1 trial",
         ),
@@ -47,11 +60,12 @@ def test_sentence(given: dict[str, Any], line: str) -> None:
 
 def test_front_rows() -> None:
     """Least work first, as wide as the head; the best is marked."""
-    rows = front_rows(a_search())
+    found = a_search()
+    rows = front_rows(replace(found, front=(replace(found.front[0], size=12_000_000), *found.front[1:])))
     assert rows == (
-        ("100 cycles", "25.0%", "22.5 dB", "21.5 dB", "", "planned", "0", ""),
-        ("150 cycles", "37.5%", "31.2 dB", "30.2 dB", "", "program", "2", "best"),
-        ("400 cycles", "100.0%", "exact", "exact", "", "all float", "1", ""),
+        ("100 cycles", "25.0%", "22.5 dB", "21.5 dB", "", "12MB", "planned", "0", ""),
+        ("150 cycles", "37.5%", "31.2 dB", "30.2 dB", "", "0B", "program", "2", "best"),
+        ("400 cycles", "100.0%", "exact", "exact", "", "0B", "all float", "1", ""),
     )
     assert {len(row) for row in rows} == {len(FRONT_HEAD)}
     assert front_rows(a_search(front=(_SCORED,), dearest=3e6))[0][4] == "-0.95"

@@ -10,7 +10,7 @@ import planner
 from planner.annotated.document import read_annotated, write_annotated
 from planner.calibration.annotate import annotate
 from planner.calibration.statistics import calibration_digest
-from planner.errors import AnnotationError, Conflict, PlanFormatError
+from planner.errors import AnnotationError, Conflict, PlanFormatError, PlanInvalid, TargetError
 from planner.ir.asked import with_wanted, without_wanted
 from planner.ir.expand import expand
 from planner.ir.types.qtypes import Uniform, storage
@@ -492,3 +492,66 @@ def test_a_row_of_unsigned_weights_per_channel_that_is_asked_for():
     assert (str(kind.storage), kind.axis, set(kind.zero_points)) == ("u8", 0, {128})
     signed = planned({}, "onnxruntime-cpu").kernels["a/c"].inputs[1].type
     assert kind.scales == signed.scales
+
+
+ON_REQUEST = """
+apiVersion: planner/v1
+kind: Target
+id: on-request
+version: 1.0.0
+title: Sixteen bits where they are asked for
+mode: fixed
+types: {a8: {storage: i8}, a16: {storage: i16}}
+defaults: {on_no_kernel: float}
+kernels:
+  - {kernel: Exp, in: {x: a8}, out: {y: a8}}
+  - {kernel: Exp, in: {x: a16}, out: {y: a16}, when: {asked: true}}
+  - {kernel: Log, in: {x: a16}, out: {y: a16}, when: {asked: true}}
+"""
+
+
+def on_request(kernels):
+    text = """
+      x : f32[4] {0.5, 2}
+      e = Exp(x) : f32[4] {1, 8}
+      y = Log(e) : f32[4] {0, 3}
+    """
+    device = load_target(ON_REQUEST)
+    graph = with_wanted(read_model_text(text, "on request"), kernels)
+    plan = planner.plan(graph, device)
+    planner.check(plan, graph, device)
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("kernels", "stored"),
+    [
+        ({}, ["i8", ""]),
+        ({"*": "i16"}, ["i16", "i16"]),
+        ({"y": "i16"}, ["i8", "i16"]),
+        ({"e": {"in": ["i16"]}}, ["i16", ""]),
+        ({"*": "float"}, ["", ""]),
+    ],
+)
+def test_rows_on_request_serve_where_they_are_asked_for(kernels, stored):
+    plan = on_request(kernels)
+    found = [kernel.outputs[0].type for kernel in plan.kernels_in_order]
+    assert ["" if kind is None else str(kind.storage) for kind in found] == stored
+
+
+def test_a_kernel_of_rows_on_request_alone_says_so():
+    assert "it serves only kernels that are asked to run so" in on_request({}).kernels["y"].reason
+
+
+def test_the_checker_refuses_a_row_on_request_that_nobody_asked_for():
+    plan = on_request({"e": "i16"})
+    unasked = replace(plan, graph=replace(plan.graph, wanted={}))
+    with pytest.raises(PlanInvalid, match="nothing asks the kernel to run so"):
+        planner.check(unasked)
+
+
+def test_a_fusion_cannot_say_it():
+    fusion = "fusions:\n  - {kernel: Exp, pattern: Exp(x), where: {asked: true}}\nkernels:"
+    device = load_target(ON_REQUEST.replace("kernels:", fusion))
+    with pytest.raises(TargetError, match="unknown predicate 'asked'"):
+        planner.plan(read_model_text("y = Exp(x) : f32[4] {1, 8}", "fused"), device)

@@ -113,6 +113,33 @@ def test_the_words():
     ) in explain(plan, "k")
 
 
+NARROW = "{storage: i3, range: [-3, 3], symmetric: true}"
+
+
+def test_a_coarse_bias_is_told():
+    """No room in the weight's storage: half a step of the sums is 3 % of a step of the result."""
+    [told] = planned(dense(b=np.array([0.0625, 0.7783], np.float32)), device(w=NARROW)).warnings
+    assert told == (
+        "k.in[2]: 'b' is rounded by up to 3.0% of a step of !quant.uniform<i8:f32, 0.0313725508749485:-1>, "
+        "and as many of the results may be a step off: weights in more bits than i3<-3:3> leave room for a "
+        "finer bias (annotations, kernels: {k: {in: ['*', i8]}})"
+    )
+    assert not planned(dense(b=np.array([0.0625, 0.7783], np.float32)), device()).warnings
+    assert not planned(dense(b=np.array([0.0625, 0.7773], np.float32)), device(w=NARROW)).warnings
+
+
+def off(plan, b):
+    """The most that rounding does to a bias, in steps of the result, in fractions."""
+    port_types = [port.type for port in plan.kernels["k"].inputs]
+    made = Fraction(plan.kernels["k"].outputs[0].type.scale)
+    errors = [
+        abs(Fraction(float(number)) / step - round(Fraction(float(number)) / step)) * step
+        for number, scale in zip(b, np.broadcast_to(port_types[1].scales, len(b)), strict=True)
+        for step in [Fraction(float(scale)) * Fraction(port_types[0].scale)]
+    ]
+    return float(max(errors) / made)
+
+
 def test_each_channel_by_itself():
     """On the grid: its pin's scale; else as fine as the channel's own numbers leave room for."""
     pin = "!quant.uniform<i4<-7:7>:f32:0, {0.25, 0.25, 0.25}>"
@@ -253,4 +280,7 @@ def test_against_a_search(seed, bits, short, axis, scale):
         w, b, pin, top=127, room=room, sums=(1 << short - 1) - 1, reach=128, x=Fraction(1, 128)
     )
     assert [round(power) for power in powers(plan, scales)] == wanted
+    share = off(plan, b)
+    if abs(share - 0.01) > 1e-6:
+        assert any("leave room for a finer bias" in text for text in plan.warnings) == (share > 0.01)
     assert isinstance(plan.kernels["k"].inputs[1].type, Uniform)

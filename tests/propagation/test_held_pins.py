@@ -9,8 +9,10 @@ import pytest
 import planner
 from planner.errors import PlanInvalid
 from planner.ir.graph import model_digest
+from planner.ir.types.qtypes import Uniform
 from planner.propagation.propagate import propagate
 from planner.what_if.edits import edited
+from tests.awkward.net import Net
 from tests.exporters.litert.running import told
 from tests.oracles import litert
 from tests.propagation.small import graph_of, target_of
@@ -52,6 +54,74 @@ def test_litert_files_of_unsigned_models(unsigned, tmp_path):
     assert not isinstance(found, str), found
     wanted = planner.evaluate(unsigned, plan, sample).outputs["probabilities"]
     np.testing.assert_array_equal(found[0]["probabilities"], wanted)
+
+
+def between(op, storage, zero):
+    """A quantizer of 16 bits in front of an op and behind it, of values in -3 to 3."""
+    net = Net(7)
+    element = np.dtype(storage)
+    low = np.iinfo(element).min
+    span = {"scale": np.float32(6 / 65535), "zero": element.type(zero + low)}
+
+    def quantized(x):
+        operands = net.const(span["scale"]), net.const(span["zero"])
+        return net.op("DequantizeLinear", net.op("QuantizeLinear", x, *operands), *operands)
+
+    x = quantized(net.input("x", [1, 4, 6, 6]))
+    match op:
+        case "Conv":
+            made = net.conv(x, 4, 4)
+        case "Add" | "Mul":
+            made = net.op(op, x, quantized(net.input("x2", [1, 4, 6, 6])))
+        case "Concat":
+            made = net.op("Concat", x, x, axis=1)
+        case "Reshape":
+            made = net.op("Reshape", x, net.ints(1, 2, 12, 6))
+        case "MaxPool":
+            made = net.op("MaxPool", x, kernel_shape=[2, 2])
+        case _:
+            made = net.op(op, x)
+    net.op("Identity", quantized(quantized(made) if op == "Relu" else made), out="y")
+    net.output("y", None)
+    return planner.load_model(net.data(opset=21, ir=10))
+
+
+OPS = ("Add", "Concat", "Conv", "MaxPool", "Mul", "Relu", "Reshape", "Sigmoid", "Transpose")
+
+
+@pytest.mark.parametrize(("storage", "zero"), [("int16", 1200), ("uint16", 0), ("uint16", 30000)])
+@pytest.mark.parametrize("target", ["litert-int8", "ethos-u55"])
+def test_files_of_values_that_litert_stores_around_0_alone(storage, zero, target, tmp_path):
+    """The runtime takes no 16 bits with a zero point: a plan made for it has another type, and says so."""
+    random, made = np.random.default_rng(5), []
+    for op in OPS:
+        model = between(op, storage, zero)
+        samples = [
+            {name: random.uniform(-3.2, 3.2, (1, 4, 6, 6)).astype(np.float32) for name in model.inputs}
+            for _ in range(2)
+        ]
+        graph = planner.annotate(model, stats=planner.calibrate(model, samples))
+        plan = planner.plan(graph, target)
+        planner.check(plan, graph, target)
+        replaced = [text.split("'")[1] for text in plan.warnings if "takes its place" in text]
+        fixed = {
+            name
+            for name, value in plan.graph.values.items()
+            if any(isinstance(fact, Uniform) for fact in value.facts)
+        }
+        assert sorted(replaced) == sorted(fixed - {*model.outputs})
+        assert replaced
+        again = planner.plan_from_json(plan.to_json())
+        assert again.held_pins == plan.held_pins
+        assert again.rescales == plan.rescales
+        assert planner.compare(model, planner.export(graph, plan, "onnx-qdq"), samples).worst_sqnr > 30, op
+        made.append((graph, plan, samples))
+    files = [(planner.export(graph, plan, "litert"), samples) for graph, plan, samples in made]
+    for (graph, plan, samples), found in zip(made, litert.run(tmp_path, files), strict=True):
+        assert not isinstance(found, str), found
+        for sample, results in zip(samples, found, strict=True):
+            wanted = planner.evaluate(graph, plan, sample).outputs["y"]
+            np.testing.assert_allclose(results["y"], wanted, atol=1e-3)
 
 
 SIGNED = target_of("- {kernel: op, in: {a: a8}, out: {y: a8}}")

@@ -106,6 +106,8 @@ def test_fixed_results(name, kernel, scale, zero_point):
 )
 def test_the_same_scale_list_of_litert(kernel):
     for row in load_target("litert-int8").rows[kernel]:
+        if row.reads_table:  # dequantized rows have no scale
+            continue
         (rule,) = row.rules
         assert rule.kind == "same_scale"
         assert set(rule.args["ports"]) == {port.name for port in (*row.inputs, *row.outputs)}
@@ -154,7 +156,7 @@ def test_the_example_is_served_whole(target, expected):
         ("vision/superres_real", "onnxruntime-cpu", {}),
         ("vision/ultraface_slim320_op13", "onnxruntime-cpu", {}),
         ("vision/unet_b32_128", "onnxruntime-cpu", {}),
-        ("sequence/bert_l4_h256", "onnxruntime-cpu", {"Div": 4, "Erf": 4}),
+        ("sequence/bert_l4_h256", "onnxruntime-cpu", {"Gelu": 4}),
         ("sequence/bilstm_ctc", "onnxruntime-cpu", {"LSTM": 2, "LogSoftmax": 1}),
     ],
 )

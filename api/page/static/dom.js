@@ -42,9 +42,19 @@ export function table(label, heads, rows) {
 export const link = (href, text) => make("a", { href }, text);
 export const short = (digest) => digest.replace(/^sha256:/, "").slice(0, 10);
 export const figure = (number) => Math.round(number).toLocaleString("en");
+// The word of a quality: good, fair, poor, or that a quantized file has nothing to offer.
+export const gradeText = (quality) => (quality.keep_float ? "keep the float model" : quality.grade);
 export function bytes(number) {
   const unit = [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]].find(([least]) => number >= least);
   return unit ? `${(number / unit[0]).toPrecision(3)} ${unit[1]}` : `${number} bytes`;
+}
+
+// Steps done of steps in all, and from the time that they took the time left.
+export function stepsText({ done, total }, began) {
+  if (!total) return `${done}`;
+  const seconds = done ? Math.ceil(((Date.now() - began) / 1000 / done) * (total - done)) : 0;
+  const left = !done ? "" : seconds < 100 ? `, ${seconds} s left` : `, ${Math.ceil(seconds / 60)} min left`;
+  return `${done} of ${total}${left}`;
 }
 
 export function download(blob, name) {

@@ -1,7 +1,7 @@
 // Jobs: how they stand, as it happens; cancel what goes on.
 
 import { ask, get } from "./api.js";
-import { button, link, make, short, table } from "./dom.js";
+import { button, gradeText, link, make, short, table } from "./dom.js";
 
 const WAIT = 2000;
 
@@ -27,7 +27,7 @@ function outcome(job) {
   if (job.problem) return job.problem.detail ?? job.problem.title;
   if (job.result?.plan) return link(`/plans/${job.result.plan}`, `plan ${short(job.result.plan)}`);
   if (job.result?.sentence) return job.result.sentence;
-  if (job.result?.quality) return make("span", { class: job.result.quality.grade }, `${job.result.quality.text}, ${job.result.quality.grade}`);
+  if (job.result?.quality) return make("span", { class: job.result.quality.grade }, `${job.result.quality.text}, ${gradeText(job.result.quality)}`);
   if (job.kind === "calibration" && job.result) return `${job.result.samples} samples`;
   if (job.result?.link) return short(job.result.blob);
   if (job.progress) return `${job.progress.done}${job.progress.total ? ` of ${job.progress.total}` : ""}`;

@@ -1,7 +1,7 @@
 // Models: upload, list, and one model on all targets.
 
 import { all, ask, get, post, upload, work } from "./api.js";
-import { attempt, button, bytes, figure, link, make, say, short, table } from "./dom.js";
+import { attempt, button, bytes, figure, gradeText, link, make, say, short, stepsText, table } from "./dom.js";
 
 const AT_ONCE = 2;
 
@@ -70,8 +70,9 @@ export async function modelPage(main, { may }, digest) {
     told.textContent = `Calibrated on ${stats.samples} samples.${stats.warnings.map((text) => ` ${text}`).join("")}`;
   }), told);
   const targets = await get("/v1/targets");
+  const effort = make("select", { id: "effort" }, [["quick", "quick: the first plan"], ["normal", "normal: where that is not good, try 16"], ["high", "high: try 48, and aim further"]].map(([value, text]) => make("option", { value }, text)));
   const count = () => { chosen.textContent = `plan for ${rows.every((row) => row.isChosen()) ? "all" : rows.filter((row) => row.isChosen()).length} targets`; };
-  const rows = targets.map((target) => matrixRow(target, digest, given, may, count));
+  const rows = targets.map((target) => matrixRow(target, digest, given, may, count, () => effort.value));
   // Plans that there are already, of the same samples and without edits.
   const showKept = () => attempt(async () => {
     const plans = (await all("/v1/plans")).filter((plan) => plan.model === digest && plan.edits === 0 && plan.stats === given.stats);
@@ -85,12 +86,12 @@ export async function modelPage(main, { may }, digest) {
     await Promise.all(Array.from({ length: AT_ONCE }, async () => { while (waiting.length) if (!(await waiting.shift().run())) failed += 1; }));
     say(failed ? `${failed} of ${asked} chosen targets failed; the table says why.` : "The chosen targets are planned.");
   }, { class: "main" });
-  if (may("plan")) main.append(make("div", { class: "row" }, chosen, [true, false].map((is) => make("button", { type: "button", onclick: () => { rows.forEach((row) => row.choose(is)); count(); } }, is ? "choose all" : "choose none"))));
+  if (may("plan")) main.append(make("div", { class: "row" }, chosen, make("label", { for: "effort" }, "Effort"), effort, [true, false].map((is) => make("button", { type: "button", onclick: () => { rows.forEach((row) => row.choose(is)); count(); } }, is ? "choose all" : "choose none"))));
   main.append(table("targets side by side", ["target", "on integers", "cost", "rescales", "work", "weights", "quality", "why float", "actions"], rows.map((row) => row.element)));
   await showKept();
 }
 
-function matrixRow(target, model, given, may, changed) {
+function matrixRow(target, model, given, may, changed, effort) {
   const name = `${target.id}@${target.version}`;
   const cells = Array.from({ length: 7 }, () => make("td"));
   const [integer, cost, rescales, busy, weights, quality, why] = cells;
@@ -98,7 +99,7 @@ function matrixRow(target, model, given, may, changed) {
   const graded = (one) => {
     quality.className = one?.grade ?? "quiet";
     quality.title = one ? `${one.measured_on}, as ${one.format}` : "";
-    quality.textContent = one ? `${one.text}, ${one.grade}` : "not measured";
+    quality.textContent = one ? `${one.text}, ${gradeText(one)}` : "not measured";
   };
   const fill = async (key) => {
     const found = await get(`/v1/plans/${key}/summary`);
@@ -116,13 +117,24 @@ function matrixRow(target, model, given, may, changed) {
     for (const cell of cells) cell.replaceChildren();
     return undefined;
   };
+  const planned = (body) => work("/v1/plans", body, (event) => { integer.textContent = event; });
+  // A plan that a search may have bettered; what was measured is kept, so that the next one goes on from there.
+  const searched = (body) => {
+    let [phase, began] = ["", Date.now()];
+    return work("/v1/searches", { ...body, samples: given.samples, effort: effort() }, (event, data) => {
+      if (event !== "progress") { integer.textContent = event; return; }
+      if ((data.phase ?? "trials") !== phase) [phase, began] = [data.phase ?? "trials", Date.now()];
+      integer.textContent = `${phase === "noise" ? "measuring noise" : "trying plans"}: ${stepsText(data, began)}`;
+    });
+  };
   const run = async () => {
     integer.textContent = "planning";
     try {
       const body = { model, target: name, ...(given.stats ? { stats: given.stats } : {}) };
-      const made = await work("/v1/plans", body, (event) => { integer.textContent = event; });
+      const made = await (effort() === "quick" || !given.samples ? planned(body) : searched(body));
       const key = made.plan ?? made.key;
       await fill(key);
+      if (made.given_up) why.prepend(`${made.given_up}. `);
       if (!given.samples) { quality.textContent = "no samples"; return true; }
       quality.className = "quiet";
       quality.textContent = "measuring";

@@ -1,7 +1,7 @@
 // Plans: the list, and the page of one, live: its edits are planned here, and drawn in its frame.
 
 import { all, ask, get, post, work } from "./api.js";
-import { attempt, button, download, figure, link, make, say, short, table } from "./dom.js";
+import { attempt, button, download, figure, gradeText, link, make, say, short, table } from "./dom.js";
 import { dropZone, samplesOf } from "./models.js";
 
 const ENDINGS = { litert: "tflite", stablehlo: "mlir", "stablehlo-int": "mlir", tosa: "mlir", hls4ml: "zip" };
@@ -15,7 +15,7 @@ export async function plansPage(main, { may }) {
   plans.sort((a, b) => nameOf(a).localeCompare(nameOf(b)) || (a.target ?? "").localeCompare(b.target ?? "") || (a.edits ?? 0) - (b.edits ?? 0));
   main.append(table("plans", ["plan", "model", "target", "quality", "edits", "actions"], plans.map((plan) => [
     link(`/plans/${plan.key}`, short(plan.key)), plan.model ? link(`/models/${plan.model}`, nameOf(plan) || short(plan.model)) : "its own", plan.target ?? "",
-    plan.quality ? make("span", { class: plan.quality.grade, title: `${plan.quality.measured_on}, as ${plan.quality.format}` }, `${plan.quality.text}, ${plan.quality.grade}`) : make("span", { class: "quiet" }, "not measured"), plan.edits ?? "",
+    plan.quality ? make("span", { class: plan.quality.grade, title: `${plan.quality.measured_on}, as ${plan.quality.format}` }, `${plan.quality.text}, ${gradeText(plan.quality)}`) : make("span", { class: "quiet" }, "not measured"), plan.edits ?? "",
     may("write") ? button("delete", async () => { await ask("DELETE", `/v1/plans/${plan.key}`); location.reload(); }, { "aria-label": `delete plan ${short(plan.key)}` }) : "",
   ])));
 }
@@ -150,7 +150,7 @@ async function studies(state, record, draw) {
     button("quality", async () => {
       place.textContent = "measuring quality";
       const { quality } = await work("/v1/comparisons", { model: state.model, plan: state.shown, samples: buttons.samples, ...(record.stats ? { stats: record.stats } : {}) });
-      place.replaceChildren(make("p", {}, make("span", { class: quality.grade }, `${quality.text}, ${quality.grade}`), ` ${quality.measured_on}, ${quality.format === "interpreter" ? "in the reference interpreter" : `written as ${quality.format}`}; kept with the plan`));
+      place.replaceChildren(make("p", {}, make("span", { class: quality.grade }, `${quality.text}, ${gradeText(quality)}`), ` ${quality.measured_on}, ${quality.format === "interpreter" ? "in the reference interpreter" : `written as ${quality.format}`}; kept with the plan`));
       if (state.shown === state.key) await draw();
     }, { disabled: !before }),
     button("losses", async () => {

@@ -4,14 +4,14 @@ Source: design 11, section 7, "Rows with float results".
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from planner.checker.figures.ranges import Ranges, Step
 from planner.checker.kernel_ports import Served, own_facts, refuse
 from planner.checker.rows.asked import asked_of, has_asked
 from planner.checker.rows.merit import Merit, merit_of
-from planner.checker.rows.reading import gives_floats
+from planner.checker.rows.reading import gives_floats, read_row
 from planner.ir.types.qtypes import AnyType, Calibrated, NoneType, Uniform
 from planner.target.borders import rows_for
 from planner.target.records import Row, Target
@@ -28,30 +28,83 @@ def check_float_results(ranges: Ranges, target: Target, left: Mapping[str, Mappi
     Raises:
       PlanInvalid: the row is of the other sort than the readers ask for.
     """
-    used = {step.kernel.kernel for step in ranges.steps if step.served is not None}
+    used = {step.kernel.kernel for step in ranges.steps if step.served is not None or _is_moved(step)}
     known = {name: rows for name in used if any(map(gives_floats, rows := rows_for(target, name)))}
     storing = _storing(ranges) if known else {}
     for step in ranges.steps:
         rows = known.get(step.kernel.kernel, ())
+        gone = left.get(step.kernel.name, {})
+        if _is_moved(step):
+            tables = [row for row in rows if gives_floats(row) and row.key not in gone]
+            _check_moved(ranges, step, tables, target)
         if step.served is None or not rows:
             continue
-        gone = left.get(step.kernel.name, {})
         fit = [
             row for row in rows if row.key not in gone and gives_floats(row) != gives_floats(step.served.row)
         ]
         merits = [(merit, row) for row in fit if (merit := _merit(step.served, row, target)) is not None]
         if merits:
-            _check_sort(ranges, step.served, max(merits, key=lambda entry: entry[0]), storing, target)
+            best = max(merits, key=lambda entry: entry[0])
+            _check_sort(ranges, (step, step.served), best, storing, target)
+
+
+def _is_moved(step: Step) -> bool:
+    return step.served is None and step.kernel.reason == MOVED
+
+
+def _check_moved(ranges: Ranges, step: Step, rows: Sequence[Row], target: Target) -> None:
+    """A kernel that moves data between float kernels had no row that reads its table in integers."""
+    kernel, ports = step.kernel, (*step.kernel.inputs, *step.kernel.outputs)
+    if _is_read_in_float(ranges, step):
+        return
+    for row in rows:
+        reading = read_row(row, step.region)
+        if isinstance(reading, str):
+            continue
+        served = Served(kernel, step.region, reading, ports, ranges.graph, ranges.numbers)
+        if merit_of(served, row, target.costs) is not None and not _asked_for(ranges, served):
+            refuse(kernel.name, f"moves {kernel.inputs[0].value!r} in float; accepted: {row.key}")
+
+
+def _is_read_in_float(ranges: Ranges, step: Step) -> bool:
+    """Whether another kernel reads a constant of this one in float, not just for its neighbours' sake."""
+    tables = {port.value for port in step.kernel.inputs if port.value in ranges.graph.constants}
+    return any(
+        port.value in tables and not isinstance(port.type, Uniform)
+        for other in ranges.steps
+        if other is not step and not _is_moved(other)
+        for port in other.kernel.inputs
+    )
+
+
+def _reaches_float(ranges: Ranges, step: Step) -> bool:
+    """Whether a kernel or the model's end takes a result of a kernel in float."""
+    names = {port.value for port in step.kernel.outputs}
+    taken = any(
+        port.value in names and not isinstance(port.type, Uniform)
+        for other in ranges.steps
+        for port in other.kernel.inputs
+    )
+    return taken or any(name in names and name not in ranges.pins for name in ranges.graph.outputs)
 
 
 def _check_sort(
-    ranges: Ranges, served: Served, best: tuple[Merit, Row], storing: Mapping[str, str], target: Target
+    ranges: Ranges,
+    place: tuple[Step, Served],
+    best: tuple[Merit, Row],
+    storing: Mapping[str, str],
+    target: Target,
 ) -> None:
     """One kernel beside the best row of the other sort."""
+    step, served = place
     (merit, other), row = best, served.row
     own = _merit(served, row, target) or (False, False, 0, 0, -math.inf)
     reader = next((storing[port.value] for port in served.kernel.outputs if port.value in storing), None)
+    if reader and row.reads_table and _reaches_float(ranges, step):
+        return  # a consumer that stores it starts from float, as from a table in float
     reader = reader or _asked_for(ranges, served)
+    if not reader and step.moves and _is_read_in_float(ranges, step):
+        reader = f"another kernel reads {served.kernel.inputs[0].value!r} in float"
     if gives_floats(row) and reader:
         refuse(
             served.kernel.name, f"hands on floats by {row.source}, and {reader}; accepted: {other.key}", row

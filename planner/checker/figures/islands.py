@@ -36,9 +36,12 @@ def check_islands(ranges: Ranges, target: Target) -> None:
             refuse(name, f"runs in float as an {REASON}; accepted: {accepted}")
         before, behind = [*_far(step, writers, {})], [*_far(step, {}, readers)]
         near = [*before, *behind]
-        # What a row with float results hands on is as float as what a kernel in float does.
-        integers = (other for other in before if other.served and not other.served.row.hands_on_floats)
-        stored = next(integers, None) or next((other for other in behind if other.served is not None), None)
+        # What a row with float results hands on is as float as what a kernel in float does, and what a
+        # kernel reads that quantizes it at run time.
+        near_rows = [(other, other.served.row) for other in before if other.served]
+        integers = [other for other, row in near_rows if not (row.hands_on_floats or row.dynamic)]
+        integers += [other for other in behind if other.served and not other.served.row.dynamic]
+        stored = next(iter(integers), None)
         if stored is not None or not near:
             beside = f"{stored.kernel.name!r} is stored" if stored else "no kernel is"
             refuse(name, f"runs in float as an {REASON}, and {beside} there; accepted: its row")

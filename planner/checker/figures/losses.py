@@ -16,6 +16,7 @@ import numpy as np
 from planner.checker.figures.clips import NEAR, address_of
 from planner.checker.figures.ranges import Ranges, Reals, Step, cut_to, held_in
 from planner.checker.kernel_ports import refuse
+from planner.ir.types.held_pins import centring
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import affine
 from planner.ir.types.scales import F32_TINY
@@ -107,7 +108,7 @@ def check_price(plan: Plan, losses: Sequence[Lost]) -> None:
 def losses_of(ranges: Ranges) -> list[Lost]:
     """Every consuming use of data."""
     trails: dict[str, Trail] = {}
-    for name, pin in ranges.pins.items():
+    for name, pin in ranges.held.items():
         if name in ranges.graph.inputs:
             trails[name] = _stored(Trail(), pin, PortType(pin.storage))
     found = [*_follow(ranges, trails)]
@@ -153,7 +154,7 @@ def _made(ranges: Ranges, step: Step, position: int, moved: Trail) -> Trail:
     elif step.moves:
         # In float: the row that might store it, or that it left, is in no plan.
         moved = moved._replace(placed=False, floated=True)
-    pin = ranges.pins.get(port.value)
+    pin = ranges.held.get(port.value)
     return moved if pin is None else _stored(moved, pin, PortType(pin.storage))
 
 
@@ -189,7 +190,12 @@ def spec_of(ranges: Ranges, step: Step, position: int, kind: Uniform) -> PortTyp
     even = step.ports[position].value in ranges.signs
     plain = PortType() if pattern is None else pattern.type
     is_told = plain.storage == kind.storage and plain.even == even
-    return plain if is_told else replace(plain, storage=kind.storage, even=even)
+    if not is_told:
+        plain = replace(plain, storage=kind.storage, even=even)
+    # What takes any storage takes one of a format's as that format has it.
+    is_centred = pattern is not None and pattern.type.is_wildcard and centring(kind.storage, ranges.formats)
+    own = step.region.input_facts or step.region.output_facts
+    return replace(plain, symmetric=True) if is_centred and plain.zero_point is None and not own else plain
 
 
 def _lost(ranges: Ranges, name: str, trail: Trail, extent: Reals | None) -> Lost:

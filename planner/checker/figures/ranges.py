@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.checker.edges import pins_of
 from planner.checker.figures.needed import ASKING, Around, needed, stated
 from planner.checker.figures.widths import ByWidth, chosen, held, narrowed
 from planner.checker.kernel_ports import Served, own_facts
@@ -20,6 +21,7 @@ from planner.ir.graph import Constant, Facts, Graph, Op, Region
 from planner.ir.mapped import let_go
 from planner.ir.roles import is_mover, is_of_other_dialect
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform
+from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
 from planner.target.expressions import parse_number
 from planner.target.records import Row
@@ -70,6 +72,7 @@ class Ranges:
 
     `unfixed`: ranges without the cut of fixed types; `narrow`: by value and width in bits, the range that
     storages of that width hold instead of all of it;
+    `held`: pins as the device holds them; `formats`: that the plan was made for;
     `entered`: identities of the steps through which carried values enter their loops; `signs`: values that
     are plus or minus one number.
     """
@@ -85,12 +88,15 @@ class Ranges:
     unfixed: dict[str, Reals] = field(default_factory=dict)
     entered: frozenset[int] = frozenset()
     signs: frozenset[str] = frozenset()
+    held: Mapping[str, Uniform] = field(default_factory=dict)
+    formats: tuple[str, ...] = ()
 
 
 def ranges_of(
-    graph: Graph, kernels: Sequence[tuple[KernelPlan, Region, Served | None]], numbers: Mapping[str, Constant]
+    plan: Plan, kernels: Sequence[tuple[KernelPlan, Region, Served | None]], numbers: Mapping[str, Constant]
 ) -> Ranges:
     """Ranges of a plan's values, and what its ports have to hold."""
+    graph = plan.graph
     # Whether a pad moves data depends on its value, and a plan's own graph has no numbers.
     whole = replace(graph, constants={**graph.constants, **numbers})
     steps = [_step(whole, *entry, numbers) for entry in kernels]
@@ -106,7 +112,19 @@ def ranges_of(
     for step in steps:
         for port in step.kernel.inputs:
             readers.setdefault(port.value, []).append(step)
-    found = Ranges(graph, steps, pins, {}, numbers, makers, readers, entered=entered)
+    on_device = {name: kind for name, kind in pins_of(plan).items() if isinstance(kind, Uniform)}
+    found = Ranges(
+        graph,
+        steps,
+        pins,
+        {},
+        numbers,
+        makers,
+        readers,
+        entered=entered,
+        held=on_device,
+        formats=plan.formats,
+    )
     found.signs = _signs(graph, steps)
     _forward(found, numbers)
     # What a loop hands to its next trip is known only behind its body: again, until nothing new comes.

@@ -43,7 +43,7 @@ def asked_of(graph: Graph, region: Region) -> Asked | None:
         return None
     key = max(named or fit, key=order.__getitem__)
     wanted = graph.wanted[key]
-    free = not (wanted.float or wanted.result or wanted.inputs or wanted.outputs)
+    free = not (wanted.float or wanted.result or wanted.inputs or wanted.outputs or wanted.dynamic)
     if free or (wanted.result and not named and not any(region.outputs)):
         return None
     return Asked(wanted, key, bool(named))
@@ -118,7 +118,11 @@ def check_globs(
 
 
 def has_asked(served: Served, wanted: Wanted) -> bool:
-    """Whether the row beside a kernel has the storages asked for."""
+    """Whether the row beside a kernel has the storages asked for, or quantizes at run time where that is."""
+    if wanted.dynamic:
+        return served.row.dynamic is not None
+    if wanted.result is not None and served.row.dynamic is not None and served.row.when.get("asked") is True:
+        return False  # its results do not tell it from rows of stored operands
     asked = [*_asked_at(served, wanted)]
     computes = _computes(served)
     for at, store in asked:
@@ -196,6 +200,8 @@ def runs_as_asked(plan: Plan, kernel: KernelPlan, wanted: Wanted) -> bool:
     row = plan.target.rows.get(kernel.row) if kernel.row is not None else None
     if row is None:
         return False
+    if wanted.dynamic:
+        return row.dynamic is not None
     if wanted.result is not None:
         return all(_is(_stored(port), wanted.result) for port in kernel.outputs if port.value)
     for stores, ports, of_row in (

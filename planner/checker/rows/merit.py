@@ -25,6 +25,7 @@ from planner.checker.rows.too_little import left_at_readers
 from planner.checker.weights import sparsity_problem
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
+from planner.ir.operators.standard_op import misses_its_name
 from planner.ir.roles import function_of_one, is_product_of_rows
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.target.records import Costs, PortPattern, PortType, Row
@@ -65,6 +66,8 @@ def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
     if any(_cannot_be_cut(other, i) or sparsity_problem(other, i) for i in range(len(region.inputs))):
         return None
     if row.table is not None and not function_of_one(region.ops, served.graph):
+        return None
+    if misses_its_name(region):
         return None
     by = row.dynamic
     if by is not None and not is_product_of_rows(region.ops, served.graph, per_token=by.per_token):

@@ -18,10 +18,11 @@ from typing import Any, Final
 import numpy as np
 
 from planner.checker.kernel_ports import Served, own_facts
-from planner.checker.rows.asked import asked_bits
+from planner.checker.rows.asked import asked_bits, asked_of, has_asked
 from planner.errors import LimitError, RuleError
 from planner.ir.graph import Op
 from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
+from planner.ir.operators.standard_op import ops_to_run
 from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
 from planner.target.conditions.grammar import (
     SUBJECT,
@@ -117,6 +118,10 @@ def broken_predicate(served: Served) -> str | None:
 def _judge(served: Served, key: str, wanted: Any) -> str | None:
     if key == "min_bits":
         return _bits_problem(served, wanted)
+    if key == "asked" and wanted is True:
+        asked = asked_of(served.graph, served.region)
+        is_asked = asked is not None and has_asked(served, asked.wanted)
+        return None if is_asked else "nothing asks the kernel to run so"
     if key == "holds":
         return _first_broken(served, [wanted] if isinstance(wanted, str) else wanted)
     owner, dot, what = key.rpartition(".")
@@ -163,7 +168,8 @@ def _values(served: Served, owner: str, what: str) -> Iterator[Any]:
     indexed = _INDEXED.fullmatch(what)
     name = what if indexed is None else indexed[1]
     if served.region.ops:
-        found = [_of_op(served, op, name) for op in served.region.ops if op.type == owner]
+        ops = ops_to_run(served.region)
+        found = [_of_op(served, op, name) for op in ops if op.type == owner]
     else:
         found = [_of_region(served, owner, name)]
     for value in found:

@@ -90,6 +90,7 @@ def compare(
     output: str | None = None,
     reference: str | None = None,
     stats: str | None = None,
+    min_coverage: float | None = None,
 ) -> Steps[dict[str, Any]]:
     """Run a quantized file and its model side by side; `outputs` has SQNR (dB) by name.
 
@@ -99,10 +100,18 @@ def compare(
       output: the output that labels are for; by default the only one.
       reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
       stats: digest of those of calibration: `warnings` say what in the samples goes beyond them.
+      min_coverage: least share of the multiply-adds that is quantized; `missed` says what is short.
     """
     given = {"file": (yield from upload(file)), "samples": (yield from upload(samples))}
-    asked = {"metrics": list(metrics), "output": output, "reference": reference, "stats": stats}
+    asked = {
+        "metrics": list(metrics),
+        "output": output,
+        "reference": reference,
+        "stats": stats,
+        "min_coverage": min_coverage,
+    }
     more = {name: item for name, item in asked.items() if item}
+    more |= {} if min_coverage is None else {"min_coverage": min_coverage}
     body = {"model": model, "values": values, **given, **more}
     return (yield from made(Ask("POST", "/v1/comparisons", json=body, headers=AS_JOB)))
 
@@ -117,6 +126,7 @@ def measure(
     output: str | None = None,
     reference: str | None = None,
     stats: str | None = None,
+    min_coverage: float | None = None,
     held_out: bool | None = None,
 ) -> Steps[dict[str, Any]]:
     """Run a plan, written in a format, and its model side by side, and keep its quality with it.
@@ -125,7 +135,7 @@ def measure(
       plan: its key; `summary` and `report` of it have the quality from then on.
       format: of a file that something runs here, or `interpreter`, which runs the plan itself; by default
         `onnx-qdq`, or the interpreter where that cannot say the plan.
-      metrics, output, reference, stats: as for `compare`.
+      metrics, output, reference, stats, min_coverage: as for `compare`.
       held_out: whether the samples are others than those of calibration, for those who read the report.
 
     Returns:
@@ -134,7 +144,8 @@ def measure(
     body: dict[str, Any] = {"model": model, "plan": plan, "samples": (yield from upload(samples))}
     asked = {"format": format, "metrics": list(metrics), "output": output, "reference": reference}
     more = {name: item for name, item in asked.items() if item}
-    known = {name: item for name, item in (("stats", stats), ("held_out", held_out)) if item is not None}
+    others = {"stats": stats, "held_out": held_out, "min_coverage": min_coverage}
+    known = {name: item for name, item in others.items() if item is not None}
     return (yield from made(Ask("POST", "/v1/comparisons", json=body | more | known, headers=AS_JOB)))
 
 
@@ -168,7 +179,8 @@ def search(
     target: str,
     samples: Source,
     *,
-    goal: str | Mapping[str, float | str],
+    goal: str | Mapping[str, float | str] | None = None,
+    effort: str | None = None,
     metric: str | None = None,
     output: str | None = None,
     stats: str | Mapping[str, Any] | None = None,
@@ -183,18 +195,19 @@ def search(
       samples: one `.npz`, with `label` or `labels` where a metric wants them.
       goal: `sqnr=30`, `metric=0.9`, `drop=1%` (least work); `work=0.5`, `weight_bits=4.5`, `coverage=0.9`
         (best quality).
+      effort: in place of a goal, `normal` or `high`: plan, and search where that is not good, as `quantize`.
       metric: `top1`, `top5`, `cross_entropy`.
       output: the output that labels are for; by default the only one.
-      trials: plans that are measured, at most; the server's default is 40.
+      trials: plans that are measured, at most; by default 40, or as many as the effort has.
       reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
 
     Returns:
       Whether the goal is `met`, the `trials` with the places of `best` and `front` in them, the key
       of the best `plan` and the `annotations` that make it; all that was found is the `blob`.
     """
-    body: dict[str, Any] = {"model": model, "target": target, "goal": goal}
+    body: dict[str, Any] = {"model": model, "target": target}
     given: dict[str, Any] = {"metric": metric, "output": output, "stats": stats, "annotations": annotations}
-    given |= {"trials": trials, "reference": reference}
+    given |= {"goal": goal, "effort": effort, "trials": trials, "reference": reference}
     body |= {name: item for name, item in given.items() if item is not None}
     body["samples"] = yield from upload(samples)
     return (yield from made(Ask("POST", "/v1/searches", json=body, headers=AS_JOB)))

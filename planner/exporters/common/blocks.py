@@ -5,7 +5,7 @@ design 05, "Traps" (activations fold after propagation only).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.values import Values
 from planner.ir.graph import Graph, Op, Region
+from planner.ir.operators.standard_op import ops_to_run
 from planner.ir.roles import NON_PORT_INPUTS
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -90,9 +91,11 @@ def blocks(plan: Plan, *, dynamic: bool = False) -> Iterator[Block]:
             if row.dynamic is not None and not dynamic:
                 raise UnsupportedExport(
                     f"kernel {kernel.name!r} (row {kernel.row}) quantizes its first input while it runs, "
-                    "which only onnx-integer says",
-                    hint="export onnx-integer; `planner.evaluate` computes it",
+                    "which onnx-qdq, onnx-qoperator and onnx-integer alone say",
+                    hint="export one of these; `planner.evaluate` computes it",
                 )
+        if row is not None:
+            region = replace(region, ops=ops_to_run(region))  # noqa: PLW2901 - as the row serves it
         activation = _fused_activation(region, kernel)
         core = region.ops[:-1] if activation is not None else region.ops
         yield Block(region, kernel, core, activation, _port_kinds(region, kernel))

@@ -17,7 +17,7 @@ from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
-from planner.plans.rescales import kind_of, pins
+from planner.plans.rescales import kind_of
 
 Array: TypeAlias = npt.NDArray[Any]
 Tensor = TypeVar("Tensor")
@@ -102,7 +102,7 @@ class Values(Generic[Tensor]):
         """Start without a tensor; `held` gives types that one tensor holds the same name."""
         self.graph, self.plan, self.arithmetic = graph, plan, ""
         self.pins = plan.held_pins
-        self._facts = pins(plan.graph)
+        self._facts = plan.stored_pins
         self.bases: dict[str, PortTyped] = {}
         self.stored: dict[tuple[str, Uniform], Tensor] = {}
         self.reals: dict[tuple[str, PortTyped], Tensor] = {}

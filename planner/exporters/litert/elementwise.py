@@ -217,7 +217,7 @@ def _form(op: Op) -> tuple[str, str, Options]:
     return operator, table, {}
 
 
-_CODES: Final = {"bool": 6, "f32": 0, "i32": 2, "i64": 4}
+_CODES: Final = {"bool": 6, "f32": 0, "i8": 9, "i32": 2, "i64": 4}
 _TABLES: Final = {
     "EQUAL": "Equal",
     "GREATER": "Greater",

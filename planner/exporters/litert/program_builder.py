@@ -25,6 +25,8 @@ from planner.plans.records import PortTyped
 
 ELEMENTS: Final = ("bool", "f32", "i32", "i64")
 """Element types that a value which is not quantized may have."""
+CONSTANTS: Final = (*ELEMENTS, "i8")
+"""And those of constants: rows of tables are stored in bytes."""
 
 _HINT: Final = (
     "keep the kernel out of the program (another target, or a model cut there), or export another format"
@@ -104,8 +106,8 @@ class ProgramBuilder:
             return values.reals[value, None]
         if values.is_constant(value):
             array = values.array(value)
-            if dtype not in ELEMENTS:
-                raise self.refuse(f"constant {value!r} is {dtype}; litert accepts {', '.join(ELEMENTS)}")
+            if dtype not in CONSTANTS:
+                raise self.refuse(f"constant {value!r} is {dtype}; litert accepts {', '.join(CONSTANTS)}")
             if seen is not None:
                 array = dequantize_array(quantize_array(array, seen), seen)
             return self.program.constant(np.asarray(array), dtype, value, order=order)

@@ -11,6 +11,7 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Block, clamp_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, sizes_blamed
+from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.litert.calls import NONE, Call
 from planner.exporters.litert.clamps import fused_activation, written_bounds
 from planner.exporters.litert.control_flow import write_items
@@ -54,8 +55,8 @@ def build_litert(graph: Graph, plan: Plan) -> Program:
         if problem:
             accepted = CONSTANTS if value in graph.constants else ACTIVATIONS
             raise refusal(address, row, value, kind, f"{problem}; litert accepts {accepted}")
-    builder = ProgramBuilder(graph, plan)
-    write_items(builder, nested(plan), _write_block)
+    builder = ProgramBuilder(*with_rows_apart(graph, plan))
+    write_items(builder, nested(builder.plan), _write_block)
     for i, name in enumerate(graph.outputs):
         builder.address = port_address("@model", "in", i)
         builder.result(name)

@@ -76,4 +76,5 @@ FORM: Final = Form(
     ),
     frozenset({np.dtype(np.uint8)}),
     write_block,
+    dynamic=True,
 )

@@ -148,5 +148,7 @@ def _padded_with_zero(builder: ModelBuilder, op: Op, inputs: list[str], kind: Un
     return [*inputs[:2], zero, *inputs[3:]]
 
 
-FORM: Final = Form(Accepts("onnx-qoperator"), BYTES, write_block)
-CLIP_FORM: Final = Form(Accepts("onnx-qoperator-clip", LOW_BITS, LOW_BIT_ACTIVATIONS), BYTES, write_block)
+FORM: Final = Form(Accepts("onnx-qoperator"), BYTES, write_block, dynamic=True)
+CLIP_FORM: Final = Form(
+    Accepts("onnx-qoperator-clip", LOW_BITS, LOW_BIT_ACTIVATIONS), BYTES, write_block, dynamic=True
+)

@@ -13,7 +13,9 @@ import numpy as np
 
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.onnx.float_blocks import write_border
+from planner.exporters.onnx.integers.dynamic import write_dynamic
 from planner.exporters.onnx.model_builder import ModelBuilder, Rescale
 from planner.exporters.onnx.port_support import Accepts, beyond, refuse_unsupported, short_text, typed_ports
 from planner.ir.graph import Graph
@@ -68,6 +70,7 @@ def write_form(
       UnsupportedExport: a type or kernel the format cannot say, with port and row.
     """
     refuse_unsupported(graph, plan, form.accepts)
+    graph, plan = with_rows_apart(graph, plan)
     builder = ModelBuilder(
         graph,
         plan,
@@ -78,7 +81,7 @@ def write_form(
     for done, block in enumerate(blocks(plan, dynamic=form.dynamic), 1):
         builder.file.scope = block.region.scope
         try:
-            if not write_border(builder, block):
+            if not (write_border(builder, block) or write_dynamic(builder, block)):
                 form.write_block(builder, block)
         except RuleError as error:
             raise beyond(block.kernel, error) from error

@@ -40,7 +40,6 @@ from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.storages import storage
 from planner.plans.records import Port, PortTyped
-from planner.plans.rescales import pins
 
 _WEIGHTED: Final = frozenset({"Conv", "Gemm", "MatMul"})
 _SUMS: Final = frozenset({"Add", "Sub"})
@@ -71,14 +70,18 @@ class FixedPoint(NamedTuple):
     factors: Mapping[str, Uniform]
 
 
-def in_powers_of_two(graph: Graph, blocks: Sequence[Block]) -> FixedPoint:
+def in_powers_of_two(
+    graph: Graph, blocks: Sequence[Block], pinned: Mapping[str, Uniform | None]
+) -> FixedPoint:
     """The same integers as fixed-point numbers; what is in powers of two already stays as it is.
+
+    Args:
+      pinned: types that values are fixed to.
 
     Raises:
       UnsupportedExport: an activation with a scale per slice, a bias that is computed, a kernel with results
         inside its ops.
     """
-    pinned = pins(graph)
     kinds = [port.type for block in blocks for port in (*block.kernel.inputs, *block.kernel.outputs)]
     if all(map(is_plain, (*kinds, *pinned.values()))):
         return FixedPoint(graph, list(blocks), {}, {}, {})

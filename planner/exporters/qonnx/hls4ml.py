@@ -58,7 +58,7 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
     # hls4ml reads a BipolarQuant of weights between binary tensors alone; as numbers all of them.
     signs = {name: replace(graph.values[name], facts=()) for name in graph.constants if _is_sign(graph, name)}
     graph = replace(graph, values={**graph.values, **signs})
-    fixed = in_powers_of_two(graph, list(blocks(plan)))
+    fixed = in_powers_of_two(graph, list(blocks(plan)), plan.stored_pins)
     graph, parts = readable(fixed.graph, fixed.blocks)
     builder = FloatModelBuilder(graph, replace(plan, graph=replace(plan.graph, values=graph.values)))
     found: Precisions = {}

@@ -29,7 +29,7 @@ from planner.onnx.quantized.formulas import Array, bipolar
 from planner.onnx.write import OPSET
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
-from planner.plans.rescales import kind_of, pins
+from planner.plans.rescales import kind_of
 
 
 class FloatModelBuilder:
@@ -38,7 +38,7 @@ class FloatModelBuilder:
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start with the model's inputs."""
         self.graph, self.file = graph, OnnxFile(graph, plan)
-        self._costs, self._pins = plan.target.costs, pins(plan.graph)
+        self._costs, self._pins = plan.target.costs, plan.stored_pins
         self._bases: dict[str, PortTyped] = {}
         self._reals: dict[tuple[str, PortTyped], str] = {}
         self._parameters: dict[tuple[bytes, tuple[int, ...]], str] = {}

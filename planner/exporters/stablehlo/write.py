@@ -11,6 +11,7 @@ from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import CLAMPS, Block, Clamp, clamp_of, split_tail
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, left_open, sizes_blamed
+from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.onnx.port_support import Accepts, refuse_unsupported
 from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.control_flow import write_items
@@ -54,7 +55,7 @@ def write_stablehlo(graph: Graph, plan: Plan) -> bytes:
     Raises:
       UnsupportedExport: a type or kernel the specification has nothing for; names port, row and constraint.
     """
-    return _write(ProgramBuilder(graph, plan, QUANTIZED))
+    return _write(ProgramBuilder(*with_rows_apart(graph, plan), QUANTIZED))
 
 
 def write_stablehlo_int(graph: Graph, plan: Plan) -> bytes:
@@ -67,7 +68,7 @@ def write_stablehlo_int(graph: Graph, plan: Plan) -> bytes:
     Raises:
       UnsupportedExport: a type or kernel this form has nothing for; names port and row.
     """
-    return _write(ProgramBuilder(graph, plan, INTEGER))
+    return _write(ProgramBuilder(*with_rows_apart(graph, plan), INTEGER))
 
 
 def _write(builder: ProgramBuilder) -> bytes:

@@ -13,6 +13,7 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Block, Clamp, clamp_of, is_written_in_f32, operand_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, sizes_blamed
+from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.tosa.control_flow import write_items
 from planner.exporters.tosa.elementwise import concat, plus, times, where
@@ -59,8 +60,8 @@ def write_tosa(graph: Graph, plan: Plan) -> bytes:
         if problem:
             accepted = _CONSTANTS if value in graph.constants else _ACTIVATIONS
             raise refusal(address, row, value, kind, f"{problem}; tosa accepts {accepted}")
-    builder = ProgramBuilder(graph, plan)
-    write_items(builder, nested(plan), _write_block)
+    builder = ProgramBuilder(*with_rows_apart(graph, plan))
+    write_items(builder, nested(builder.plan), _write_block)
     results = []
     for i, name in enumerate(graph.outputs):
         builder.address = port_address(BOUNDARY, "in", i)

@@ -1,7 +1,7 @@
 """Wanted: what is asked of a kernel rather than of a value: to run in float, or by a row of given storages.
 
-Text: `float`, `any`, `i16`, `{in: [i16, i8], out: [i16]}`. Source: design 11, section 7, "Annotations of
-kernels"; design 09, "Annotations".
+Text: `float`, `any`, `dynamic`, `i16`, `{in: [i16, i8], out: [i16]}`. Source: design 11, section 7,
+"Annotations of kernels"; design 09, "Annotations".
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,8 @@ from planner.ir.types.typetext import parse_storage
 Stored: TypeAlias = Storage | FloatType | None
 """What a port is to be stored in; None is `*`, whatever the row has."""
 
-FORMS: Final = "float, any, a storage such as i16, or {in: [i16, i8], out: [i16]}"
+DYNAMIC: Final = "dynamic"
+FORMS: Final = "float, any, a storage such as i16, or {in: [i16, i8], out: [i16]}, or dynamic"
 _SIDES: Final = ("in", "out")
 
 
@@ -27,21 +28,25 @@ class Wanted:
       float: it runs in float.
       result: what all results of its row are stored in.
       inputs, outputs: what the first ports of its row are stored in, as many as are listed.
+      dynamic: its row quantizes the activation at run time.
     """
 
     float: bool = False
     result: Stored = None
     inputs: tuple[Stored, ...] = ()
     outputs: tuple[Stored, ...] = ()
+    dynamic: bool = False
 
     @property
     def is_row(self) -> bool:
-        """Whether a row of some storages is asked for."""
-        return self.result is not None or bool(self.inputs or self.outputs)
+        """Whether a row is asked for, by its storages or because it quantizes at run time."""
+        return self.dynamic or self.result is not None or bool(self.inputs or self.outputs)
 
     def __str__(self) -> str:
         if self.float:
             return "float"
+        if self.dynamic:
+            return DYNAMIC
         if not (self.inputs or self.outputs):
             return "any" if self.result is None else str(self.result)
         return row_text(self.inputs, self.outputs)
@@ -76,6 +81,8 @@ def wanted_from_data(data: Any) -> Wanted:
     if isinstance(data, Wanted):
         return data
     if isinstance(data, str):
+        if data == DYNAMIC:
+            return Wanted(dynamic=True)
         return Wanted(float=data == "float", result=None if data in ("float", "any") else _stored(data))
     sides = {side: data[side] for side in _SIDES if side in data} if isinstance(data, Mapping) else {}
     lists = all(

@@ -10,6 +10,7 @@ from functools import partial
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph
+from planner.ir.types.held_pins import storages_in
 from planner.ir.types.qtypes import Storage
 from planner.propagation.network.early_ranges import EarlyRanges
 from planner.propagation.network.float_islands import BETWEEN_FLOATS
@@ -43,17 +44,20 @@ def build_network(
     graph: Graph,
     choices: Sequence[Choice],
     target: Target,
+    formats: tuple[str, ...] = (),
 ) -> Network:
     """Number the ports of the chosen rows, wildcards resolved to storages.
 
     Args:
       choices: of all live kernels, in topological order.
+      formats: that the plan has to be written in.
     """
     wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
-    reader_storage = reader_storages(graph, choices, target.storages) if wild else {}
+    storages = storages_in(target.storages, formats)
+    reader_storage = reader_storages(graph, choices, storages) if wild else {}
     ways = [(_moves(graph, choice), _cut(graph, choice)) for choice in choices]
     early = EarlyRanges(graph, choices, ways)
-    network = Network(graph, target, [], [], [], {})
+    network = Network(graph, target, [], [], [], {}, formats=formats)
     for name in (*graph.inputs, *graph.constants):
         number_of(network, name)
     begin_of = {end: begin for begin, end in carried_pairs(graph)}

@@ -26,7 +26,11 @@ def float_islands(network: Network) -> set[int]:
     """Numbers of the movers of several classes that only float ops are around, through other movers too."""
     if not any(_is_loose(kernel) for kernel in network.kernels):
         return set()
-    inside = {i for i, kernel in enumerate(network.kernels) if kernel.moves and not is_bound(network, kernel)}
+    inside = {
+        i
+        for i, kernel in enumerate(network.kernels)
+        if kernel.moves and not is_bound(network, kernel) and not _reads_table(kernel)
+    }
     while True:
         kept = {i for i in inside if _borders_on_float(network, network.kernels[i], inside)}
         if kept == inside:
@@ -92,7 +96,9 @@ def _behind(network: Network, islands: set[int]) -> list[int]:
 
 
 def _of_kernel(kernel: Kernel, number: int, islands: set[int]) -> int:
-    return _FLOAT if kernel.choice.row is None or number in islands else _STORED
+    row = kernel.choice.row
+    # What quantizes at run time reads and writes floats.
+    return _FLOAT if row is None or row.dynamic is not None or number in islands else _STORED
 
 
 def _joined(found: list[int], network: Network, number: int, *, read: bool) -> int:
@@ -104,9 +110,14 @@ def _joined(found: list[int], network: Network, number: int, *, read: bool) -> i
     return max((found[p.value] for p in ports if not network.values[p.value].constant), default=_OPEN)
 
 
+def _reads_table(kernel: Kernel) -> bool:
+    """Whether a row hands on the numbers of a constant in float: it wants nothing stored beside it."""
+    return kernel.choice.row is not None and kernel.choice.row.reads_table
+
+
 def _is_loose(kernel: Kernel) -> bool:
     layout = kernel.choice.layout
-    return kernel.moves and layout is not None and not layout.joins_all
+    return kernel.moves and layout is not None and not layout.joins_all and not _reads_table(kernel)
 
 
 def is_bound(network: Network, kernel: Kernel) -> bool:

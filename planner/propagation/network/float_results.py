@@ -1,8 +1,10 @@
 """Float results: kernels whose results nothing stores, so that a row with float results may serve them.
 
 Such a row computes on integers and hands on floats: where every reader is float, its results would be rounded
-only to be dequantized again. Looked at once all float kernels are known. A kernel on integers that reads such
-a result stores it, so these rows never make an island of another kernel, and one look is enough.
+only to be dequantized again. One that moves data reads a table in integers that would be float otherwise,
+unless another kernel reads the table in float anyway. Looked at once all float kernels are known. A kernel on
+integers that reads such a result stores it, so these rows never make an island of another kernel, and one
+look is enough.
 Source: design 11, section 7, "Rows with float results"; 02, case 67.
 """
 
@@ -35,7 +37,16 @@ def read_in_float(network: Network, *, unranged: bool = False) -> set[str]:
         if (region := kernel.choice.region).kernel in known
         if not any(is_stored[port.value] for port in present(network, kernel.outputs))
         if _may_be_float(network.graph, region)
+        if not (kernel.moves and _is_read_in_float(network, kernel))
     }
+
+
+def may_read_table(network: Network, kernel: Kernel) -> bool:
+    """Whether a kernel moves a constant that a row could read in integers, and no other has it in float."""
+    rows = rows_for(network.target, kernel.choice.region.kernel)
+    if not kernel.moves or kernel.choice.row is None or not any(row.reads_table for row in rows):
+        return False
+    return _may_be_float(network.graph, kernel.choice.region) and not _is_read_in_float(network, kernel)
 
 
 def _is_meant(kernel: Kernel, *, unranged: bool) -> bool:
@@ -62,6 +73,22 @@ def _can_be_float(network: Network, kernel: Kernel, number: int) -> bool:
     if layout is None:
         return kernel.choice.reason == BETWEEN_FLOATS
     return layout.joins_all and not is_bound(network, kernel)
+
+
+def _is_read_in_float(network: Network, kernel: Kernel) -> bool:
+    """Whether another kernel reads a constant of a data-movement kernel in float: the file has it anyway."""
+    uses = (
+        network.ports[p]
+        for port in present(network, kernel.inputs)
+        if network.values[port.value].constant
+        for p in network.values[port.value].uses
+    )
+    return any(
+        port.kind == FLOAT
+        and (other := network.kernels[port.kernel]) is not kernel
+        and other.choice.reason != BETWEEN_FLOATS
+        for port in uses
+    )
 
 
 def _may_be_float(graph: Graph, region: Region) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from planner.ir.graph import Facts, Graph
-from planner.ir.types.held_pins import held
+from planner.ir.types.held_pins import Storages, held, storages_in
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
 from planner.propagation.selection.choice import FLOATING, Choice
@@ -117,6 +117,8 @@ class Network:
     value_ids: dict[str, int]
     costs: Costs = field(default_factory=Costs)
     derives_bias: bool = False
+    formats: tuple[str, ...] = ()
+    """That the plan has to be written in."""
     visits: int = 0
     turns: bool = False
     begins: dict[int, int] = field(default_factory=dict)
@@ -127,6 +129,11 @@ class Network:
     """The reason by port, of weights whose scales grew for the sake of a multiplier."""
     finer: dict[int, str] = field(default_factory=dict)
     """The reason by port, of pinned weights whose scales are finer for the sake of a bias."""
+
+    @property
+    def storages(self) -> Storages:
+        """What the device stores activations in that the formats have too."""
+        return storages_in(self.target.storages, self.formats)
 
 
 def number_of(network: Network, name: str) -> int:
@@ -159,15 +166,16 @@ def number_of(network: Network, name: str) -> int:
 
 def base_of(network: Network, value: Value) -> Uniform | None:
     """A value's pin as the device holds it, which its users start from; None where it has none."""
-    pin, graph, storages = value.pin, network.graph, network.target.storages
-    if pin is None or storages is None or value.constant:
+    pin, graph = value.pin, network.graph
+    if pin is None or value.constant:
         return pin
     # What the model is handed and hands out is stored as it says.
     if value.name in graph.inputs or value.name in graph.outputs:
         return pin
     made = network.ports[value.definition] if value.definition >= 0 else None
     store = made.spec.storage if made is not None and made.kind != FLOAT else None
-    return held(pin, storages, store if isinstance(store, Storage) else None)
+    made_in = store if isinstance(store, Storage) else None
+    return held(pin, network.target.storages, made_in, network.formats)
 
 
 def range_in(value: Value, spec: PortType) -> Interval | None:

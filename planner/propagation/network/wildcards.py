@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from planner.ir.graph import Graph
-from planner.ir.types.held_pins import Storages, has_storage
+from planner.ir.types.held_pins import Storages, centring, has_storage
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
 from planner.propagation.network.ports import Interval, Network, Value, number_of, own_pin, present
 from planner.propagation.selection.choice import Choice, port_facts
@@ -137,7 +137,16 @@ def resolve(
                 result[side] = _stored_as(spec, _with_room(network, [(side, name, spec)], found, required))
             else:
                 result[side] = default
-    return result
+    if region.input_facts or region.output_facts:
+        return result  # a port's own fact comes first, whatever a format has
+    return {side: _around_zero(network, spec) for side, spec in result.items()}
+
+
+def _around_zero(network: Network, spec: PortType) -> PortType:
+    """A wildcard port that has found its storage, symmetric where a format has that around 0 alone."""
+    store = spec.storage
+    is_centred = isinstance(store, Storage) and centring(store, network.formats)
+    return replace(spec, symmetric=True) if is_centred and spec.zero_point is None else spec
 
 
 def _with_room(network: Network, members: Sequence[Member], store: Storage, required: Required) -> Storage:
@@ -216,7 +225,7 @@ def _shared_storage(
     values = []
     for _, name, _ in members:
         value = network.values[number_of(network, name)]
-        if value.pin is not None and has_storage(network.target.storages, value.pin.storage):
+        if value.pin is not None and has_storage(network.storages, value.pin.storage):
             return value.pin.storage
         values.append(value)
     for value in values:
@@ -241,7 +250,7 @@ def _storage_near(
     value = network.values[number_of(network, name)]
     if value.pin is not None and value.constant:
         return restored(value.pin, spec, network.graph.constants[name]).storage
-    if value.pin is not None and has_storage(network.target.storages, value.pin.storage):
+    if value.pin is not None and has_storage(network.storages, value.pin.storage):
         return value.pin.storage
     return _made_in(network, value) or reader_storage.get(name)
 

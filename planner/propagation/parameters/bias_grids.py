@@ -36,7 +36,7 @@ def bias_room(store: Storage, row: Row) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class Sum:
     """A pinned weight, the bias on the grid of its sums, and what else is multiplied with it.
 
     Attributes:
@@ -55,6 +55,11 @@ class _Sum:
         """Of the weight, one or one a channel."""
         return np.asarray(self.kind.scales)
 
+    @property
+    def errors(self) -> Reals:
+        """What rounding the bias to its grid changes, in reals, shape (channels,)."""
+        return np.abs(self.steps - np.rint(self.steps)) * self.scales * self.other.scale
+
 
 def finer_weight(network: Network, kernel: Kernel, row: Row, rule: Rule) -> tuple[Port, Uniform, str] | None:
     """A pinned weight, its type with finer scales for its bias's sake, and why; None where all stays.
@@ -62,7 +67,7 @@ def finer_weight(network: Network, kernel: Kernel, row: Row, rule: Rule) -> tupl
     Args:
       rule: a `multiplier_accumulator_scale`.
     """
-    found = _sum_of(network, kernel, row, rule)
+    found = sum_of(network, kernel, row, rule)
     if found is None:
         return None
     off = np.abs(found.steps - np.rint(found.steps)) > NEAR * np.maximum(np.abs(found.steps), 1.0)
@@ -78,8 +83,8 @@ def finer_weight(network: Network, kernel: Kernel, row: Row, rule: Rule) -> tupl
     return found.weight, replace(found.kind, scales=tuple(scales)), why
 
 
-def _sum_of(network: Network, kernel: Kernel, row: Row, rule: Rule) -> _Sum | None:
-    """The factors and the bias of a rule, where its weight is pinned and its bias free; None of others."""
+def sum_of(network: Network, kernel: Kernel, row: Row, rule: Rule) -> Sum | None:
+    """Return the factors and the bias of a rule, where its weight is pinned and its bias free; None else."""
     ports = {port.name: port for port in ports_of(network, kernel)}
     bias = ports.get(str(rule.args["port"]))
     factors = [ports[name] for name in rule.args["of"] if name in ports]
@@ -93,7 +98,7 @@ def _sum_of(network: Network, kernel: Kernel, row: Row, rule: Rule) -> _Sum | No
         return None
     if not isinstance(store, Storage) or len(kind.scales) not in (1, data.size):
         return None
-    return _Sum(weight, kind, bias, store, other, data / (np.asarray(kind.scales) * other.scale))
+    return Sum(weight, kind, bias, store, other, data / (np.asarray(kind.scales) * other.scale))
 
 
 def _is_pinned_weight(network: Network, port: Port) -> bool:
@@ -123,7 +128,7 @@ def _is_shared(weight: Port, row: Row) -> bool:
     return sum(weight.name in rule.args["of"] for rule in rules) > 1
 
 
-def _greatest(network: Network, kernel: Kernel, row: Row, found: _Sum) -> Powers:
+def _greatest(network: Network, kernel: Kernel, row: Row, found: Sum) -> Powers:
     """The greatest power of each slice that leaves all within its bounds, 0 where none does."""
     bounds = [*_stored_bounds(network, found), *_scale_bounds(network, kernel, row, found)]
     room = bias_room(found.store, row)
@@ -138,7 +143,7 @@ def _greatest(network: Network, kernel: Kernel, row: Row, found: _Sum) -> Powers
     return powers
 
 
-def _stored_bounds(network: Network, found: _Sum) -> list[Reals]:
+def _stored_bounds(network: Network, found: Sum) -> list[Reals]:
     """How many times as large the stored numbers of each slice may be; less than 1 where they are none."""
     constant = network.graph.constants[network.values[found.weight.value].name]
     kind, store = found.kind, effective(found.kind.storage, found.weight.spec)
@@ -164,7 +169,7 @@ def _beside(kind: Uniform, array: npt.NDArray[Any]) -> Reals:
     return np.atleast_1d(np.abs(steps - np.rint(steps)).max(axis=others)).astype(np.float64)
 
 
-def _scale_bounds(network: Network, kernel: Kernel, row: Row, found: _Sum) -> list[Reals]:
+def _scale_bounds(network: Network, kernel: Kernel, row: Row, found: Sum) -> list[Reals]:
     """How many times as fine scales may be: the weight's, the bias's, and those that multipliers leave."""
     bounds = [
         found.scales / max(found.weight.spec.scale_min or 0.0, F32_TINY),
@@ -182,7 +187,7 @@ def _scale_bounds(network: Network, kernel: Kernel, row: Row, found: _Sum) -> li
 
 
 def _are_summed(
-    network: Network, kernel: Kernel, row: Row, found: _Sum, times: Reals
+    network: Network, kernel: Kernel, row: Row, found: Sum, times: Reals
 ) -> npt.NDArray[np.bool_]:
     """Whether the accumulator holds every sum of each slice, weights and bias so many times as large."""
     inputs = [network.ports[p] for p in kernel.inputs if p >= 0]

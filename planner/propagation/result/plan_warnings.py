@@ -4,7 +4,6 @@ Written after labelling. Source: design 01, section 4 ("Unknown is not None") an
 02, cases 12 to 14.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -19,7 +18,7 @@ from planner.ir.topology import running
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan, TargetRef
-from planner.plans.rescales import SAME_SCALE, kind_of
+from planner.plans.rescales import SAME_SCALE
 from planner.propagation.network.ports import (
     DERIVED,
     FLOAT,
@@ -35,8 +34,14 @@ from planner.propagation.network.ports import (
 )
 from planner.propagation.network.value_ranges import odd_constant
 from planner.propagation.parameters.accumulators import accumulator_bits
-from planner.propagation.parameters.bias_grids import BIAS_LIMIT
+from planner.propagation.parameters.bias_grids import BIAS_LIMIT, sum_of
 from planner.propagation.result.not_as_written import not_as_written
+from planner.propagation.result.pin_warnings import (
+    of_fewer_steps,
+    of_multiplied,
+    of_near_scales,
+    of_replaced_pin,
+)
 from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.choice import NO_RANGE, port_facts
 from planner.propagation.selection.conflicts import Concession
@@ -44,6 +49,9 @@ from planner.propagation.selection.pinned_constants import lies_on
 from planner.propagation.solver.classes import clipped_share, label_of, width
 from planner.target.records import Costs, Row, Target
 
+ACCUMULATED: Final = "multiplier_accumulator_scale"
+TURNING: Final = 0.01
+"""Share of a result's step from which on the rounding of a bias is told."""
 BETWEEN: Final = 1e-3
 """Share of a step from which on a bound lies between two."""
 KEEPING: Final = frozenset({"Add", "Concat", "Max", "Min", "Sub", "Where"})
@@ -138,7 +146,7 @@ def warnings_of(network: Network, kernel: Kernel, max_clip: float) -> list[str]:
     found += [text for port in ports for text in _of_clip(network, kernel, port, max_clip)]
     found += _of_short_accumulator(network, kernel)
     found += [*_of_same_scale(network, kernel), *_of_lost_operand(network, kernel)]
-    found += _of_rounded_bounds(network, kernel)
+    found += [*_of_rounded_bounds(network, kernel), *_of_rounded_bias(network, kernel)]
     return found + list(_of_odd_constant(network, kernel))
 
 
@@ -174,6 +182,31 @@ def _of_rounded_bounds(network: Network, kernel: Kernel) -> Iterator[str]:
                     f"{kernel.choice.region.name!r} cuts {name!r} at {bound:g}, between two steps of "
                     f"{brief(kind)}: at {round(step) * kind.scale:g}"
                 )
+
+
+def _of_rounded_bias(network: Network, kernel: Kernel) -> Iterator[str]:
+    """A bias beside a weight of training that is rounded to steps as coarse as those of the result, nearly.
+
+    A result turns by a step as often as the error is of its step. Weights that leave room in their storage
+    have a finer grid for their bias's sake (`bias_grids`); those of few bits in as few have none.
+    """
+    row = kernel.choice.row
+    rules = row.rules if row is not None and not kernel.moves else ()
+    for rule in rules:
+        found = sum_of(network, kernel, row, rule) if row and rule.kind == ACCUMULATED else None
+        made = [port.type for port in present(network, kernel.outputs) if port.type is not None]
+        if found is None or found.bias.type is None or not made or not made[0].is_per_tensor:
+            continue
+        share = float(found.errors.max()) / made[0].scale
+        if share > TURNING:
+            region, name = kernel.choice.region.name, network.values[found.bias.value].name
+            asked = ", ".join(["'*'"] * found.weight.side[1] + ["i8"])
+            yield (
+                f"{port_address(region, *found.bias.side)}: {name!r} is rounded by up to {share:.1%} of a "
+                f"step of {brief(made[0])}, and as many of the results may be a step off: weights in more "
+                f"bits than {found.kind.storage} leave room for a finer bias (annotations, kernels: "
+                f"{{{region}: {{in: [{asked}]}}}})"
+            )
 
 
 def _of_lost_operand(network: Network, kernel: Kernel) -> Iterator[str]:
@@ -252,10 +285,11 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
             asked = brief(value.pin)
             yield f"{address} stores {value.name!r} as {brief(kind)}, as its class does, not as {asked}"
     if port.side[0] == "in" and not value.constant:
-        yield from _of_near_scales(network, port, address)
+        yield from of_near_scales(network, port, address)
     if value.pin is not None and not value.constant:
-        yield from _of_multiplied(kernel, port, value, address)
-        yield from _of_fewer_steps(kernel, port, value, address)
+        yield from of_multiplied(kernel, port, value, address)
+        yield from of_fewer_steps(kernel, port, value, address)
+        yield from of_replaced_pin(network, port, value, address)
     if value.constant:
         yield from _of_copies(network, port, address)
         yield from _of_long_bias(network, port, address)
@@ -283,42 +317,6 @@ def _holds_anyway(network: Network, value: Value, fact: AnyType | Uniform) -> bo
     if not value.constant:
         return fact == value.pin
     return isinstance(fact, Uniform) and lies_on(fact, network.graph.constants[value.name])
-
-
-def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]:
-    """A reader whose scale is another number than the value's and yet counts as the same."""
-    value = network.values[port.value]
-    if port.type is None:
-        return
-    made = network.ports[value.definition].type if value.definition >= 0 else None
-    start = made if value.pin is None else base_of(network, value)
-    near = start is not None and start.scales != port.type.scales
-    if start is not None and near and kind_of(start, port.type, network.target.costs) is None:
-        yield f"{address} reads {value.name!r} of {brief(start)} as {brief(port.type)}: 1e-6 apart, one label"
-
-
-def _of_multiplied(kernel: Kernel, port: Port, value: Value, address: str) -> Iterator[str]:
-    """A pin beside a port of a kernel that shifts: between their scales a shift may not do."""
-    row, pin, kind = kernel.choice.row, value.pin, port.type
-    if row is None or row.requantize != "power_of_two" or pin is None or kind in (None, pin):
-        return
-    if len({math.frexp(scale)[0] for one in (pin, kind) if one is not None for scale in one.scales}) > 1:
-        yield (
-            f"{address} is {brief(kind)}, {value.name!r} is pinned to {brief(pin)}: no shift leads from one "
-            "to the other, so the device has to multiply"
-        )
-
-
-def _of_fewer_steps(kernel: Kernel, port: Port, value: Value, address: str) -> Iterator[str]:
-    """A port whose storage has fewer and wider steps than the type that its value is fixed to."""
-    pin, kind = value.pin, port.type
-    if pin is None or kind is None or not (pin.is_per_tensor and kind.is_per_tensor):
-        return
-    # What moves data hands on the numbers that it reads, whatever finer grid they are on from there.
-    is_rounded = port.side[0] == "in" or not kernel.moves
-    has_fewer = kind.storage.steps < pin.storage.steps and kind.scale > pin.scale * (1 + SAME_SCALE)
-    if is_rounded and has_fewer and port.fixed is None:
-        yield f"{address} is {brief(kind)}, and {value.name!r} is fixed to {brief(pin)}: it is rounded there"
 
 
 def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:

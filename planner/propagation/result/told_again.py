@@ -80,7 +80,7 @@ def _network(plan: Plan, numbers: Mapping[str, Constant]) -> Network:
     regions = {region.name: region for region in graph.regions}
     layouts = Layouts()
     choices = [_choice(plan, kernel, regions[kernel.name], layouts) for kernel in plan.kernels_in_order]
-    network = build_network(graph, choices, _target(plan))
+    network = build_network(graph, choices, _target(plan), plan.formats)
     network.derives_bias = plan.options.get("bias_pins") == "derive"
     network.costs = plan.target.costs
     give_slices(network)

@@ -67,6 +67,8 @@ def runs_as_asked(kernel: KernelPlan, wanted: Wanted, rows: Rows) -> bool:
     if wanted.result is not None:
         return all(_is_stored(port, wanted.result) for port in kernel.outputs if port.value)
     row = rows[kernel.row]
+    if wanted.dynamic:
+        return row.dynamic is not None
     sides = ((wanted.inputs, kernel.inputs, row.inputs), (wanted.outputs, kernel.outputs, row.outputs))
     for stores, ports, patterns in sides:
         held = [_is_stored(port, store) for port, store in zip(ports, stores, strict=False) if port.value]

@@ -6,8 +6,10 @@ Facts of activations that a rescale can meet refuse nothing. Source: design 01, 
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Final
 
 from planner.ir.graph import Graph
+from planner.ir.operators.standard_op import ops_to_run
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, Storage, Uniform
 from planner.ir.types.scales import holds_scales
@@ -30,6 +32,8 @@ from planner.propagation.selection.wanted_rows import (
 from planner.propagation.selection.weight_axes import block_size, channel_axis, linear_op
 from planner.target.predicates import failing
 from planner.target.records import PortPattern, PortType, Row
+
+NOT_ASKED: Final = "it serves only kernels that are asked to run so"
 
 
 def refused_by_facts(graph: Graph, choice: Choice) -> str | None:
@@ -145,14 +149,16 @@ def refused_by_when(graph: Graph, choice: Choice, wanted: Wanted | None) -> str 
     region, row = choice.region, choice.row
     if row is None or not row.when:
         return None
+    if row.is_on_request and wanted is None:
+        return NOT_ASKED
     bits = partial(_asked_bits, graph, choice, wanted)
     for port, least in row.when.get("min_bits", {}).items():
         if max(bits(port), default=0) < least:
             return f"port {port} needs a fact of at least {least} bits"
     return failing(
-        {key: wanted for key, wanted in row.when.items() if key != "min_bits"},
+        row.when,
         ports=_by_name(choice, row),
-        ops=region.ops,
+        ops=ops_to_run(region),
         attributes=region.attributes,
         graph=graph,
         bits=bits,

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Graph, Region
+from planner.ir.operators.standard_op import misses_its_name
 from planner.ir.roles import function_of_one, is_product_of_rows
 from planner.ir.types.qtypes import Calibrated, FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
@@ -32,6 +33,7 @@ from planner.propagation.selection.choice import (
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.reach import holds, known_range
 from planner.propagation.selection.refusals import (
+    NOT_ASKED,
     refused_by_blocks,
     refused_by_facts,
     refused_by_when,
@@ -55,6 +57,7 @@ NO_ROWS: Final = (
     "token, of matrices"
 )
 NO_FUNCTION: Final = "its table serves functions of one tensor, number by number"
+OTHER_AXES: Final = "its ops are no operator of that name: other axes, or no gain of the last one"
 
 
 def choose_rows(
@@ -258,6 +261,7 @@ def _fitting(
     A plain kernel is served by the first row that holds enough: the search ends there.
     """
     refusals: list[str] = []
+    unasked: list[str] = []
     missed: list[str] = []
     fit: list[_Fit] = []
     rows = rows_for(target, region.kernel)
@@ -281,11 +285,13 @@ def _fitting(
         refusal = refusal or next(filter(None, dense), None)
         if refusal is None and row.table is not None and not function_of_one(region.ops, graph):
             refusal = NO_FUNCTION
+        if refusal is None and misses_its_name(region):
+            refusal = OTHER_AXES
         by = row.dynamic if refusal is None else None
         if by is not None and not is_product_of_rows(region.ops, graph, per_token=by.per_token):
             refusal = NO_ROWS
         if refusal:
-            refusals.append(f"{row.source}: {refusal}")
+            (unasked if refusal == NOT_ASKED else refusals).append(f"{row.source}: {refusal}")
             missed += refusals[-1:] if wanted else []
             continue
         held = not layout.bounded or _holds_ranges(graph, choice, layout, target.costs.max_clip)
@@ -297,7 +303,7 @@ def _fitting(
         fit.append(_Fit(rank, short, serves and layout.hands_on_floats, choice))
         if first:
             break
-    return fit, refusals, missed
+    return fit, refusals or unasked, missed
 
 
 class _Fit(NamedTuple):

@@ -21,7 +21,14 @@ MOST_ROWS: Final = 8
 
 
 def has_wanted(graph: Graph, region: Region, row: Row, layout: Layout, wanted: Wanted) -> bool:
-    """Whether a row has the storages that are asked of its kernel."""
+    """Whether a row has the storages that are asked of its kernel, or quantizes at run time as is asked.
+
+    Floats as results alone mean no row on request that quantizes at run time: others hand them on too.
+    """
+    if wanted.dynamic:
+        return row.dynamic is not None
+    if row.is_on_request and row.dynamic is not None and wanted.result is not None:
+        return False
     computes = not moves_data(graph, region, row, layout)
     sides = tuple(_wishes(region, row, layout, wanted))
     for side, pattern, asked in sides:

@@ -21,6 +21,7 @@ from planner.propagation.network.ports import (
     Interval,
     Network,
     Port,
+    base_of,
     cut_to,
     present,
     range_in,
@@ -233,7 +234,7 @@ def _step(
     else:
         found = [_consumed(network, port, traces[port.value]) for port in ports]
     for port in present(network, kernel.outputs):
-        traces[port.value] = _made(moved, port, network.values[port.value].pin)
+        traces[port.value] = _made(moved, port, base_of(network, network.values[port.value]))
     return found
 
 

@@ -8,7 +8,7 @@
 //   document(): the edits as the body of an annotations file {format, values, ports, kernels},
 //   annotations(): the same as YAML, command(): the shell command that plans again with them,
 //   edit({of, at, value}): one more, `of` is "value" | "port" | "kernel", `at` its name or address, `value` the
-//     text that an annotations file has (`!quant.none`, `!quant.any<i16>`, a uniform type, `float`, `i16`),
+//     text that an annotations file has (`!quant.none`, `!quant.any<i16>`, a uniform type, `float`, `dynamic`, `i16`),
 //   undo(), clear(),
 //   select(name): a kernel, or an input or output; "" for none,
 //   mark(names): draw these kernels as changed; `show` of the plan that has them otherwise may come later,
@@ -100,7 +100,7 @@ function asks(of, at, texts, help) {
 }
 
 function kernelAsks(g, node) {
-  return asks("kernel", g.nameOf(node), [["float", "float"], ...WIDTHS.map((width) => [width, width])], "What if it ran in");
+  return asks("kernel", g.nameOf(node), [["float", "float"], ["dynamic", "dynamic"], ...WIDTHS.map((width) => [width, width])], "What if it ran in");
 }
 
 // A result is asked of the value, for all its readers; an operand of the port alone.

@@ -39,12 +39,19 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "DeriveModel.scale": ("", "x.scale * 2 ** -7"),
     "DeriveModel.zero_point": ("A number or an expression.", "-128"),
     "Document.apiVersion": ("Version of this format.", "planner/v1"),
+    "Document.blocks": (
+        "Fusions of norms and activations, recognised whole or not at all.",
+        [{"kernel": "Swish", "pattern": "Product(x, Sigmoid(Product(1, x)))"}],
+    ),
     "Document.costs": ("The price of lost bits.", {"bit_price": 2.0, "max_clip": 0.01}),
     "Document.defaults": (
         "What rows that do not say otherwise get.",
         {"port": "a8", "on_no_kernel": "float"},
     ),
-    "Document.extends": ("Target to lay this one over: a shipped name, or a file beside it.", "litert-int8"),
+    "Document.extends": (
+        "Target to lay this one over: a shipped name, or a file beside it; of several the last on top.",
+        "litert-int8",
+    ),
     "Document.engines": (
         "Engines that rows run on, where the device has several.",
         {"names": ["npu", "cpu"], "crossing": 2.0},
@@ -69,6 +76,10 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     ),
     "Document.mode": ("Fixed kernels, or code generated from integer primitives.", "fixed"),
     "Document.op_groups": ("Ops that share rows.", {"view": ["Reshape", "Flatten"]}),
+    "Document.parts": (
+        "Trees that patterns of `blocks` name as `$NAME`, each with the ways to write it.",
+        {"bell": ["Erf(Product(0.7071067812, x))", "Tanh($cubic)"]},
+    ),
     "Document.rescale": ("Rescales between kernels, and what they cost.", {"cost": {"requantize": 2.0}}),
     "Document.tests": (
         "Small models and what their plans must be.",
@@ -89,6 +100,10 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "FnModel.args": ("Handed to the function.", {"steps": 4}),
     "FnModel.name": ("Name of the function, or module:name.", "my_targets:npu_special"),
     "FreeScaleModel.ports": ("Ports whose scales are free; all of them without any.", ["x", "y"]),
+    "BlockModel.kernel": ("Name of the kernel, that of the ONNX operator where there is one.", "Gelu"),
+    "BlockModel.pattern": ("Tree of ops; or several.", "Product(0.5, x, Add($bell, 1))"),
+    "BlockModel.remove": ("Delete the inherited block of this pattern.", True),
+    "BlockModel.where": ("Predicates that must hold.", {"w": "constant"}),
     "FusionModel.kernel": ("Name of the kernel, the target's own.", "conv2d"),
     "FusionModel.pattern": (
         "Tree of ops, scope:GLOB, function:DOMAIN.NAME or linear_chain; or several.",

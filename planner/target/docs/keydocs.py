@@ -19,6 +19,7 @@ PLACES: Final[Mapping[str, str]] = {
     "RescaleCostModel": "`rescale.cost`",
     "CostsModel": "`costs`",
     "FusionModel": "An entry of `fusions`",
+    "BlockModel": "An entry of `blocks`",
     "LegalizeModel": "An entry of `legalize`",
     "RowModel": "An entry of `kernels`",
     "RemoveModel": "`kernels[].remove`, in part",

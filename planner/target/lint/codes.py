@@ -75,4 +75,5 @@ MEANINGS: Final[Mapping[str, str]] = {
     "T028": "a type or a multiplier whose fields contradict each other",
     "T029": "a signature or axis that contradicts itself",
     "T032": "an engine that is not named under `engines`, or twice",
+    "T033": "a pattern of `blocks` that cannot be read, or that names a part that `parts` does not have",
 }

@@ -7,7 +7,7 @@ from planner.errors import InputError, LimitError
 from planner.ir.graph import Graph
 from planner.target.conditions.grammar import SUBJECT, is_condition, parse_condition, refs_of
 from planner.target.expressions import Ref
-from planner.target.predicates import bits_unsaid, failing
+from planner.target.predicates import bits_unsaid, failing, is_of_facts
 from planner.target.records import Target
 
 NOTHING: Final = Graph("nothing", {}, (), (), ())
@@ -28,7 +28,7 @@ def asked_of(predicates: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def terms_of(predicates: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """The terms of predicates: the key, the port or op, and what is asked of it ("" of a port alone)."""
     for key, wanted in predicates.items():
-        if key == "min_bits":
+        if is_of_facts(key, wanted):
             continue
         if key != "holds":
             owner, _, what = key.rpartition(".")

@@ -11,6 +11,7 @@ from api.page.files import is_open
 from tests.api.documents import chain, put
 from tests.api.test_jobs_http import WAIT
 from tests.api.test_tokens import bearer, digest
+from tests.plan_search.outliers import written
 from tests.report.pages import expect, says
 
 DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits"
@@ -206,6 +207,23 @@ def test_targets_are_chosen_and_plans_that_there_are_shown(opened, service, url)
     page.get_by_text("1 of 1 chosen targets failed").wait_for()
     says(page.locator("tr[data-target=tosa-int8]"), "no ranges are known")
     assert "of" not in page.locator("tr[data-target=ethos-u55] td").nth(1).inner_text()
+
+
+def test_an_effort_plans_better_where_the_plan_is_not_good(opened, service, url, tmp_path):
+    """The row tells what is done, then the better plan with what it gave up."""
+    model, data = written(tmp_path)
+    blob = put(service, model.read_bytes())
+    digest = service.post("/v1/models", json={"blob": blob}).json()["digest"]
+    page = opened(url, f"/models/{digest}")
+    ready(page)
+    page.set_input_files("#samples-file", data)
+    page.get_by_text("Calibrated on").wait_for(timeout=60_000)
+    row = page.locator("tr[data-target=litert-int8]")
+    page.get_by_label("Effort").select_option("normal")
+    page.get_by_role("button", name="plan for litert-int8").click()
+    row.get_by_text("2 kernels (mul) in i16: ").wait_for(timeout=90_000)
+    row.get_by_text(" dB, good").wait_for(timeout=60_000)
+    assert violations(page) == []
 
 
 def test_trade_offs_and_another_plan_are_drawn_where_they_are_asked_for(opened, service, url):

@@ -24,12 +24,16 @@ from planner.onnx.dtypes import ENUMS
 from planner.target.records import DynamicRange
 
 
-def write_dynamic(builder: ModelBuilder, block: Block, by: DynamicRange) -> None:
-    """Write one region of a row that quantizes its first input at run time.
+def write_dynamic(builder: ModelBuilder, block: Block) -> bool:
+    """Write one region of a row that quantizes its first input at run time; False: it has no such row.
 
     Raises:
       UnsupportedExport: activations or weights of more than 8 bits, which no integer operator multiplies.
     """
+    row = builder.plan.row_of(block.kernel.name) if block.kernel.row else None
+    by = None if row is None else row.dynamic
+    if by is None:
+        return False
     op = block.core[0]
     kind = block.kinds[op.name, 1]
     if not isinstance(kind, Uniform):
@@ -48,6 +52,7 @@ def write_dynamic(builder: ModelBuilder, block: Block, by: DynamicRange) -> None
         )
     product = block._replace(core=block.core[:1])
     hand_on(builder, block, product, _Product(builder, op, kind, by).write)
+    return True
 
 
 def _most(builder: ModelBuilder, op: Op, kind: Uniform, by: DynamicRange) -> int:

@@ -14,7 +14,6 @@ from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block, operand_of
 from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.integers.averaging import average_pool, global_average_pool
-from planner.exporters.onnx.integers.dynamic import write_dynamic
 from planner.exporters.onnx.integers.elementwise import compare, concat, plus, times, where
 from planner.exporters.onnx.integers.linear import linear, linear_to_float
 from planner.exporters.onnx.integers.rescaling import rescale
@@ -55,9 +54,6 @@ def write_block(builder: ModelBuilder, block: Block) -> None:
             f"integer arithmetic; onnx-integer accepts rows of {known} or multipliers of their own",
             hint="use onnx-qdq, or a target whose rows requantize on integers",
         )
-    if row is not None and row.dynamic is not None:
-        write_dynamic(builder, block, row.dynamic)
-        return
     if write_clamp_alone(builder, block) or write_mover(builder, block) or _write_kernel(builder, block):
         return
     if builder.values.arithmetic == FLOAT32_EVEN and write_call(builder, block):

@@ -1,0 +1,122 @@
+"""Files of a plan, written beside each other, and those that an earlier plan left in the folder."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.cli.comparing import Judging, compare_and_warn
+from planner.cli.console import progress, warn
+from planner.cli.effort import ANNOTATIONS
+from planner.cli.files import size_of
+from planner.errors import UnsupportedExport
+
+if TYPE_CHECKING:
+    from planner.interpreter.compare import Comparison
+    from planner.ir.graph import Graph
+    from planner.plans.plan import Plan
+
+
+def corrected_file(name: str) -> str:
+    """Return the name of the float model with corrected biases: one that nobody takes for the result."""
+    from planner.onnx.read import CORRECTED
+
+    return f"{name}{CORRECTED}.onnx"
+
+
+def leftovers(
+    out: str, planned: "Plan", files: Mapping[str, Any], inputs: Iterable[str | None]
+) -> Iterator[str]:
+    """Yield warnings of files of an earlier plan in the folder, which do not belong to this one."""
+    from planner.exporters.table import EXPORTERS, file_name
+
+    given = [Path(name) for name in inputs if name is not None and Path(name).exists()]
+    for file in (corrected_file(planned.graph.name), *map(file_name, EXPORTERS), ANNOTATIONS):
+        path = Path(out) / file
+        if path.name not in files and path.is_file() and not any(map(path.samefile, given)):
+            yield f"{path} was there before and does not belong to this plan"
+
+
+def documents_of(
+    documents: Mapping[str, Callable[[], Iterable[str]]], staged: Path | None
+) -> dict[str, bytes | Path]:
+    """Texts as bytes; of a large model, whose texts are long, one after the other in files."""
+    if staged is None:
+        return {name: "".join(parts()).encode() for name, parts in documents.items()}
+    for name, parts in documents.items():
+        with progress(f"writing {name}"), (staged / name).open("w", encoding="utf-8", newline="") as file:
+            file.writelines(parts())
+    return {name: staged / name for name in documents}
+
+
+def _float_model(
+    graph: "Graph", ready: "Graph", *, is_cut: bool, staged: Path | None
+) -> dict[str, bytes | Path]:
+    """Return the float model that later verbs need beside the plan; nothing if it is the file given."""
+    from planner.exporters.to_file import write_float
+    from planner.onnx.write import write_graph
+
+    if not is_cut and all(
+        graph.constants.get(name) is constant for name, constant in ready.constants.items()
+    ):
+        return {}
+    name = corrected_file(ready.name)
+    try:
+        if staged is not None:
+            return {file.name: file for file in write_float(ready, staged / name)}
+        return {name: write_graph(ready)}
+    except UnsupportedExport as error:
+        warn(f"the model with corrected biases is not written: {error.message}")
+        return {}
+
+
+def written_in(
+    graph: "Graph",
+    ready: "Graph",
+    planned: "Plan",
+    formats: list[str],
+    judging: Judging,
+    *,
+    is_cut: bool,
+    staged: Path | None,
+) -> tuple[dict[str, bytes | Path], "dict[str, Comparison]"]:
+    """Write the corrected model and each format, compared with the float model where there are samples.
+
+    The plan was checked with this model just now: it is not checked again.
+
+    Args:
+      staged: where files of a large model are written.
+    """
+    from planner.exporters.common.known_shapes import taken_for_one
+    from planner.exporters.file_coverage import coverage_of_file
+    from planner.exporters.runnable import ARITHMETICS, runnable
+    from planner.exporters.table import EXPORTERS, file_name
+    from planner.exporters.to_file import write_to
+    from planner.interpreter.compare import Evaluated
+    from planner.ir.expand import expand
+    from planner.pipeline import exportable
+
+    files = _float_model(graph, ready, is_cut=is_cut, staged=staged)
+    comparisons: dict[str, Comparison] = {}
+    for name in dict.fromkeys(formats):
+        exported: bytes | Path
+        with progress(f"exporting {name}") as bar:
+            model = exportable(ready, planned, name)
+            if text := taken_for_one(model, name):
+                warn(text)
+            if staged is None:
+                exported = EXPORTERS[name](model, planned)
+                files[file_name(name)], size = exported, len(exported)
+            else:
+                written = write_to(model, planned, name, staged / file_name(name), progress=bar)
+                files |= {file.name: file for file in written}
+                exported, size = written[0], sum(map(size_of, written))
+        if judging.samples is None:
+            continue
+        runs: bytes | Path | Evaluated | None = runnable(name, exported)
+        if name in ARITHMETICS:
+            runs = Evaluated(expand(ready), planned, ARITHMETICS[name])
+        if runs is not None:
+            found = compare_and_warn(graph, name, runs, judging.samples, judging, device=planned.target.files)
+            comparisons[name] = replace(found, coverage=coverage_of_file(planned, graph, name, size))
+    return files, comparisons

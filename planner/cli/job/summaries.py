@@ -1,0 +1,141 @@
+"""Summaries of a plan: its totals, and the commands to go on with."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.cli.job.files import corrected_file
+
+if TYPE_CHECKING:
+    from planner.accuracy.coverage import Coverage
+    from planner.accuracy.verdict import Verdict
+    from planner.interpreter.compare import Comparison
+    from planner.plans.plan import Plan
+
+_OPEN: Final = re.compile(r"shape\[-?[0-9]+\] is not fixed \('([^']+)'\)")
+
+
+def next_steps(
+    out: str,
+    planned: "Plan",
+    files: Mapping[str, Any],
+    model: str,
+    data: str | None,
+    *,
+    is_poor: bool = False,
+    conditioned: bool = False,
+) -> str:
+    """Return the purpose of each file, and commands to go on with: where it is lost, if quality is poor.
+
+    Args:
+      conditioned: the float model written beside the plan has other weights than the one given.
+    """
+    from planner.accuracy.coverage import coverage_of
+    from planner.accuracy.verdict import coverage_part
+    from planner.exporters.table import EXPORTERS, file_name
+    from planner.report.totals import totals
+
+    folder, lines = Path(out), []
+    corrected = corrected_file(planned.graph.name)
+    source = str(folder / corrected) if corrected in files else model
+    if corrected in files:
+        kind = "conditioned float model" if conditioned else "float model with corrected biases"
+        lines.append(f"{source} is the {kind}: this plan is for it")
+    count = totals(planned)
+    if 0 < count.integer < count.kernels:
+        floats = count.kernels - count.integer
+        lines.append(f"{floats} kernel{'s stay' if floats > 1 else ' stays'} float: the report says why")
+    plan_file = str(folder / "plan.json")
+    output = next(iter(planned.graph.outputs), "ADDRESS")
+    covered = coverage_of(planned)
+    if covered.fallbacks and coverage_part(covered).level != "good":
+        # Where most of the work falls back to float, that is what to look at.
+        output = covered.fallbacks[0].kernel
+        lines += _open_size(covered)
+    words = ("losses", out, "--data", data) if is_poor and data else ("explain", plan_file, output)
+    lines += [f"next: open {folder / 'report.html'}, or", f"  {shlex.join(('qplan', *words))}"]
+    names = [name for name in EXPORTERS if file_name(name) in files]
+    exported = next((str(folder / file_name(name)) for name in names if name.startswith("onnx-")), None)
+    if not names:
+        name = "onnx-qdq"
+        line = ("qplan", "export", plan_file, "--model", source, "--format", name)
+        lines.append(f"  {shlex.join((*line, '--out', str(folder / f'{name}.onnx')))}")
+    elif data is None and exported is not None:
+        lines.append(f"  {shlex.join(('qplan', 'compare', model, exported))} --data SAMPLES")
+    return "\n".join(lines)
+
+
+def kept_text(covered: "Coverage", plan_line: Sequence[str]) -> str:
+    """Return what to do where nothing is written, since the float model is as good.
+
+    Args:
+      plan_line: the command that writes the plan with its report.
+    """
+    return "\n".join(
+        (
+            "nothing is written; --force writes the files all the same",
+            *_open_size(covered),
+            f"why, kernel by kernel: {shlex.join(plan_line)}",
+        )
+    )
+
+
+def _open_size(covered: "Coverage") -> list[str]:
+    """Return the option that fixes an open size which keeps kernels in float."""
+    sizes = _OPEN.findall(" ".join(one.reason for one in covered.fallbacks))
+    return [f"an open size keeps kernels in float; to fix it: --dim {size}=1" for size in sizes[:1]]
+
+
+def worst_verdict(
+    comparisons: "Mapping[str, Comparison]", verdict: "Verdict | None"
+) -> dict[str, Any] | None:
+    """Return the verdict of the worst file as JSON data; of the plan alone where none was compared."""
+    from planner.accuracy.verdict import LEVELS
+
+    found = [one for comparison in comparisons.values() if (one := comparison.verdict) is not None]
+    # The first of the worst, and a reason to keep the float model before any other.
+    worst = min(found, key=lambda one: (LEVELS.index(one.level), not one.keeps_float), default=verdict)
+    return None if worst is None else worst.to_dict()
+
+
+def plan_summary(planned: "Plan") -> dict[str, Any]:
+    """Return totals of a plan as JSON data."""
+    from dataclasses import asdict
+
+    from planner.report.totals import totals
+
+    target = {"id": planned.target.id, "version": planned.target.version, "digest": planned.target.digest}
+    return {
+        "key": planned.key,
+        "model": {"name": planned.graph.name, "digest": planned.model},
+        "target": target,
+        **asdict(totals(planned)),
+        "warnings": list(planned.warnings),
+    }
+
+
+def summary_text(planned: "Plan") -> str:
+    """Return totals of a plan in three lines, four on a device of several engines."""
+    from planner.ir.dims import COUNTED, TAKEN
+    from planner.propagation.selection.choice import NO_RANGE
+    from planner.propagation.selection.wanted_rows import ANNOTATED
+    from planner.report.totals import totals
+
+    count = totals(planned)
+    whole = " (fully quantized)" if count.fully_quantized else ""
+    if not count.integer:
+        lacking = sum(kernel.reason == NO_RANGE for kernel in planned.kernels_in_order)
+        asked = all(kernel.reason == ANNOTATED for kernel in planned.kernels_in_order)
+        why = "asked for" if asked else f"{planned.target.id} serves none of them"
+        why = f"{lacking} lack a range" if lacking else why
+        whole = f": {why}, the plan is all float"
+    engines = f"\n  engines: {count.engines_text}" if count.engines else ""
+    sized = (note for note in planned.graph.notes if note.startswith((COUNTED, TAKEN)))
+    engines += "".join(f"\n  {note}" for note in sized)
+    return (
+        f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
+        f"  {count.integer} of {count.kernels} kernels on integers{whole}\n"
+        f"  rescales: {count.rescales}, casts: {count.casts}, cost: {count.cost_text}{engines}"
+    )

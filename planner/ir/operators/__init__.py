@@ -1,0 +1,1 @@
+"""Floor 0: ONNX operators as other ops spell them."""

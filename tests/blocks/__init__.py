@@ -1,0 +1,1 @@
+"""Blocks of norms and activations, as exporters spell them."""

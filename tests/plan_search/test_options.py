@@ -1,0 +1,54 @@
+"""What a search asks kernels for: every option is one that a plan can have."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import planner
+from planner.ir.asked import with_wanted
+from planner.plan_model import plan as plan_model
+from planner.plan_search.search import bench_of, measured_table
+from planner.plan_search.trials import State
+from tests.exporters.plans import model, op
+
+RNG = np.random.default_rng(4)
+
+
+@cache
+def attention():
+    """Attention over a batch, with products of two activations and float ops between them."""
+    shapes = dict.fromkeys(("q", "k", "v", "m", "n"), (1, 6, 16))
+    shapes |= {"t": (1, 16, 6), "s": (1, 6, 6), "p": (1, 6, 6)}
+    ops = [op("MatMul", f"x w{name}", name) for name in "qkv"]
+    ops += [
+        op("Transpose", "k", "t", perm=[0, 2, 1]),
+        op("MatMul", "q t", "s"),
+        op("Softmax", "s", "p", axis=-1),
+        op("MatMul", "p v", "m"),
+        op("Erf", "m", "n"),
+        op("MatMul", "n wq", "y"),
+    ]
+    graph = model(
+        ops,
+        inputs={"x": (1, 6, 16)},
+        outputs={"y": (1, 6, 16)},
+        constants={f"w{name}": RNG.normal(size=(16, 16)).astype(np.float32) / 4 for name in "qkv"},
+        shapes=shapes,
+    )
+    samples = tuple({"x": RNG.normal(size=(1, 6, 16)).astype(np.float32)} for _ in range(3))
+    return planner.annotate(graph, stats=planner.calibrate(graph, samples)), samples
+
+
+@pytest.mark.parametrize("target", ["onnxruntime-cpu", "litert-int8", "qnn-htp", "stablehlo"])
+def test_every_option_can_be_asked_for_by_name(target):
+    """A level changes kernels for their neighbours' sake, too: they are asked for what they have there."""
+    ready, samples = attention()
+    device = planner.load_target(target)
+    table = measured_table(bench_of(ready, device, samples), State("", None), samples)
+    asked = [(name, option) for name, options in table.kernels.items() for option in options if option.wish]
+    assert asked
+    for name, option in asked:
+        plan = plan_model(with_wanted(ready, {name: option.wish}), device)
+        stored = [str(getattr(port.type, "storage", "float")) for port in plan.kernels[name].outputs]
+        assert stored == [option.stores[port.value] for port in plan.kernels[name].outputs]

@@ -1,0 +1,125 @@
+"""Bytes of weights in a search: a goal of their own, and what decides between options that work alike."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import planner
+from planner.plan_search.forecast import forecast, net_of
+from planner.plan_search.greedy import greedy
+from planner.plan_search.options import weight_bytes
+from planner.plan_search.program import SLACK, bounds_of, propose
+from planner.plan_search.search import bench_of, measured_table
+from planner.plan_search.thrift import with_fewer_bytes
+from planner.plan_search.trials import State
+from tests.exporters.plans import model, op
+
+RNG = np.random.default_rng(7)
+TABLE = RNG.normal(size=(800, 32)).astype(np.float32)
+PLANS = "onnxruntime-cpu"
+
+
+def embedder():
+    """A table that a float op reads, and products behind it."""
+    constants = {
+        "t": TABLE,
+        "v": RNG.normal(size=(32, 64)).astype(np.float32) / 6,
+        "w": RNG.normal(size=(64, 16)).astype(np.float32) / 8,
+    }
+    ops = [
+        op("Gather", "t i", "e"),
+        op("Sin", "e", "s"),
+        op("MatMul", "s v", "a"),
+        op("Relu", "a", "r"),
+        op("MatMul", "r w", "y"),
+    ]
+    graph = model(
+        ops,
+        inputs={"i": (2, 8)},
+        outputs={"y": (2, 8, 16)},
+        constants=constants,
+        dtypes={"i": "i64"},
+        shapes={"e": (2, 8, 32), "s": (2, 8, 32), "a": (2, 8, 64), "r": (2, 8, 64)},
+    )
+    samples = [{"i": RNG.integers(0, 800, (2, 8))} for _ in range(4)]
+    return planner.annotate(graph, stats=planner.calibrate(graph, samples)), samples
+
+
+def test_bytes_of_weights_are_those_of_the_file():
+    ready, _ = embedder()
+    for kernels in ({}, {"*": "float"}):
+        asked = planner.annotate(ready, kernels=kernels)
+        plan = planner.plan(asked, PLANS)
+        size, file = weight_bytes(plan), len(planner.export(asked, plan, "onnx-qdq"))
+        assert size < file < size + 4000
+
+
+def test_a_search_keeps_tables_in_bytes_while_that_is_good_enough():
+    ready, samples = embedder()
+    found = planner.search(ready, PLANS, samples, goal="sqnr=35", trials=12)
+    assert found.met
+    assert found.best.sqnr < 60
+    assert found.best.size < TABLE.nbytes * 0.6
+    finer = planner.search(ready, PLANS, samples, goal="sqnr=70", trials=12)
+    assert finer.met
+    assert finer.best.size > TABLE.nbytes
+
+
+@pytest.mark.parametrize(("goal", "is_met"), [("size=45kB", True), ("size=1kB", False)])
+def test_a_size_buys_the_best_it_can(goal, is_met):
+    ready, samples = embedder()
+    found = planner.search(ready, PLANS, samples, goal=goal, trials=14)
+    bound = float(goal.removeprefix("size=").removesuffix("kB")) * 1000
+    assert found.met == is_met
+    fit = [trial for trial in found.trials if trial.size <= bound]
+    if is_met:
+        assert found.best in fit
+        assert found.best.sqnr == max(trial.sqnr for trial in fit)
+        assert found.best.sqnr > found.trials[0].sqnr
+    else:
+        assert found.best.size == min(trial.size for trial in found.trials)
+
+
+@pytest.mark.parametrize("sqnr", [20.0, 30.0, 38.0, 45.0])
+def test_the_program_finds_the_fewest_bytes_of_equal_work(sqnr):
+    """Beside all choices of options: none within the bounds works as little with fewer bits of weights."""
+    ready, samples = embedder()
+    table = measured_table(bench_of(ready, planner.load_target(PLANS), samples), State("", None), samples)
+    net, bounds = net_of(table), bounds_of(table, sqnr)
+    found = propose(table, net, bounds, greedy(table, net, bounds, weight_bits=np.inf)[0])
+    chosen = with_fewer_bytes(table, net, found.chosen, bounds)
+    best = forecast(table, net, chosen)
+    names = [*table.kernels]
+    every = product(*(range(len(table.kernels[name])) for name in names))
+    others = [forecast(table, net, dict(zip(names, places, strict=True))) for places in every]
+    within = [one for one in others if all(n <= bound for n, bound in zip(one.noise, bounds, strict=True))]
+    least = min(one.work for one in within)
+    assert best.work <= least * (1 + SLACK)
+    assert best.weight_bits == min(one.weight_bits for one in within if one.work <= least)
+
+
+def test_noise_that_is_spent_elsewhere_leaves_no_table_in_float():
+    """This bound allows the table in bytes at the same work, not beside the first choice of the others."""
+    rng = np.random.default_rng(1)
+    constants, shapes = {"t": TABLE}, {"e": (2, 8, 32), "s": (2, 8, 32)}
+    ops, last = [op("Gather", "t i", "e"), op("Sin", "e", "s")], "s"
+    for k in range(5):
+        constants[f"w{k}"] = rng.normal(size=(32, 32)).astype(np.float32) / 6
+        ops += [op("MatMul", f"{last} w{k}", f"m{k}"), op("Sin", f"m{k}", f"r{k}")]
+        shapes |= {f"m{k}": (2, 8, 32), f"r{k}": (2, 8, 32)}
+        last = f"r{k}"
+    graph = model(
+        [*ops, op("MatMul", f"{last} w0", "y")],
+        inputs={"i": (2, 8)},
+        outputs={"y": (2, 8, 32)},
+        constants=constants,
+        dtypes={"i": "i64"},
+        shapes=shapes,
+    )
+    samples = [{"i": rng.integers(0, 800, (2, 8))} for _ in range(3)]
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+    table = measured_table(bench_of(ready, planner.load_target(PLANS), samples), State("", None), samples)
+    net, bounds = net_of(table), bounds_of(table, 37.0)
+    found = propose(table, net, bounds, greedy(table, net, bounds, weight_bits=np.inf)[0])
+    assert forecast(table, net, with_fewer_bytes(table, net, found.chosen, bounds)).weight_bits < 16
