@@ -61,6 +61,8 @@ def _table_type(graph: Graph, region: Region, kernel: KernelPlan) -> Uniform | N
     op = region.ops[0] if len(region.ops) == 1 else None
     if op is None or op.type != "Gather" or op.inputs[0] not in graph.constants or op.captures:
         return None
+    if not kernel.inputs:  # a table of integers, which no row types
+        return None
     kind = kernel.inputs[0].type
     if not isinstance(kind, Uniform) or any(port.type is not None for port in kernel.outputs):
         return None

@@ -50,7 +50,7 @@ from planner.propagation.solver.classes import clipped_share, label_of, width
 from planner.target.records import Costs, Row, Target
 
 ACCUMULATED: Final = "multiplier_accumulator_scale"
-TURNING: Final = 0.01
+TURNING: Final = 0.02
 """Share of a result's step from which on the rounding of a bias is told."""
 BETWEEN: Final = 1e-3
 """Share of a step from which on a bound lies between two."""
