@@ -129,8 +129,10 @@ def missed(
     from planner.accuracy.verdict import missed_coverage
 
     found: list[str] = []
-    if verdict is not None and verdict.covered is not None:
-        found += filter(None, [missed_coverage(verdict.covered, judging.min_coverage)])
+    covered = None if verdict is None else verdict.covered
+    # A plan alone is no file that somebody might ship: it misses its bound, or quantizes nothing.
+    if covered is not None and (comparisons or judging.min_coverage is not None or covered.is_nothing):
+        found += filter(None, [missed_coverage(covered, judging.min_coverage)])
     for name, comparison in comparisons.items():
         place = f"{name}: " if name else ""
         if comparison.failure:

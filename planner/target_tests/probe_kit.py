@@ -342,6 +342,7 @@ def _reached(
         name: _integers(rng, pin, graph, name) if isinstance(pin, Uniform) else sample[name]
         for name, pin in pins.items()
     }
+    inputs |= {name: sample[name] for name in model.inputs if name not in inputs}
     return _Reached(draft.covers, graph, plan, inputs)
 
 

@@ -82,10 +82,10 @@ class _Draft:
         self.constants[name] = Constant(array)
         return name
 
-    def data(self, shape: Sizes) -> str:
+    def data(self, shape: Sizes, dtype: str = "f32") -> str:
         """Add a model input and return its name."""
         name = f"x{len(self.inputs)}"
-        self.values[name] = Value(name, shape)
+        self.values[name] = Value(name, shape, dtype)
         self.inputs.append(name)
         return name
 
@@ -231,6 +231,9 @@ def _place(
             continue
         if not operand.shape:
             names.append("")
+            continue
+        if operand.dtype != "f32":  # indices are no port
+            names.append(draft.data(operand.shape, operand.dtype))
             continue
         if tail and not with_optional and kind in BIASED and len(names) == MATRIX:
             break

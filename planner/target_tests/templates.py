@@ -121,6 +121,7 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
     "Gather": (
         Template((_data(*X), _ints(0, 2)), ((1, 2, 4, 4),), {"axis": 1}),
         Template((_weight(8, 128), _ints(0, 2)), ((2, 128),), {"axis": 0}),
+        Template((_weight(1024, 16), Operand((2,), dtype="i64")), ((2, 16),), {"axis": 0}),
     ),
     "GatherElements": (
         Template(
