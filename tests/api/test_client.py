@@ -167,7 +167,7 @@ def test_jobs(client, tmp_path):
     stats = client.calibrate(model, tmp_path / "few.npz")
     made = read_statistics(json.dumps(client.get_stats(stats["digest"])))
     assert (made.method, made.samples) == ("minmax", 3)
-    key = client.plan(model, "onnxruntime-cpu", stats=stats["digest"])["key"]
+    key = client.plan(model, "qnn-htp", stats=stats["digest"])["key"]
     data = client.export(model, key, "onnx-qdq", as_job=True)
     assert stats["warnings"] == []
     digest = stats["digest"]
