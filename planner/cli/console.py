@@ -6,12 +6,12 @@ Names from models are printed as they are, less control characters; nothing in t
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 Bar: TypeAlias = Callable[[int, int | None], None]
@@ -178,12 +178,12 @@ def _lines_once_begun(what: str) -> Bar:
 
 def _lines(what: str) -> Bar:
     """Lines of progress on standard error: the first step, one every `PAUSE` seconds, the last."""
-    began = time.monotonic()
+    began = monotonic()
     sys.stderr.write(f"qplan: {what}\n")
     told = [began]
 
     def tell(done: int, total: int | None) -> None:
-        now = time.monotonic()
+        now = monotonic()
         if done == total:
             sys.stderr.write(f"qplan: {what}: {done} of {total}, {now - began:.1f} s\n")
         elif now - told[0] >= PAUSE:
