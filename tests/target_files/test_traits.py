@@ -70,8 +70,8 @@ def test_tosa_has_zero_points_on_eight_bits_only():
     """CONV2D and the others: ERROR_IF(!is_same<in_t, i8_t>() && input_zp != 0)."""
     for row, port in ports("tosa-int8"):
         store = port.type.storage
-        assert isinstance(store, Storage)
-        assert port.type.symmetric or store == storage("i8"), (row.source, port.name)
+        is_number = isinstance(store, Storage)  # a table may have rows of floats beside
+        assert not is_number or port.type.symmetric or store == storage("i8"), (row.source, port.name)
 
 
 @pytest.mark.parametrize("kernel", ["conv2d", "conv3d", "depthwise_conv2d", "transpose_conv2d"])

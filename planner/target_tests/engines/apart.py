@@ -147,7 +147,8 @@ def run_tosa(
         (folder / f"module_{number}.mlir").write_bytes(data)
         names = [f"sample_{number}_{k}.npz" for k in range(len(samples))]
         for name, sample in zip(names, samples, strict=True):
-            _save(folder / name, sample)
+            # TOSA has no 64-bit integers: modules take them as 32.
+            _save(folder / name, (x.astype(np.int32) if x.dtype == np.int64 else x for x in sample))
         job = {"module": f"module_{number}.mlir", "inputs": names}
         jobs.append({**job, "profiles": profiles, "extensions": extensions})
     _run(python, "run_tosa.py", folder, jobs, "tosa-tools")
