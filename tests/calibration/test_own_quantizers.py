@@ -9,12 +9,12 @@ import pytest
 
 import planner
 from benchmarks.quantized_sources import model_of, samples_of
-from planner.calibration.own_quantizers import with_own_quantizers
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.interpreter.reference import named_in_reference, open_reference
 from planner.ir.graph import WRITTEN_LEFT_OUT, Op
 from planner.ir.types.qtypes import Bipolar
 from planner.ir.types.typetext import parse_type
+from planner.onnx.quantized.own_quantizers import with_own_quantizers
 from planner.onnx.sessions import open_graph, session_options
 from planner.weight_conditioning.biases import OWN_QUANTIZERS
 from tests.calibration.graphs import graph_of
@@ -83,10 +83,14 @@ def test_ranges_are_those_of_the_model_with_its_quantizers(seed):
         assert planner.calibrate(model, samples, executor=executor, parts=2).values == stats.values
 
 
-@pytest.mark.parametrize("target", ["onnxruntime-cpu", "tosa-int8", "qnn-htp", "teaching-npu", "litert-int8"])
-def test_a_file_of_ours_is_planned_again_as_it_computes(tmp_path, target):
+@pytest.mark.parametrize("form", ["onnx-qdq", "onnx-qoperator"])
+@pytest.mark.parametrize(
+    "target",
+    ["finn-fpga", "hls4ml-fpga", "litert-int8", "onnxruntime-cpu", "qnn-htp", "teaching-npu", "tosa-int8"],
+)
+def test_a_file_of_ours_is_planned_again_as_it_computes(tmp_path, target, form):
     """Its Relus are quantizers: they are no ops any more."""
-    made = planner.quantize(DIGITS, DATA, target="onnxruntime-cpu")
+    made = planner.quantize(DIGITS, DATA, target="onnxruntime-cpu", format=form)
     file = tmp_path / "digits.onnx"
     file.write_bytes(made.data)
     again = planner.quantize(file, DATA, target=target)

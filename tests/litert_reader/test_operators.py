@@ -10,7 +10,6 @@ from tests.exporters.litert.running import told
 from tests.exporters.litert.test_operators import ALL, REFUSED
 from tests.litert_reader.files import of_floats, of_rows
 
-
 AS_FLOATS = {
     # Indices of an ARG_MAX are reshaped as integers that no row has.
     "ArgMax-1": ["Reshape"],
