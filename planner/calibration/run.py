@@ -17,6 +17,7 @@ import onnxruntime
 from planner.calibration import sizes_seen
 from planner.calibration.fetching.derive import CUTTING, derivable, derive
 from planner.calibration.fetching.exposing import exposed
+from planner.calibration.fetching.own_quantizers import with_own_quantizers
 from planner.calibration.means import Probe, Sums, probes, with_probes
 from planner.calibration.observe import OBSERVERS, Array, Observed, merge
 from planner.calibration.recurrent import CELL, Cell, cell_states, followed, gate_products, read_by
@@ -34,7 +35,6 @@ from planner.calibration.statistics import (
 )
 from planner.errors import ModelError, SampleError, unknown_name
 from planner.ir.graph import Graph, Op, without_written
-from planner.onnx.quantized.own_quantizers import with_own_quantizers
 from planner.onnx.sessions import FAILURES, observing_options, one_line, open_graph
 from planner.onnx.structure.recurrent import RECURRENT
 

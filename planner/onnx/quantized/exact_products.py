@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from planner.ir.dtypes import NUMPY
-from planner.ir.graph import Graph, Op
+from planner.ir.graph import Graph, Op, Value
 from planner.onnx.dtypes import enum_of
 from planner.onnx.quantized.dialect import MICROSOFT
 from planner.onnx.quantized.lowering import Draft, draft_of
@@ -63,6 +63,15 @@ def _shifted(op: Op, name: str, dtype: str, shift: int, draft: Draft) -> str:
     stem = f"{name or op.name + '/zero'}/{dtype}"
     if array is not None:
         return draft.constant(stem, (array.astype(np.int64) + shift).astype(NUMPY[dtype]))
-    wide = draft.emit(op, "Cast", name, dtype="i32", attributes={"to": enum_of("i32")})
-    moved = draft.emit(op, "Add", wide, draft.constant(stem, np.asarray(shift, np.int32)), dtype="i32")
-    return draft.emit(op, "Cast", moved, dtype=dtype, attributes={"to": enum_of(dtype)})
+    shape = draft.graph.values[name].shape
+
+    def step(kind: str, *inputs: str, to: str) -> str:
+        made = draft.emit(op, kind, *inputs, attributes={"to": enum_of(to)} if kind == "Cast" else None)
+        # `emit` takes the result's shape; these have the operand's.
+        draft.values[made] = Value(made, shape, to)
+        return made
+
+    shifted = step(
+        "Add", step("Cast", name, to="i32"), draft.constant(stem, np.asarray(shift, np.int32)), to="i32"
+    )
+    return step("Cast", shifted, to=dtype)

@@ -146,10 +146,9 @@ def resolve(
 def _around_zero(network: Network, spec: PortType) -> PortType:
     """A wildcard port that has found its storage, symmetric where a format has that around 0 alone."""
     store = spec.storage
-    is_centred = isinstance(store, Storage) and centring(store, network.formats)
-    if not is_centred or spec.zero_point is not None or not isinstance(store, Storage):
-        return spec
-    return _stored_as(replace(spec, symmetric=True), store)
+    if isinstance(store, Storage) and centring(store, network.formats) and spec.zero_point is None:
+        return _stored_as(replace(spec, symmetric=True), store)
+    return spec
 
 
 def _with_room(network: Network, members: Sequence[Member], store: Storage, required: Required) -> Storage:

@@ -7,12 +7,13 @@ would be those of another network. Here every pin is steps in float, `(clip(roun
 Source: ONNX QuantizeLinear and DequantizeLinear; our 01-semantics, "facts inside a fused kernel".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from planner.constants.pieces import params_of
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op, Value, has_quantizers
 from planner.ir.types.qtypes import Bipolar, Uniform
@@ -86,33 +87,32 @@ def _round(draft: Draft, source: str, result: str, kind: Uniform | Bipolar) -> N
         is_up = draft.emit(like, "GreaterOrEqual", source, zero, dtype="bool")
         draft.emit(like, "Where", is_up, up, down, out=result)
         return
-    scale, zero, low, high = (
-        draft.constant(f"{result}/{stem}", _laid_out(numbers, kind, value).astype(dtype))
-        for stem, numbers in (
-            ("scale", kind.scales),
-            ("zero", kind.zero_points),
-            ("low", [low for low, _ in _ranges(kind)]),
-            ("high", [high for _, high in _ranges(kind)]),
-        )
+    found = params_of(kind, dtype)
+    zeros = found.zero_points
+
+    def constant(stem: str, numbers: Array) -> str:
+        return draft.constant(f"{result}/{stem}", _laid_out(numbers, kind, value))
+
+    scale, low, high = (
+        constant("scale", found.scales),
+        constant("low", found.low),
+        constant("high", found.high),
     )
-    rounded = draft.emit(like, "Round", draft.emit(like, "Div", source, scale))
+    zero = "" if zeros is None else constant("zero", zeros)
+    moved = draft.emit(like, "Round", draft.emit(like, "Div", source, scale))
+    moved = draft.emit(like, "Add", moved, zero) if zero else moved
     # Max and Min: Clip has no bounds per slice.
-    cut = draft.emit(like, "Max", draft.emit(like, "Add", rounded, zero), low)
-    shifted = draft.emit(like, "Sub", draft.emit(like, "Min", cut, high), zero)
-    draft.emit(like, "Mul", shifted, scale, out=result)
+    moved = draft.emit(like, "Min", draft.emit(like, "Max", moved, low), high)
+    moved = draft.emit(like, "Sub", moved, zero) if zero else moved
+    draft.emit(like, "Mul", moved, scale, out=result)
 
 
-def _ranges(kind: Uniform) -> Sequence[tuple[int, int]]:
-    return kind.ranges or ((kind.storage.qmin, kind.storage.qmax),) * len(kind.scales)
-
-
-def _laid_out(numbers: Sequence[float], kind: Uniform, value: Value) -> Array:
-    """One number a slice, in a shape that broadcasts against the value."""
-    array, shape = np.asarray(numbers), value.shape or ()
-    if kind.axis is not None:
-        return array.reshape([-1 if i == kind.axis else 1 for i in range(len(shape))])
-    if not kind.grid:
+def _laid_out(array: Array, kind: Uniform, value: Value) -> Array:
+    """One number a slice, or one of all, in a shape that broadcasts against the value."""
+    if array.size == 1:
         return array.reshape(())
+    if kind.axis is not None:
+        return array.reshape([-1 if i == kind.axis else 1 for i in range(len(value.shape or ()))])
     array = array.reshape(kind.grid)
     for axis, size in kind.blocks:
         array = array.repeat(size, axis)
