@@ -20,7 +20,9 @@ from planner.checker.kernel_ports import (
     refuse,
 )
 from planner.checker.pins import bearable
+from planner.constants.neighbours import greatest_pairs, least_scales
 from planner.ir.graph import Constant
+from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform
 from planner.ir.types.scales import F32_TINY
 from planner.ir.types.typetext import brief
@@ -65,6 +67,7 @@ def check_content(
     if needed is not None:
         lo, hi = np.minimum(np.clip(lo, *needed), 0.0), np.maximum(np.clip(hi, *needed), 0.0)
     need, zero = needed_scales(spec, kind, store, lo, hi)
+    need = np.maximum(need, _pair_need(served, position, np.maximum(hi, -lo)))
     # All zeros need no range: any scale would do. 1 is the convention, or what a range of multipliers takes.
     _check_fineness(served, position, kind, need)
     if zero is not None:
@@ -115,6 +118,25 @@ def needed_scales(
     else:
         need = (hi - lo) / store.steps
     return need, zero
+
+
+def _pair_need(served: Served, position: int, farthest: Reals) -> Reals:
+    """The finest scales with which neighbours in a sum fit where they are added first, 0 where none are.
+
+    Args:
+      farthest: the greatest |number| stored of each slice.
+    """
+    most, op = served.patterns[position].type.weight_pairs, linear_op(served.region)
+    name = served.ports[position].value
+    array = served.numbers[name].array
+    none = np.zeros(farthest.shape)
+    if most is None or op is None or op.inputs[1] != name or array is None or not array.size:
+        return none
+    pairs = greatest_pairs(array, op)
+    let_go(array)
+    if pairs is None or pairs.size < farthest.size:
+        return none
+    return least_scales(pairs if pairs.size == farthest.size else pairs.max(keepdims=True), farthest, most)
 
 
 def observed(served: Served, port: Port) -> Calibrated | None:
@@ -240,6 +262,7 @@ def own_type(served: Served, position: int) -> Uniform | None:
         return None
     lo, hi = _as_observed(observed(served, port), trial, *ends)
     need, zero = needed_scales(spec, trial, usable(store, spec), lo, hi)
+    need = np.maximum(need, _pair_need(served, position, np.maximum(hi, -lo)))
     need = np.maximum(np.where(need > 0, np.maximum(need, F32_TINY), 1.0), _bias_need(served, port, n))
     need = np.clip(need, spec.scale_min or 0.0, spec.scale_max or math.inf)
     need = np.exp2(np.ceil(np.log2(need))) if spec.power_of_two else need

@@ -23,7 +23,7 @@ LOSS: Final = 1.0
 """dB that optimisations may take: kernels fused from pairs round single numbers the other way."""
 _PROCESSOR: Final = (
     ": this processor adds products of u8 and i8 in 16 bits, which is not exact "
-    "(session.x64quantprecision, or weight_bits_effective: 7 in the target, avoid that)"
+    "(session.x64quantprecision, or weight_pairs: 128 in the target, avoid that)"
 )
 
 

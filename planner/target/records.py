@@ -29,6 +29,7 @@ class PortType:
       symmetric: zero point 0.
       power_of_two, scale_min, scale_max, zero_point: demands of the device on the parameters.
       weight_bits_effective: bits of a weight that the arithmetic may use without saturating inside.
+      weight_pairs: the most that two weights that follow each other in a sum add up to, in steps.
       short_block: whether the last block may be shorter than the others, where no size divides.
       sparsity: (n, m): of m consecutive weights along the dimension that is summed at most n are not 0.
       scales: what the scales of blocks are stored in: a key of `ir.types.scales.HELD`.
@@ -45,6 +46,7 @@ class PortType:
     zero_point: int | None = None
     block_size: tuple[int, ...] = ()
     weight_bits_effective: int | None = None
+    weight_pairs: int | None = None
     short_block: bool = False
     sparsity: tuple[int, int] | None = None
     scales: str = "f32"

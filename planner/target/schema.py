@@ -108,6 +108,13 @@ class TypeModel(Model):
         le=64,
         description="Bits of a weight that the arithmetic can use without saturating inside.",
     )
+    weight_pairs: int | None = Field(
+        None,
+        ge=2,
+        le=1 << 32,
+        description="The most that two neighbours in a sum of products may add up to, in steps: scales of "
+        "weights grow until they do.",
+    )
 
 
 TypeRef: TypeAlias = Annotated[

@@ -226,6 +226,7 @@ _TYPE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "sparsity": _sequence,
     "scales": _text,
     "weight_bits_effective": _whole,
+    "weight_pairs": _whole,
 }
 _PORT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "name": _text,

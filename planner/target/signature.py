@@ -107,6 +107,7 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
         zero_point=model.zero_point,
         block_size=() if size is None else (size,) if isinstance(size, int) else tuple(size),
         weight_bits_effective=model.weight_bits_effective,
+        weight_pairs=model.weight_pairs,
         short_block=model.short_block,
         sparsity=None if model.sparsity is None else _sparsity(model.sparsity),
         scales=model.scales,
@@ -163,6 +164,8 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
                 "sparsity",
                 "sparsity goes with symmetric: true or a zero_point: 0 is one number",
             )
+    if model.weight_pairs is not None and (not model.symmetric or model.granularity == "block"):
+        return "weight_pairs", "weight_pairs goes with symmetric: true, of a tensor or an axis"
     if model.scales != "f32":
         if model.granularity != "block":
             return "scales", "scales go with granularity: block"

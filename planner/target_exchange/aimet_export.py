@@ -246,6 +246,7 @@ def _tell(op: str, row: Row, unsaid: dict[str, None]) -> None:
             "block_size": bool(kind.block_size),
             "scale_min or scale_max": kind.scale_min is not None or kind.scale_max is not None,
             "weight_bits_effective": kind.weight_bits_effective is not None,
+            "weight_pairs": kind.weight_pairs is not None,
         }
         for word, there in told.items():
             if there:

@@ -3,7 +3,7 @@
 Sums of products of (stored - zero point), computed by a float32 or float64 GEMM wherever a bound on the
 actual operands proves every partial sum exact, else in int64. No scales: `requantize` follows.
 Gemm is this with transposed arrays and a bias. Not modelled: x86 without VNNI saturates pairs of u8 x i8
-products in 16 bits (a target's `weight_bits_effective: 7` avoids that); every other CPU sums exactly.
+products in 16 bits (a target's `weight_pairs: 128` avoids that); every other CPU sums exactly.
 """
 
 from typing import Any, Final

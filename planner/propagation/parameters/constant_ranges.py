@@ -6,13 +6,14 @@ constant.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from planner.ir.graph import Constant, Facts
+from planner.constants.neighbours import greatest_pairs
+from planner.ir.graph import Constant, Facts, Op
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Calibrated, Storage
 from planner.propagation.network.ports import Interval, Network, Port
@@ -20,7 +21,7 @@ from planner.target.records import PortType
 
 Ends = tuple[np.ndarray, np.ndarray]
 
-_KNOWN: Final[WeakKeyDictionary[Constant, dict[int | None, Ends]]] = WeakKeyDictionary()
+_KNOWN: Final[WeakKeyDictionary[Constant, dict[Hashable, Any]]] = WeakKeyDictionary()
 
 
 def constant_range(constant: Constant) -> Interval | None:
@@ -58,6 +59,16 @@ def slice_ranges(constant: Constant, axis: int) -> Ends:
     return _once(constant, array, axis, lambda whole: _ends(whole, others))
 
 
+def neighbours_of(constant: Constant, op: Op) -> np.ndarray | None:
+    """What neighbours in the op's sums add up to at most, of each channel; None where it adds no pairs."""
+    array = constant.array
+    if array is None or array.dtype.kind not in "fV" or not array.size:
+        return None
+    turned = (op.type, op.attributes.get("transB", 0), op.attributes.get("group", 1))
+    found: np.ndarray | None = _once(constant, array, turned, lambda whole: greatest_pairs(whole, op))
+    return found
+
+
 def observed(network: Network, port: Port) -> Calibrated | None:
     """The range that the model says of a constant, first at this port: it comes before the numbers'."""
     value, own = network.graph.values[network.values[port.value].name], _own_facts(network, port)
@@ -84,12 +95,11 @@ def _ends(array: np.ndarray, axes: tuple[int, ...]) -> Ends:
     return array.min(axis=axes).astype(np.float64), array.max(axis=axes).astype(np.float64)
 
 
-def _once(constant: Constant, array: np.ndarray, axis: int | None, ends: Callable[[np.ndarray], Any]) -> Ends:
+def _once(constant: Constant, array: np.ndarray, key: Hashable, look: Callable[[np.ndarray], Any]) -> Any:
     if array.flags.writeable:
-        found: Ends = ends(array)
-        return found
+        return look(array)
     known = _KNOWN.setdefault(constant, {})
-    if axis not in known:
-        known[axis] = ends(array)
+    if key not in known:
+        known[key] = look(array)
         let_go(array)
-    return known[axis]
+    return known[key]

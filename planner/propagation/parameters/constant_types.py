@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from planner.constants.neighbours import least_scales
 from planner.errors import Conflict, QTypeError, RuleError
 from planner.ir.graph import Constant, port_address
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
@@ -32,12 +33,18 @@ from planner.propagation.network.ports import (
 from planner.propagation.network.ports import cut_to as within
 from planner.propagation.parameters.bias_grids import bias_room, finer_weight
 from planner.propagation.parameters.blocks import block_ranges, block_type
-from planner.propagation.parameters.constant_ranges import constant_range, effective, observed, slice_ranges
+from planner.propagation.parameters.constant_ranges import (
+    constant_range,
+    effective,
+    neighbours_of,
+    observed,
+    slice_ranges,
+)
 from planner.propagation.parameters.multiplier_range import grown_weight
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.remedies import Inapplicable, Left
-from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis
+from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis, linear_op
 from planner.propagation.solver.classes import clipped_share, label_for, label_of, typed
 from planner.target.records import PortId, PortType, Row, Rule
 from planner.target.rules import rule_function
@@ -223,6 +230,7 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         else:
             ends = cut_to(seen, *slice_ranges(constant, axis), axis=axis)
             los, his = np.clip(ends, *stored_part(port, constant))
+            los, his = _with_pairs(network, kernel, port, (los, his), store)
             kind = _of_slices(los, his, store, axis, spec)
         if store is spec.storage and spec.scale_min is None and spec.scale_max is None:
             return kind
@@ -233,11 +241,30 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         return _blocks(network, kernel, port, row)
     extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or value.range or (0.0, 0.0)
     held = within(extent, stored_part(port, constant))
+    (low,), (high,) = _with_pairs(network, kernel, port, (np.array(held[:1]), np.array(held[1:])), store)
+    held = (float(low), float(high))
     kind = typed(label_for(held, replace(spec, storage=store)), spec.storage)
     one_sided = kind.zero_point in (store.qmin, store.qmax) and spec.zero_point is not None
     if one_sided and clipped_share(held, label_of(kind), store) > network.costs.max_clip:
         raise OneSided(ONE_SIDED.format(kind.zero_point, store))
     return kind
+
+
+def _with_pairs(
+    network: Network, kernel: Kernel, port: Port, ends: tuple[Reals, Reals], store: Storage
+) -> tuple[Reals, Reals]:
+    """Ends of slices, moved out until neighbours in a sum add up to no more steps than the port takes."""
+    most, op = port.spec.weight_pairs, linear_op(kernel.choice.region.ops)
+    name = network.values[port.value].name
+    if most is None or op is None or op.inputs[1] != name:
+        return ends
+    pairs = neighbours_of(network.graph.constants[name], op)
+    if pairs is None or pairs.size < ends[0].size:
+        return ends
+    pairs = pairs if ends[0].size == pairs.size else pairs.max(keepdims=True)
+    farthest = np.maximum(-ends[0], ends[1])
+    out = np.maximum(farthest, least_scales(pairs, farthest, most) * min(-store.qmin, store.qmax))
+    return np.where(out > farthest, -out, ends[0]), np.where(out > farthest, out, ends[1])
 
 
 def stored_part(port: Port, constant: Constant) -> Interval:

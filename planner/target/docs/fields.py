@@ -173,6 +173,7 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "TypeModel.short_block": ("", True),
     "TypeModel.symmetric": ("", True),
     "TypeModel.weight_bits_effective": ("", 7),
+    "TypeModel.weight_pairs": ("", 128),
     "WorkModel.byte": ("", 0.1),
     "WorkModel.element": ("", 0.25),
     "WorkModel.mac": ("", 0.0625),

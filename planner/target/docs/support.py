@@ -119,6 +119,7 @@ def type_text(kind: PortType) -> str:
             (kind.short_block, "the last one may be shorter"),
             (kind.scales != "f32", f"scales in {kind.scales}"),
             (kind.weight_bits_effective is not None, f"{kind.weight_bits_effective} bits used"),
+            (kind.weight_pairs is not None, f"pairs up to {kind.weight_pairs}"),
         )
         if wanted
     ]
