@@ -1,4 +1,4 @@
-"""Calibrating: the float model in onnxruntime, sample by sample, every float activation observed.
+"""Calibrating: the model as given in onnxruntime, sample by sample, every float activation observed.
 
 Tensors are dropped as soon as they are observed; values that follow from others (`derive`) are not even
 fetched, and channel means (`means`) are taken where the model runs. Graph optimisations stay off: statistics
@@ -17,6 +17,7 @@ import onnxruntime
 from planner.calibration import sizes_seen
 from planner.calibration.fetching.derive import CUTTING, derivable, derive
 from planner.calibration.fetching.exposing import exposed
+from planner.calibration.fetching.own_quantizers import with_own_quantizers
 from planner.calibration.means import Probe, Sums, probes, with_probes
 from planner.calibration.observe import OBSERVERS, Array, Observed, merge
 from planner.calibration.recurrent import CELL, Cell, cell_states, followed, gate_products, read_by
@@ -33,7 +34,7 @@ from planner.calibration.statistics import (
     with_seen,
 )
 from planner.errors import ModelError, SampleError, unknown_name
-from planner.ir.graph import Graph, Op
+from planner.ir.graph import Graph, Op, without_written
 from planner.onnx.sessions import FAILURES, observing_options, one_line, open_graph
 from planner.onnx.structure.recurrent import RECURRENT
 
@@ -105,7 +106,8 @@ def calibrate(
     """Run a float model over samples and observe its activations.
 
     Args:
-      graph: with ops; facts do not matter.
+      graph: with ops; where its file has quantizers, values are observed behind those. Other facts do not
+        matter.
       samples: anything `open_samples` reads; gone through once.
       method: `minmax`, `percentile` (99.99), `percentile:99.9`, `mse` or `entropy`.
       values: names to observe; every float input and result of an op otherwise.
@@ -124,6 +126,7 @@ def calibrate(
     flat = replace(graph, ops=tuple(graph.all_ops()), regions=())
     wanted = _wanted(flat, values)
     _check_observable(flat)
+    flat = with_own_quantizers(flat)
     opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
     many = threads or threads_for(flat)
     looked = watched(flat, wanted)
@@ -176,7 +179,8 @@ def observe_each(
     """
     _check_ops(graph)
     flat = replace(graph, ops=tuple(graph.all_ops()), regions=())
-    watch = _watch(flat, "minmax", _wanted(flat, values), (), {}, sized=(), threads=threads_for(flat))
+    wanted, flat = _wanted(flat, values), with_own_quantizers(flat)
+    watch = _watch(flat, "minmax", wanted, (), {}, sized=(), threads=threads_for(flat))
     for feed in open_samples(samples, graph).feeds:
         yield feed.name, _observe(watch, feed).ranges
 
@@ -205,8 +209,8 @@ def calibrate_on(
     if count is None:
         raise SampleError("samples that come one by one cannot be cut", hint="a folder, one .npz, or a list")
     shards = cut(count, parts) if count else ((0, 0),)
-    # Quantizers of its own say nothing to calibration, and need not travel.
-    graph = graph if graph.written is None else replace(graph, written=None)
+    # Pins and the note say where its own quantizers are: the file itself need not travel.
+    graph = without_written(graph)
     running = [executor.submit(_calibrate_shard, graph, samples, method, shard) for shard in shards]
     done = []
     for (_, end), shard in zip(shards, running, strict=True):

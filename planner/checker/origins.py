@@ -14,7 +14,7 @@ from planner.checker.kernel_ports import refuse
 from planner.ir.asked import without_asked
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_digest, port_address, with_sizes
 from planner.ir.roles import port_inputs
-from planner.ir.types.qtypes import AnyType
+from planner.ir.types.qtypes import AnyType, Calibrated
 from planner.plans.plan import Plan, plan_key
 from planner.target.borders import border_rows
 from planner.target.records import Costs, Target
@@ -121,14 +121,16 @@ def check_target(plan: Plan, target: Target) -> None:
 def check_model(plan: Plan, model: Graph) -> None:
     """The plan's model is this one, its numbers included, and the structure it carries is the model's.
 
-    A model without constraints of its own is taken with those that the plan carries, one with open sizes with
-    the plan's.
+    A model without constraints of its own, or with those of its file's quantizers alone, is taken with those
+    that the plan carries; one with open sizes with the plan's.
     """
     model = with_sizes(_without_left_out(plan, model), plan.graph)
     _check_structure(plan.graph, model)
     # Statistics and annotations come in files of their own: a bare model is completed from the plan before
     # its digest is compared, so that the digest still covers everything else.
-    given = bool(model.wanted) or any(value.facts for value in model.values.values())
+    said = [fact for value in model.values.values() for fact in value.facts]
+    is_annotated = model.written is None or any(isinstance(fact, Calibrated) for fact in said)
+    given = bool(model.wanted) or (is_annotated and bool(said))
     facts = {name: of_the_model(value.facts) for name, value in plan.graph.values.items() if value.facts}
     if not given and (facts or plan.graph.wanted):
         values = {
@@ -234,8 +236,14 @@ def _check_values(carried: Mapping[str, Value], model: Mapping[str, Value]) -> N
             refuse(name, f"is {other.dtype}{other.shape} in the plan; accepted: {value.dtype}{value.shape}")
         if other is value or not value.facts:
             continue
-        if of_the_model(other.facts) != of_the_model(value.facts):
+        if _said(other.facts, beside=value.facts) != of_the_model(value.facts):
             refuse(name, f"carries {_listed(other.facts)} in the plan, {_listed(value.facts)} in the model")
+
+
+def _said(facts: Facts, *, beside: Facts) -> Facts:
+    """Facts of a plan as a model has them that may be bare: with its own quantizers, without statistics."""
+    is_bare = not any(isinstance(fact, Calibrated) for fact in beside)
+    return tuple(f for f in of_the_model(facts) if not (is_bare and isinstance(f, Calibrated)))
 
 
 def of_the_model(facts: Facts) -> Facts:

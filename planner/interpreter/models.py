@@ -19,6 +19,7 @@ from planner.interpreter.programs import Program, Read, program_of
 from planner.interpreter.requantize import Array
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op
+from planner.onnx.quantized.exact_products import with_exact_products
 from planner.onnx.quantized.lowering import EVALUATORS, evaluate, lower
 from planner.onnx.read import read_written
 
@@ -49,7 +50,7 @@ class ModelRunner:
           graph: of ops, as `read_written` gives it.
           watched: names of inner values to return too.
         """
-        lowered = lower(graph)
+        lowered = lower(with_exact_products(graph))
         domains = {key: number for key, number in lowered.opsets.items() if not key.startswith("qonnx")}
         self._graph = replace(lowered, opsets=domains)
         self._outputs = tuple(dict.fromkeys((*graph.outputs, *watched)))

@@ -80,10 +80,13 @@ def _written_model(graph: Graph, watched: tuple[str, ...]) -> Run:
     model = infer(graph)
     # What a value is after its quantizer, as a planned file has it under the value's own name.
     readers = [name for op in model.ops for name in {*op.inputs, *op.captures}]
+    quantizers = [*find_quantizers(model)]
+    # Of two in a row, the first one's result is a value of its own.
+    results = {found.result for found in quantizers}
     behind = {
         found.source: found.result
-        for found in find_quantizers(model)
-        if found.source in watched and readers.count(found.source) == 1
+        for found in quantizers
+        if found.source in watched and readers.count(found.source) == 1 and found.source not in results
     }
     seen = {name: behind.get(name, name) for name in (*graph.outputs, *watched)}
     runner = ModelRunner(model, watched=seen.values())

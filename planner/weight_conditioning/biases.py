@@ -19,7 +19,7 @@ from planner.calibration.statsjson import load_statistics
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import StatsError, expect
 from planner.fusion.fuse import fuse
-from planner.ir.graph import Constant, Graph, Op, Region
+from planner.ir.graph import Constant, Graph, Op, Region, has_quantizers
 from planner.ir.types.qtypes import Uniform
 from planner.plans.records import PortTyped
 from planner.propagation.propagate import operand_types
@@ -29,6 +29,7 @@ from planner.weight_conditioning.operands import without_unread
 from planner.weight_conditioning.taps import tap_shares
 
 NO_MEANS: Final = "biases are not corrected: the statistics hold no channel means (calibrate again)"
+OWN_QUANTIZERS: Final = "biases are not corrected: the model's file has quantizers of its own"
 MARK: Final = "@"
 
 
@@ -67,7 +68,8 @@ def correct_biases(
     Conv, ConvTranspose, Gemm and MatMul + Add with a constant weight, planned as integers, and a constant
     bias. Kernels in float, without a bias, or with a pinned bias stay. Zero padding counts: a tap of a
     kernel weighs as often as it meets the input. A corrected bias is a constant of its kernel alone, named
-    `BIAS@KERNEL`, so no other reader of BIAS changes, and correcting again changes nothing.
+    `BIAS@KERNEL`, so no other reader of BIAS changes, and correcting again changes nothing. A model whose
+    file has quantizers of its own stays, with a note where a bias would have changed.
 
     Args:
       model: annotated (see `annotate`); its labels are solved here for the types of its weights.
@@ -103,6 +105,11 @@ def correct_biases(
         array = _corrected(fused, layer, mean, meant or {})
         if array is not None:
             corrected[layer] = array
+    if not corrected:
+        return model
+    if has_quantizers(model):
+        # The plan would be for a model that no file holds: one with these quantizers and other biases.
+        return replace(model, notes=tuple(dict.fromkeys((*model.notes, OWN_QUANTIZERS))))
     return _with_biases(model, corrected)
 
 
@@ -155,7 +162,7 @@ def _bias_place(graph: Graph, region: Region, op: Op) -> tuple[Op, int] | None:
 
 
 def _corrected(graph: Graph, layer: _Layer, mean: Mean, meant: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """The new bias, of the old one's shape and type; None where it has not one number per output channel."""
+    """The new bias, of the old shape and type; None without an error, or without one number a channel."""
     weight, bias = graph.constants[layer.op.inputs[1]].array, graph.constants[layer.bias].array
     if weight is None or bias is None:
         return None
@@ -166,7 +173,8 @@ def _corrected(graph: Graph, layer: _Layer, mean: Mean, meant: Mapping[str, np.n
         return None
     # Gemm is alpha A B + beta C: the error is of the product, the correction goes into C.
     moved: np.ndarray = bias.astype(np.float64) - (shift * (alpha / beta)).reshape(bias.shape)
-    return moved.astype(bias.dtype) if np.isfinite(moved).all() else None
+    # A weight that is stored as the model's file has it makes no error, and its bias stays the file's.
+    return moved.astype(bias.dtype) if shift.any() and np.isfinite(moved).all() else None
 
 
 def mean_error(

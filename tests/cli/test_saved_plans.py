@@ -105,3 +105,23 @@ def test_the_places_survive_both_texts(folder: Path) -> None:
     plan = planner.plan_from_json((folder / "plan.json").read_text())
     assert planner.plan_from_json(plan.to_json()).sources == plan.sources != {}
     assert plan_from_mlir(plan.to_mlir()).sources == plan.sources
+
+
+def test_a_quantized_model_is_its_plans_model_by_name_and_by_itself(tmp_path: Path) -> None:
+    """Its file brings pins and no statistics: verbs complete it from the plan, as they do a float model."""
+    data = "examples/digits/calibration.npz"
+    source = tmp_path / "own.onnx"
+    source.write_bytes(planner.quantize("examples/digits/digits.onnx", data, target="litert-int8").data)
+    out = tmp_path / "out"
+    words = ["quantize", str(source), "--data", data, "-t", "onnxruntime-cpu", "--effort", "quick"]
+    assert run([*words, "-o", str(out)]) == 0
+    again = str(tmp_path / "again" / "plan.json")
+    for verb, *others in (
+        ["check"],
+        ["losses", "--data", data],
+        ["export", "-f", "onnx-qoperator", "-o", str(tmp_path / "exported.onnx")],
+        ["restore", "head/conv", "--out", again],
+        ["retarget", "qnn-htp", "--out", again],
+    ):
+        for named in ([], ["--model", str(source)]):
+            assert run([verb, str(out), *others, *named]) == 0, (verb, named)

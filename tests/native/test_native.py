@@ -47,6 +47,7 @@ ONCE = (
     Case("ReduceSum", -1.0, bits=16, seed=6),
     Case("Softmax", -6.5, seed=7),
     Case("LogSoftmax", -6.5, seed=8),
+    Case("Softmax", 5.7, bits=16, rank=3, seed=316892281),
     Case("HardSwish", 5.9, signs="negative", rank=3, seed=9),
     Case("Exp", 3.2, signs="skewed", bits=16, rank=2, seed=10),
     Case("LSTM", 4.0, 1.0, signs="negative", seed=11),

@@ -112,8 +112,10 @@ def test_float_ports_have_float_numbers():
 
 def test_tables_of_few_bits_answer_bit_for_bit():
     kit = make_kit(load_target("llm-w4"), form="onnx-matmulnbits", kernels=["Gather"])
-    assert len(kit.items) == 6
-    for item in kit.items:
+    # The seventh, a table of bytes, is no MatMulNBits: a model of nothing else is written as QDQ.
+    written = [item for item in kit.items if item.file is not None]
+    assert (len(written), len(kit.items)) == (6, 7)
+    for item in written:
         (found,), (wanted,) = run(item.file, item.inputs).values(), item.expected.values()
         np.testing.assert_array_equal(found, wanted)
 

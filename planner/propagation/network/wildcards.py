@@ -14,6 +14,7 @@ from functools import lru_cache
 from planner.ir.graph import Graph
 from planner.ir.types.held_pins import Storages, centring, has_storage
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
+from planner.ir.types.storages import storage
 from planner.propagation.network.ports import Interval, Network, Value, number_of, own_pin, present
 from planner.propagation.selection.choice import Choice, port_facts
 from planner.propagation.selection.pinned_constants import restored
@@ -145,8 +146,9 @@ def resolve(
 def _around_zero(network: Network, spec: PortType) -> PortType:
     """A wildcard port that has found its storage, symmetric where a format has that around 0 alone."""
     store = spec.storage
-    is_centred = isinstance(store, Storage) and centring(store, network.formats)
-    return replace(spec, symmetric=True) if is_centred and spec.zero_point is None else spec
+    if isinstance(store, Storage) and centring(store, network.formats) and spec.zero_point is None:
+        return _stored_as(replace(spec, symmetric=True), store)
+    return spec
 
 
 def _with_room(network: Network, members: Sequence[Member], store: Storage, required: Required) -> Storage:
@@ -210,8 +212,10 @@ def _wide_enough(network: Network, choice: Choice, store: Storage, sides: Sequen
 
 @lru_cache(maxsize=1024)
 def _stored_as(spec: PortType, store: Storage) -> PortType:
-    """A wildcard port that has found its storage."""
-    return replace(spec, storage=store)
+    """A wildcard port that has found its storage: whole, where a pin uses a part without the port's zero."""
+    zero = 0 if spec.symmetric else spec.zero_point
+    lacks_zero = zero is not None and not store.qmin <= zero <= store.qmax
+    return replace(spec, storage=storage(store.name) if lacks_zero else store)
 
 
 def _shared_storage(

@@ -106,8 +106,12 @@ def test_a_server_killed_again_and_again_loses_nothing(tmp_path, turns, longest)
             look(client, kept)
             model = client.post("/v1/models", json={"blob": put(client, relu())}).json()["digest"]
             pool = stack.enter_context(ThreadPoolExecutor(2))
+            before = len(kept.jobs)
             running = [pool.submit(busy, client, kept, model, 2 * turn + k) for k in range(2)]
-            time.sleep(chance.uniform(0.2, longest))
+            # A slow machine takes longer than any moment of chance to answer for a first job.
+            while len(kept.jobs) == before and not any(thread.done() for thread in running):
+                time.sleep(0.01)
+            time.sleep(chance.uniform(0.0, longest))
             server.process.kill()
             for thread in running:
                 thread.result()

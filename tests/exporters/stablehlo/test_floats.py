@@ -62,6 +62,18 @@ CASES = [
     (op("AveragePool", "x", "y", kernel_shape=(3, 2), strides=(2, 1), pads=(1, 0, 1, 1)), {"x": X}, {}),
     (op("AveragePool", "x", "y", kernel_shape=(3, 3), pads=(1, 1, 1, 1), count_include_pad=1), {"x": X}, {}),
     (op("AveragePool", "x", "y", kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1), {"x": X}, {}),
+    *(
+        (
+            op(
+                "AveragePool", "x", "y", kernel_shape=(3, 2), auto_pad=pad, count_include_pad=includes, **more
+            ),
+            {"x": X},
+            {},
+        )
+        for pad in ("SAME_UPPER", "SAME_LOWER", "VALID")
+        for includes in (0, 1)
+        for more in ({}, {"strides": (2, 3)})
+    ),
     (
         op("MaxPool", "x", "y", kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1, pads=(1, 1, 1, 1)),
         {"x": X},

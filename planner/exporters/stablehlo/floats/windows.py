@@ -169,11 +169,14 @@ def window_counts(call: Call, shape: tuple[int, ...], window: Window) -> Array:
     """Elements each average is of, (1, 1, *spatial)."""
     counts = np.ones((), np.int64)
     includes = bool(call.attributes.get("count_include_pad", 0))
+    is_same = str(call.attributes.get("auto_pad", "")).startswith("SAME")
     for axis in range(2, len(shape)):
         low, high = window.pads[axis]
         inside = np.zeros(low + shape[axis] + high, np.int64)
+        # What ceil_mode adds behind the declared padding is never counted.
         declared = call.attributes.get("pads") or (0,) * (2 * len(shape))
-        end = low + shape[axis] + (declared[len(shape) - 2 + axis - 2] if includes else 0)
+        behind = high if is_same else declared[len(shape) - 2 + axis - 2]
+        end = low + shape[axis] + (behind if includes else 0)
         inside[0 if includes else low : end] = 1
         starts = np.arange(window.shape_over(shape)[axis]) * window.strides[axis]
         taps = np.arange(window.sizes[axis]) * window.dilations[axis]
