@@ -11,7 +11,7 @@ from planner.errors import PlanInvalid
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
 
-TARGETS = ("onnxruntime-cpu", "litert-int8", "tosa-int8", "qnn-htp", "finn-fpga")
+TARGETS = ("onnxruntime-cpu", "onnxruntime-dynamic", "litert-int8", "tosa-int8", "qnn-htp", "finn-fpga")
 ACTIVATIONS = ("Relu", "LeakyRelu", "HardSwish", "Sigmoid", "Tanh", "PRelu", "Add")
 SAME = 70.0
 """dB from which on numbers differ by single steps at ties."""
@@ -114,7 +114,15 @@ def test_constants_that_the_source_leaves_float_are_named_without_calibration():
     assert any("kernels store other numbers" in text for text in said(plan))
 
 
-@pytest.mark.parametrize("target", TARGETS)
+def test_what_a_row_quantizes_again_at_run_time_is_named():
+    _, _, plan, _ = planned(source("Relu", fixed=True), "onnxruntime-dynamic")
+    assert any("another grid" in text for text in said(plan))
+    asked = {"format": "qplan.annotations/1", "kernels": {"*": "float"}}
+    _, _, plan, _ = planned(source("Relu", fixed=True), "onnxruntime-dynamic", annotations=asked)
+    assert not said(plan)
+
+
+@pytest.mark.parametrize("target", [name for name in TARGETS if name != "onnxruntime-dynamic"])
 def test_a_source_that_is_kept_has_nothing_said_of_it(target):
     _, _, plan, _ = planned(source("Relu", fixed=True), target)
     assert not said(plan)

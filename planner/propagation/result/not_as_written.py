@@ -6,7 +6,7 @@ another grid for. Its numbers are others then, and the plan says where.
 Source: design 01, section 6 ("facts inside a fused kernel"); 02, case 15; 15, section 2.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +16,7 @@ from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.plans.records import KernelPlan, PortTyped
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.selection.pinned_constants import lies_on
+from planner.target.records import Row
 
 NAMED: Final = 5
 NEAR: Final = 1e-3
@@ -25,12 +26,13 @@ SUM_BITS: Final = 32
 """Of a bias on the grid of the sums that it is added to, which is finer than any result."""
 
 
-def not_as_written(graph: Graph, kernels: Sequence[KernelPlan]) -> Iterator[str]:
+def not_as_written(graph: Graph, kernels: Sequence[KernelPlan], rows: Mapping[str, Row]) -> Iterator[str]:
     """What to say of values that a quantized model has otherwise; nothing of a model in float.
 
     Args:
       graph: with the numbers of its constants.
       kernels: in topological order.
+      rows: those in use, by key.
     """
     if not has_quantizers(graph) or not any(_is_quantized(graph, name) for name in graph.values):
         return
@@ -45,6 +47,8 @@ def not_as_written(graph: Graph, kernels: Sequence[KernelPlan]) -> Iterator[str]
             found.look_behind(kernel)
     for kernel in kernels:
         found.read(kernel, moves=kernel.name in moving)
+        if kernel.row is not None and rows[kernel.row].dynamic is not None:
+            found.read_at_run_time(kernel)
         found.make(kernel, moves=kernel.name in moving)
     yield from found.texts()
 
@@ -102,6 +106,14 @@ class _Rounded:
                 self._quantize(port.value)
             elif not _is_on(grid, kind):
                 self.moved[port.value] = None
+
+    def read_at_run_time(self, kernel: KernelPlan) -> None:
+        """Look at what a row quantizes by the range of each call, whatever grid it is on."""
+        name = kernel.inputs[0].value
+        if name and self._grid(name) is not None:
+            self.moved[name] = None
+        elif name:
+            self._quantize(name)
 
     def make(self, kernel: KernelPlan, *, moves: bool) -> None:
         """Look at what a kernel makes."""

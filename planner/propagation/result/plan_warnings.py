@@ -73,7 +73,7 @@ def warnings_of_all(
     """What the plan as a whole has to say; `rows` are those in use, by key, `costs` what it is made under."""
     whole = (unranged(graph, kernels), _unmeasured(graph, costs), _unsized(graph, target))
     odd = (*_ineffective(graph), *unmet_globs(graph, kernels, rows))
-    return (*filter(None, whole), *odd, *not_as_written(graph, kernels))
+    return (*filter(None, whole), *odd, *not_as_written(graph, kernels, rows))
 
 
 def _ineffective(graph: Graph) -> Iterator[str]:
