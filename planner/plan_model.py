@@ -10,10 +10,12 @@ from typing import Any
 
 from planner import exporters
 from planner.calibration.annotate import annotate as annotate_graph
+from planner.calibration.annotate import annotated_values
 from planner.calibration.statistics import Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import StatsError, expect, require_name
 from planner.exporters.writable import refuse_unwritable, unwritten
+from planner.factors.absorb import absorb_factors, absorbed_like
 from planner.fusion.fuse import fuse
 from planner.ir.asked import refuse_unknown
 from planner.ir.dims import fixed_as_seen
@@ -37,6 +39,9 @@ def annotate(
 ) -> Graph:
     """Attach constraints to values: calibrated ranges, and the user's own (types, none, any).
 
+    With statistics, scalar factors move into constants where no constraint stands in the way; values that
+    hold other numbers then are called `NAME/scaled`.
+
     Args:
       kernels: what is asked of kernels, by name or glob of a kernel or an op: `float`, a storage, or
         `{"in": [..], "out": [..]}`; the section `kernels` of an annotations file says the same.
@@ -55,7 +60,9 @@ def annotate(
       1
     """
     device = None if target is None else as_target(target)
-    return annotate_graph(expand(model), stats=stats, annotations=annotations, kernels=kernels, target=device)
+    model = expand(model)
+    found = annotate_graph(model, stats=stats, annotations=annotations, kernels=kernels, target=device)
+    return found if stats is None else absorb_factors(found, kept=annotated_values(model, annotations))
 
 
 def plan(
@@ -164,6 +171,7 @@ def check(
       >>> planner.check(plan, ready, "litert-int8")
     """
     require_plan(plan)
+    model = None if model is None else absorbed_like(expand(model), plan.graph)
     check_plan(plan, model, None if target is None else as_target(target), progress)
     if model is not None:
         check_warnings(plan, model)

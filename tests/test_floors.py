@@ -30,6 +30,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.errors": 0,
     "planner.exporters": 3,
     "planner.fusion": 2,
+    "planner.factors": 1,
     "planner.foreign_files": 0,
     "planner.interpreter": 3,
     "planner.checker": 2,

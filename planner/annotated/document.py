@@ -6,6 +6,7 @@ Source: design 03, "Annotated model, as JSON".
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -128,6 +129,8 @@ def graph_to_document(graph: Graph) -> Nested:
         document["wanted"] = {key: wanted_to_data(wanted) for key, wanted in graph.wanted.items()}
     if graph.caches:
         document["caches"] = [list(pair) for pair in graph.caches]
+    if graph.scaled:
+        document["scaled"] = scaled_to_json(graph.scaled)
     return document
 
 
@@ -174,7 +177,18 @@ def _read_graph(document: GraphDoc, path: str) -> Graph:
         scopes={e["path"]: scope_from_json(e, f"{path}scopes[{i}]") for i, e in enumerate(scopes)},
         wanted=wanted_from_json(document.get("wanted", {}), f"{path}wanted"),
         caches=tuple((past, present) for past, present in document.get("caches", ())),
+        scaled=scaled_from_json(document.get("scaled", ())),
     )
+
+
+def scaled_to_json(scaled: Mapping[str, tuple[str, float]]) -> list[list[Any]]:
+    """Write `Graph.scaled`: a name of the model, the value here, the factor; null for a vector."""
+    return [[old, new, None if math.isnan(factor) else factor] for old, (new, factor) in scaled.items()]
+
+
+def scaled_from_json(rows: Iterable[Sequence[Any]]) -> dict[str, tuple[str, float]]:
+    """Read `Graph.scaled`."""
+    return {str(old): (str(new), math.nan if factor is None else float(factor)) for old, new, factor in rows}
 
 
 def wanted_from_json(document: Mapping[str, Any], path: str) -> dict[str, Wanted]:

@@ -89,6 +89,7 @@ class GraphDoc(TypedDict):
     scopes: NotRequired[list[ScopeDoc]]
     wanted: NotRequired[dict[str, str | dict[str, list[str]]]]
     caches: NotRequired[list[tuple[str, str]]]
+    scaled: NotRequired[list[tuple[str, str, float | None]]]
 
 
 @with_config(STRICT)

@@ -4,6 +4,7 @@ A fact replaces an earlier one, except that a calibrated range stays until anoth
 Source: design 01, sections 1 and 2; design 09.
 """
 
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -25,6 +26,7 @@ from planner.calibration.statistics import (
 )
 from planner.calibration.statsjson import load_statistics
 from planner.errors import AnnotationError, StatsError, nearest_names
+from planner.factors.facts import scaled
 from planner.ir.asked import names_kernels, refuse_unknown, with_wanted, without_wanted
 from planner.ir.dims import COUNTED, named_sizes, odd_sizes, open_sizes, seen_text
 from planner.ir.graph import Facts, Graph, Region, Value
@@ -73,6 +75,15 @@ def annotate(
     return graph if kernels is None else with_wanted(graph, kernels)
 
 
+def annotated_values(
+    graph: Graph, annotations: str | Path | Mapping[str, Any] | None = None
+) -> frozenset[str]:
+    """Names of the values that annotations say something of, ranges too."""
+    if annotations is None:
+        return frozenset()
+    return frozenset(_assigned(graph, read_annotations(annotations).values))
+
+
 def _hands_on(target: Target) -> bool:
     return any(row.hands_on_floats and not row.reads_table for rows in target.rows.values() for row in rows)
 
@@ -95,8 +106,10 @@ def _left_float(graph: Graph, annotations: Annotations | None, kernels: Mapping[
 
 def _with_statistics(graph: Graph, stats: Statistics, left: Collection[str]) -> Graph:
     values, graph = dict(graph.values), _noted(graph, left)
-    for name, seen in stats.values.items():
-        if name in left:
+    for given, seen in stats.values.items():
+        name, factor = graph.scaled.get(given, (given, 1.0))
+        # Of the numbers that a value has now the statistics may tell, too.
+        if given in left or (name != given and (name in stats.values or math.isnan(factor))):
             continue
         value = graph.values.get(name)
         if value is None:
@@ -114,6 +127,7 @@ def _with_statistics(graph: Graph, stats: Statistics, left: Collection[str]) -> 
         problem = misfit(fact, value)
         if problem:
             raise StatsError(f"statistics of {name!r}: {problem}")
+        fact = scaled(fact, factor) or fact
         others = tuple(old for old in value.facts if not isinstance(old, Calibrated))
         values[name] = replace(value, facts=(*others, fact))
     for name, sizes in stats.sizes.items():
@@ -159,7 +173,8 @@ def _row_max(seen: ValueStats, value: Value) -> tuple[RowMax, ...]:
 def mismatch(graph: Graph, stats: Statistics) -> str:
     """The warning for statistics that were taken of another model; "" where they were not."""
     digest = calibration_digest(graph)
-    if stats.model == digest:
+    # With absorbed factors it is another graph of the same model.
+    if stats.model == digest or graph.scaled:
         return ""
     return f"the statistics were taken of another model ({stats.model[:19]}, this is {digest[:19]})"
 
@@ -240,6 +255,13 @@ def _matches(graph: Graph, entry: Annotation) -> list[str]:
         raise AnnotationError(
             f"{entry.place}: glob {entry.key!r} matches no float value of model {graph.name!r}",
             hint=_nearest(entry.key, graph.values),
+        )
+    if entry.key in graph.scaled:
+        name, factor = graph.scaled[entry.key]
+        numbers = "" if factor == 1 or math.isnan(factor) else f", times {factor:g}"
+        raise AnnotationError(
+            f"{entry.place}: {entry.key!r} is {name!r}{numbers} since a factor was absorbed",
+            hint=f"annotate {name!r}, or {entry.key!r} before or together with the statistics",
         )
     raise AnnotationError(
         f"{entry.place}: {entry.key!r} is no value of model {graph.name!r}",

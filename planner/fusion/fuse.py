@@ -28,6 +28,7 @@ from planner.target.patterns import (
     needed_types,
     op_types,
     parse_pattern,
+    spelled_types,
     variants,
 )
 from planner.target.predicates import PortValues, failing
@@ -133,7 +134,7 @@ def regions_of(
 def _read(target: Target) -> _Book:
     found = []
     groups = []
-    for fusion in (*target.fusions, *_blocks(target)):
+    for fusion in (*target.fusions, *_negation(target), *_blocks(target)):
         patterns = [parse_pattern(text, fusion.parts) for text in fusion.patterns]
         groups += [(fusion, pattern) for pattern in patterns if is_group(pattern)]
         names = tuple(dict.fromkeys(v.name for pattern in patterns for v in pattern.variables))
@@ -143,12 +144,22 @@ def _read(target: Target) -> _Book:
     ordered = tuple(sorted(found, key=lambda variant: -count_ops(variant.tree)))
     by_root: dict[str, list[_Variant]] = {}
     for variant in ordered:
-        for name in () if variant.fusion.whole else variant.tree.roots:
+        for name in () if variant.fusion.whole else spelled_types(variant.tree):
             by_root.setdefault(name, []).append(variant)
     # An op that stays alone is told of the fusions that came near: a norm is none for every Add.
     fusions = (variant for variant in ordered if not variant.fusion.whole)
     named = frozenset(name for variant in fusions for name in op_types(variant.pattern))
     return _Book(target.id, frozenset(target.rows), ordered, tuple(groups), by_root, named)
+
+
+def _negation(target: Target) -> tuple[Fusion, ...]:
+    """Return the fusion of a row called Neg where no row multiplies: models have a Mul by -1 instead."""
+    multiplies = "Mul" in target.rows or any(
+        "Mul" in parse_pattern(text, fusion.parts).root.types
+        for fusion in target.fusions
+        for text in fusion.patterns
+    )
+    return () if multiplies or "Neg" not in target.rows else (Fusion("Neg", ("Neg(x)",)),)
 
 
 def _blocks(target: Target) -> Iterator[Fusion]:
@@ -161,7 +172,7 @@ def _blocks(target: Target) -> Iterator[Fusion]:
 def _roots(variant: _Variant, index: OpIndex) -> list[int]:
     """Ops that may write a tree's result, ascending."""
     tree = variant.tree
-    roots = set(tree.roots)
+    roots = set(spelled_types(tree))
     if not variant.fusion.parts:
         return sorted(i for name in roots for i in index.by_type.get(name, ()))
     needed = [sum(len(index.by_type.get(name, ())) for name in types) for types in needed_types(tree)]
@@ -176,7 +187,10 @@ def _roots(variant: _Variant, index: OpIndex) -> list[int]:
 
 def _led_to(begin: Sequence[int], variant: _Variant, index: OpIndex) -> list[int]:
     """Ops that may write a tree's result, and that ops of the tree lead to through its own kinds of ops."""
-    roots, inner = set(variant.tree.roots), op_types(variant.pattern) | SEEN_THROUGH | {"Div", "Mul", "Pow"}
+    roots, inner = (
+        set(spelled_types(variant.tree)),
+        op_types(variant.pattern) | SEEN_THROUGH | {"Div", "Mul", "Pow"},
+    )
     found: set[int] = set()
     seen, now = set(begin), list(begin)
     for _ in range(MAX_LEAD):

@@ -8,7 +8,16 @@ from collections.abc import Iterator
 
 from planner.fusion.op_index import Fit, OpIndex, holds_only
 from planner.fusion.products import Factors, spellings
-from planner.target.patterns import COMMUTATIVE, Either, Literal, Node, OpPattern, Variable
+from planner.target.patterns import (
+    COMMUTATIVE,
+    Either,
+    Literal,
+    Node,
+    OpPattern,
+    Variable,
+    other_spellings,
+    spelled_types,
+)
 
 
 def fits(tree: OpPattern, root: int, index: OpIndex) -> Iterator[Fit]:
@@ -16,7 +25,7 @@ def fits(tree: OpPattern, root: int, index: OpIndex) -> Iterator[Fit]:
     if tree.is_product:
         if index.ops[root].outputs and index.operands[root]:
             yield from Factors(index, _node).of(tree.args, index.ops[root].outputs[0], Fit(), 0)
-    elif _may_fit(tree, root, index):
+    elif index.ops[root].type not in tree.types or _may_fit(tree, root, index):
         yield from _op(tree, root, index, Fit(), 0)
 
 
@@ -28,16 +37,21 @@ def _may_fit(tree: OpPattern, root: int, index: OpIndex) -> bool:
         if not isinstance(arg, OpPattern) or arg.repeated or arg.is_product or arg.loose:
             continue
         if either:
-            if not any(name in arg.types for name in before):
+            if not any(name in spelled_types(arg) for name in before):
                 return False
-        elif i >= len(before) or before[i] not in arg.types:
+        elif i >= len(before) or before[i] not in spelled_types(arg):
             return False
     return True
 
 
 def _op(tree: OpPattern, at: int, index: OpIndex, fit: Fit, depth: int) -> Iterator[Fit]:
     op = index.ops[at]
-    if op.type not in tree.types or not index.operands[at]:
+    if op.type not in tree.types:
+        for other in other_spellings(tree):
+            if op.type in other.types:
+                yield from _op(other, at, index, fit, depth)
+        return
+    if not index.operands[at]:
         return
     grown = Fit(fit.bound, (*fit.steps, (depth, at)))
     operands = index.operands[at]

@@ -171,6 +171,8 @@ class Graph:
       wanted: what is asked of kernels, by name or glob of a kernel or an op, in order (`ir.asked`).
       caches: an input and the output that comes back as it in the next run, stored alike.
       module: the MLIR text that the model was read from, which the format `mlir` edits.
+      scaled: names of the model as it was read that no value here has, each with the value here that has its
+        numbers times a factor (`factors.absorb`); not a number where that is a vector.
     """
 
     name: str
@@ -188,6 +190,7 @@ class Graph:
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
     caches: tuple[tuple[str, str], ...] = ()
     module: str = field(default="", compare=False)
+    scaled: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.factors.plain import plain_factors
 from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.onnx.affine import fold_affine
@@ -246,6 +247,7 @@ ONCE: Final[tuple[Pass, ...]] = (
     plain_gemms,
     fill_pads,
     fold_affine,
+    plain_factors,
     drop_dead,
     name_apart,
 )

@@ -77,7 +77,7 @@ def explain(plan: Plan, address: str) -> str:
     if any(port.address == address for port in ports):
         kernel = address.rpartition(".")[0]
         return f"{address} is float: {plan.kernels[kernel].reason}."
-    text = _of_boundary(plan, address) or _of_inner(plan, address)
+    text = _of_boundary(plan, address) or _of_inner(plan, address) or _of_note(plan, address)
     if text:
         return text
     known = [*plan.values, *plan.kernels, *(item.id for item in plan.rescales), *(p.address for p in ports)]
@@ -114,6 +114,11 @@ def _of_inner(plan: Plan, name: str) -> str:
         if any(name in (*op.inputs, *op.outputs) for op in region.ops):
             return f"{name} is inside kernel {region.name}; only what a port carries has a type."
     return f"{name} is a value that no kernel of the plan reads or writes."
+
+
+def _of_note(plan: Plan, name: str) -> str:
+    """An op that is no kernel, as what the reader of the model says of it."""
+    return "\n".join(f"{note}." for note in plan.graph.notes if f"{name!r} is no kernel" in note)
 
 
 def _of_step(plan: Plan, step: Step) -> str:

@@ -60,6 +60,9 @@ class OpPattern:
       optional: or its first argument alone.
       repeated: any number of such ops in a row, none too.
       loose: of a block: a Reciprocal or a Sqrt may be a quotient or a power.
+
+    A product with a number may be written as a quotient or, with -1, as Neg in a model, and the other way
+    round: `other_spellings`.
     """
 
     types: tuple[str, ...]
@@ -204,6 +207,31 @@ def variants(pattern: Pattern) -> tuple[OpPattern, ...]:
 
 
 @lru_cache(maxsize=4096)
+def other_spellings(op: OpPattern) -> tuple[OpPattern, ...]:
+    """Return the other ops by which a model may write a product with a number.
+
+    `Div(x, 8)` is `Mul(x, 0.125)`, and `Neg(x)` is `Mul(x, -1)`.
+    """
+    if "Neg" in op.types and len(op.args) == 1:
+        return (OpPattern(("Mul",), (op.args[0], Literal(-1.0))),)
+    if len(op.args) != 2:
+        return ()
+    left, right = op.args
+    if "Div" in op.types and isinstance(right, Literal) and right.value and right.most is None:
+        return (OpPattern(("Mul",), (left, Literal(1 / right.value))),)
+    other, number = (right, left) if isinstance(left, Literal) else (left, right)
+    if "Mul" not in op.types or not isinstance(number, Literal) or not number.value or number.most:
+        return ()
+    quotient = OpPattern(("Div",), (other, Literal(1 / number.value)))
+    return (quotient, OpPattern(("Neg",), (other,))) if number.value == -1 else (quotient,)
+
+
+def spelled_types(op: OpPattern) -> tuple[str, ...]:
+    """Return the types of ops that may stand for an op of a pattern, its own first."""
+    return (*op.roots, *(name for other in other_spellings(op) for name in other.types))
+
+
+@lru_cache(maxsize=4096)
 def count_ops(node: Node) -> int:
     """Count the ops in a tree, optional ones included: of ways to write a part those of the longest."""
     if isinstance(node, Either):
@@ -228,7 +256,8 @@ def needed_types(node: Node) -> frozenset[tuple[str, ...]]:
         return frozenset()
     inner = frozenset().union(*map(needed_types, node.args))
     # A reciprocal may be a quotient, and a root a power; `fusion.products` knows how.
-    is_certain = not (node.optional or node.repeated or node.is_product or node.loose)
+    is_loose = node.loose or bool(other_spellings(node))
+    is_certain = not (node.optional or node.repeated or node.is_product or is_loose)
     return inner | ({node.types} if is_certain else frozenset())
 
 

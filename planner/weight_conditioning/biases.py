@@ -5,6 +5,7 @@ from the bias. E[x] are the float model's channel means over the calibration sam
 2019, "Data-Free Quantization Through Weight Equalization and Bias Correction", section 4.2.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,7 +89,7 @@ def correct_biases(
     """
     expect(model, Graph, "a model is what load_model or annotate gives")
     seen = stats if isinstance(stats, Statistics) else load_statistics(stats)
-    means = {name: value.mean for name, value in seen.values.items() if value.mean is not None}
+    means = _means(model, seen)
     if not any(channel_axis(op, model) is not None for op in model.all_ops()):
         return model
     if not means:
@@ -110,6 +111,15 @@ def correct_biases(
         # The plan would be for a model that no file holds: one with these quantizers and other biases.
         return replace(model, notes=tuple(dict.fromkeys((*model.notes, OWN_QUANTIZERS))))
     return _with_biases(model, corrected)
+
+
+def _means(model: Graph, seen: Statistics) -> dict[str, Mean]:
+    """Means by value; of those that absorbed factors changed, too."""
+    means = {name: value.mean for name, value in seen.values.items() if value.mean is not None}
+    for old, (name, factor) in model.scaled.items():
+        if old in means and name not in means and not math.isnan(factor):
+            means[name] = Mean(means[old].axis, tuple(real * factor for real in means[old].values))
+    return means
 
 
 def _layer(graph: Graph, region: Region, kinds: Mapping[str, PortTyped] | None) -> _Layer | None:

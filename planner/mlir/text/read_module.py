@@ -14,7 +14,7 @@ from xdsl.dialects import builtin, func
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from planner.annotated.attributes import array_from_json
-from planner.annotated.document import wanted_from_json
+from planner.annotated.document import scaled_from_json, wanted_from_json
 from planner.annotated.structure import scope_from_json
 from planner.errors import ModelError, PlanFormatError, QTypeError
 from planner.ir.dims import odd_sizes, symbol_of
@@ -220,11 +220,19 @@ class _Reader(ReadState):
             scopes=self.scopes(told.get("qplan.scopes", "[]")),
             wanted=self.wanted(function, told.get("qplan.wanted", "{}")),
             caches=tuple((past, present) for past, present in told.get("qplan.caches", ())),
+            scaled=self.scaled(function, told.get("qplan.scaled", "[]")),
         )
 
     def scopes(self, text: str) -> Mapping[str, Scope]:
         """The bodies in their place of a plan's graph."""
         return {entry["path"]: scope_from_json(entry, "qplan.scopes") for entry in json.loads(text)}
+
+    def scaled(self, function: func.FuncOp, text: str) -> Mapping[str, tuple[str, float]]:
+        """Values that absorbed factors left no name to."""
+        try:
+            return scaled_from_json(json.loads(text))
+        except (TypeError, ValueError):
+            self.fail(function, "qplan.scaled is no list of a name, a value and a factor")
 
     def wanted(self, function: func.FuncOp, text: str) -> Mapping[str, Wanted]:
         """What is asked of the kernels."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from planner.annotated.attributes import array_to_json
-from planner.annotated.document import definition_order
+from planner.annotated.document import definition_order, scaled_to_json
 from planner.annotated.structure import scope_to_json
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, without_written
@@ -165,6 +165,8 @@ class _Writer:
             items["qplan.wanted"] = string(json.dumps(asked))
         if graph.caches:
             items["qplan.caches"] = attribute_text(graph.caches)
+        if graph.scaled:
+            items["qplan.scaled"] = string(json.dumps(scaled_to_json(graph.scaled)))
         return items
 
     def read_outside(self) -> dict[str, tuple[str, ...]]:

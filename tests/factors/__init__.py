@@ -1,0 +1,1 @@
+"""Scalar factors that annotating absorbs."""
