@@ -175,7 +175,7 @@ def quantize(
     min_coverage: float | None = None,
     functions: Mapping[str, QuantFn] | None = None,
     progress: Progress | None = None,
-    effort: Effort = "quick",
+    effort: Effort = "normal",
     state: str | Path | None = None,
 ) -> Quantized:
     """Quantize a float model for a device: calibrate, plan, check, export, compare.

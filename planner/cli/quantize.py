@@ -67,7 +67,7 @@ def quantize(
             "--effort",
             help="Where a plan is not good, search a better one: normal 16 trials, high 48, quick none.",
         ),
-    ] = "quick",
+    ] = "normal",
     method: MethodOption = None,
     annotations: AnnotationsOption = None,
     cut: CutOption = None,

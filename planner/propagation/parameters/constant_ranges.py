@@ -7,7 +7,7 @@ constant.
 
 import math
 from collections.abc import Callable, Hashable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,6 +19,7 @@ from planner.ir.types.qtypes import Calibrated, Storage
 from planner.propagation.network.ports import Interval, Network, Port
 from planner.target.records import PortType
 
+T = TypeVar("T")
 Ends = tuple[np.ndarray, np.ndarray]
 
 _KNOWN: Final[WeakKeyDictionary[Constant, dict[Hashable, Any]]] = WeakKeyDictionary()
@@ -95,11 +96,12 @@ def _ends(array: np.ndarray, axes: tuple[int, ...]) -> Ends:
     return array.min(axis=axes).astype(np.float64), array.max(axis=axes).astype(np.float64)
 
 
-def _once(constant: Constant, array: np.ndarray, key: Hashable, look: Callable[[np.ndarray], Any]) -> Any:
+def _once(constant: Constant, array: np.ndarray, key: Hashable, look: Callable[[np.ndarray], T]) -> T:
     if array.flags.writeable:
         return look(array)
     known = _KNOWN.setdefault(constant, {})
     if key not in known:
         known[key] = look(array)
         let_go(array)
-    return known[key]
+    found: T = known[key]
+    return found
