@@ -6,7 +6,6 @@ Source: design 03, "Annotated model, as JSON".
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -50,7 +49,18 @@ from planner.errors import AnnotationError, PlanFormatError, QTypeError
 from planner.ir.dims import odd_sizes, symbol_of
 from planner.ir.dtypes import NUMPY
 from planner.ir.edges import with_edges
-from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate, without_written
+from planner.ir.graph import (
+    Constant,
+    Facts,
+    Graph,
+    Op,
+    Region,
+    Value,
+    scaled_from_json,
+    scaled_to_json,
+    validate,
+    without_written,
+)
 from planner.ir.topology import topological
 from planner.ir.types.fit import refuse_misfits
 from planner.ir.types.qtypes import QType, Uniform
@@ -179,16 +189,6 @@ def _read_graph(document: GraphDoc, path: str) -> Graph:
         caches=tuple((past, present) for past, present in document.get("caches", ())),
         scaled=scaled_from_json(document.get("scaled", ())),
     )
-
-
-def scaled_to_json(scaled: Mapping[str, tuple[str, float]]) -> list[list[Any]]:
-    """Write `Graph.scaled`: a name of the model, the value here, the factor; null for a vector."""
-    return [[old, new, None if math.isnan(factor) else factor] for old, (new, factor) in scaled.items()]
-
-
-def scaled_from_json(rows: Iterable[Sequence[Any]]) -> dict[str, tuple[str, float]]:
-    """Read `Graph.scaled`."""
-    return {str(old): (str(new), math.nan if factor is None else float(factor)) for old, new, factor in rows}
 
 
 def wanted_from_json(document: Mapping[str, Any], path: str) -> dict[str, Wanted]:

@@ -20,9 +20,9 @@ from planner.checker.kernel_ports import (
     refuse,
 )
 from planner.checker.pins import bearable
-from planner.constants.neighbours import greatest_pairs, least_scales
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
+from planner.ir.operators.neighbours import greatest_pairs, least_scales
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform
 from planner.ir.types.scales import F32_TINY
 from planner.ir.types.typetext import brief

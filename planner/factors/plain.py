@@ -1,7 +1,7 @@
 """Factors that no constant absorbs: what a value is multiplied with, spelled one way.
 
-`x / c` and `-x` become `x * (1 / c)` and `x * -1`: devices multiply integers, few divide or negate them. A
-number stands behind what it multiplies, where rows of targets look for it.
+`x / c` becomes `x * (1 / c)`: devices multiply integers, few divide them. A number stands behind what it
+multiplies, where rows of targets look for it. Neg stays: devices that compute it have a row of that name.
 Patterns match either spelling (`target.patterns`). The reciprocal of a power of two is exact; any other is
 rounded once, and only in float32 and wider types. In: any graph with element types.
 """
@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.onnx.naming import unused
 
@@ -20,8 +19,8 @@ _FINE: Final = frozenset({"f32", "f64"})
 
 
 def plain_factors(graph: Graph) -> Graph:
-    """Turn Div by a constant and Neg of floats into Mul by a constant, and put numbers second."""
-    if all(op.type not in ("Div", "Mul", "Neg") for op in graph.ops):
+    """Turn Div of floats by a constant into Mul by a constant, and put numbers second."""
+    if all(op.type not in ("Div", "Mul") for op in graph.ops):
         return graph
     taken = set(graph.values)
     made: dict[str, Value] = {}
@@ -49,8 +48,6 @@ def _factor(op: Op, graph: Graph) -> tuple[str, np.ndarray] | None:
     kind = graph.values[op.inputs[0]].dtype if op.inputs and op.inputs[0] in graph.values else ""
     if not op.inputs or op.inputs[0] in graph.constants or kind not in ("bf16", "f16", *_FINE):
         return None
-    if op.type == "Neg":
-        return f"minus_one_{kind}", np.asarray(-1, NUMPY[kind])
     divisor = graph.constants.get(op.inputs[1]) if op.type == "Div" else None
     if divisor is None or divisor.array is None or graph.values[op.inputs[1]].facts:
         return None

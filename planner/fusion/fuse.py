@@ -134,7 +134,7 @@ def regions_of(
 def _read(target: Target) -> _Book:
     found = []
     groups = []
-    for fusion in (*target.fusions, *_negation(target), *_blocks(target)):
+    for fusion in (*target.fusions, *_blocks(target)):
         patterns = [parse_pattern(text, fusion.parts) for text in fusion.patterns]
         groups += [(fusion, pattern) for pattern in patterns if is_group(pattern)]
         names = tuple(dict.fromkeys(v.name for pattern in patterns for v in pattern.variables))
@@ -150,16 +150,6 @@ def _read(target: Target) -> _Book:
     fusions = (variant for variant in ordered if not variant.fusion.whole)
     named = frozenset(name for variant in fusions for name in op_types(variant.pattern))
     return _Book(target.id, frozenset(target.rows), ordered, tuple(groups), by_root, named)
-
-
-def _negation(target: Target) -> tuple[Fusion, ...]:
-    """Return the fusion of a row called Neg where no row multiplies: models have a Mul by -1 instead."""
-    multiplies = "Mul" in target.rows or any(
-        "Mul" in parse_pattern(text, fusion.parts).root.types
-        for fusion in target.fusions
-        for text in fusion.patterns
-    )
-    return () if multiplies or "Neg" not in target.rows else (Fusion("Neg", ("Neg(x)",)),)
 
 
 def _blocks(target: Target) -> Iterator[Fusion]:

@@ -6,9 +6,10 @@ ids. Nothing here knows a file format; validity rules are in one table, `RULES_O
 """
 
 import hashlib
+import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, Final, TypeAlias, TypeVar
@@ -510,3 +511,13 @@ def validate(graph: Graph) -> Graph:
 def _runs(graph: Graph) -> bool:
     """Whether a step of it runs functions."""
     return any(step.structure is not None for step in graph.steps())
+
+
+def scaled_to_json(scaled: Mapping[str, tuple[str, float]]) -> list[list[Any]]:
+    """Write `Graph.scaled`: a name of the model, the value here, the factor; null for a vector."""
+    return [[old, new, None if math.isnan(factor) else factor] for old, (new, factor) in scaled.items()]
+
+
+def scaled_from_json(rows: Iterable[Sequence[Any]]) -> dict[str, tuple[str, float]]:
+    """Read `Graph.scaled`."""
+    return {str(old): (str(new), math.nan if factor is None else float(factor)) for old, new, factor in rows}

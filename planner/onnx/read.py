@@ -4,6 +4,7 @@ External data is mapped, not copied. Protobuf ends here. Parts left alone are in
 notes. Source: onnx.proto; ONNX versioning.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from planner.errors import ModelError, expect
 from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.ir.dims import named_dims, sizes_of, with_dims
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, validate
+from planner.ir.graph import Graph, scaled_from_json, validate
 from planner.ir.topology import topological
 from planner.ir.unknowns import shapeless
 from planner.litert_reader.identifier import starts_as_litert
@@ -35,6 +36,7 @@ from planner.onnx.shapes import infer
 from planner.onnx.structure.calls import mark_calls
 from planner.onnx.structure.cut import cut_to, tensors_before
 from planner.onnx.structure.subgraphs_to_functions import open_bodies
+from planner.onnx.write import SCALED
 
 NEWEST: Final = int(defs.onnx_opset_version())
 MOST_TOLD: Final = 8
@@ -72,7 +74,7 @@ def read_onnx(
     if _has_quantizers(written, opened):
         opened = replace(opened, written=_settled(written))
     # Sized before, so that what follows from sizes is folded; again, as bodies bring shapes of their own.
-    return _settled(validate(_told(named_dims(opened, sizes))))
+    return _settled(_with_names(validate(_told(named_dims(opened, sizes)))))
 
 
 def read_written(
@@ -135,6 +137,25 @@ def _told(graph: Graph) -> Graph:
     return replace(graph, notes=(*graph.notes, note))
 
 
+def _with_names(graph: Graph) -> Graph:
+    """The graph with those of `Graph.scaled` that its values still bear out."""
+    known = {
+        old: (new, factor)
+        for old, (new, factor) in graph.scaled.items()
+        if new in graph.values and old not in graph.values
+    }
+    return replace(graph, scaled=known) if graph.scaled else graph
+
+
+def _scaled(model: ModelProto) -> Mapping[str, tuple[str, float]]:
+    """What `onnx.write` says of absorbed factors; nothing where somebody else says something there."""
+    text = next((entry.value for entry in model.metadata_props if entry.key == SCALED), "[]")
+    try:
+        return scaled_from_json(json.loads(text))
+    except (TypeError, ValueError):
+        return {}
+
+
 def _settled(graph: Graph) -> Graph:
     """The graph with read-only numbers, so that its digest is taken once."""
     for constant in graph.constants.values():
@@ -156,6 +177,7 @@ def _as_written(source: str | Path | bytes, name: str | None, outputs: tuple[str
     stem = Path(source).stem.removesuffix(CORRECTED) if isinstance(source, (str, Path)) else ""
     _check_tensors(model.graph)
     graph = decoded(model.graph, opsets, name or stem or model.graph.name or "model", folder)
+    graph = replace(graph, scaled=_scaled(parsed))
     notes = tuple(f"function {function.name} is inlined" for function in parsed.functions)
     sorted_ops = topological(graph.ops)
     return canonical(to_opset_7(validate(replace(graph, ops=sorted_ops, notes=notes, scopes=scopes))))

@@ -4,6 +4,7 @@ Exporters build `Node` records and call `write_model`; `write_graph` re-emits an
 is. Nothing here plans or quantizes. Source: onnx.proto.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -13,7 +14,7 @@ from onnx import GraphProto, ModelProto
 
 from planner.errors import ModelError, UnsupportedExport
 from planner.ir.expand import expand
-from planner.ir.graph import Dim, Graph
+from planner.ir.graph import Dim, Graph, scaled_to_json
 from planner.ir.mapped import Place, let_go
 from planner.ir.structure import Scope
 from planner.onnx.dtypes import byte_size, dtype_of
@@ -36,6 +37,8 @@ OPSET: Final = 21
 IR_VERSION: Final = 10
 _IR_OF: Final = {"f4E2M1FN": 11, "f8E8M0FNU": 12, "i2": 13, "u2": 13}
 """The versions of the format that brought element types later than `IR_VERSION`."""
+SCALED: Final = "qplan.scaled"
+"""Metadata of a model in which factors were absorbed: so its first names still tell of statistics."""
 MAX_BYTES: Final = 1_900_000_000
 _MAX_INLINE: Final = 1024
 _GRAPH: Final = ModelProto.GRAPH_FIELD_NUMBER
@@ -184,6 +187,7 @@ def write_graph(
         scopes=graph.scopes,
         typed=typed,
         annotations=annotations,
+        metadata={SCALED: json.dumps(scaled_to_json(graph.scaled))} if graph.scaled else None,
     )
 
 

@@ -95,7 +95,7 @@ def test_what_is_missed_is_the_last_line_and_the_exit_code(plan, metrics):
     answer = plan("--min-sqnr", "60")
     assert (answer.code, answer.out.splitlines()[-1][:60]) == (
         1,
-        "missed: onnx-qdq: probabilities has 47.84 dB of at least 60",
+        "missed: onnx-qdq: probabilities has 47.68 dB of at least 60",
     )
     assert "wrote " in answer.out
     assert plan("--min-sqnr", "40").code == 0

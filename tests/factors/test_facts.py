@@ -1,8 +1,10 @@
 """Facts and absorbed factors: what somebody asks for holds, what was observed is scaled, nothing twice."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 
 import planner
@@ -186,3 +188,24 @@ def test_ranges_are_those_measured_anew():
 def test_ranges_are_those_measured_anew_of_many():
     for seed in range(12, 400):
         _ranges_are_those_measured_anew(seed)
+
+
+def test_a_written_model_still_goes_by_the_first_names_in_statistics(known):
+    """As that of corrected biases, which is planned again with the statistics of the model."""
+    graph, stats = known
+    ready = planner.annotate(graph, stats=stats)
+    again = planner.load_model(write_graph(ready))
+    assert again.scaled == ready.scaled
+    assert {name: value.facts for name, value in planner.annotate(again, stats=stats).values.items()} == {
+        name: value.facts for name, value in ready.values.items()
+    }
+    other = planner.load_model(write_graph(replace(ready, scaled={"t": ("gone", 2.0), "x": ("y", 1.0)})))
+    assert not other.scaled
+
+
+def test_metadata_of_somebody_else_is_left_alone(known):
+    written = onnx.load_from_string(write_graph(known[0]))
+    for text in ("nonsense", "3", '[["a"]]'):
+        del written.metadata_props[:]
+        written.metadata_props.add(key="qplan.scaled", value=text)
+        assert not planner.load_model(written.SerializeToString()).scaled

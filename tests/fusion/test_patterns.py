@@ -1,14 +1,9 @@
 """The pattern language: what is read, and what is refused with which words."""
 
-import numpy as np
-import onnxruntime
 import pytest
 
-import planner
 from planner.errors import TargetError
-from planner.interpreter.evaluate import Interpreter
 from planner.target.patterns import MAX_DEPTH, op_types, other_spellings, parse_pattern, variants
-from tests.onnx_import.runs import model
 
 
 @pytest.mark.parametrize(
@@ -102,37 +97,3 @@ def test_too_much(text, words):
 )
 def test_a_product_with_a_number_has_other_spellings(text, others):
     assert [str(other) for other in other_spellings(parse_pattern(text).root)] == others
-
-
-TABLES = """\
-apiVersion: planner/v1
-kind: Target
-id: tables
-version: 0.1.0
-types: {a8: {storage: i8}}
-defaults: {port: a8}
-kernels:
-  - {kernel: Neg, in: {x: a8}, out: {y: a8}}
-  - {kernel: Tanh, in: {x: a8}, out: {y: a8}}
-"""
-
-
-def test_a_row_of_neg_serves_the_product_with_minus_one_where_none_multiplies(tmp_path):
-    (tmp_path / "tables.yaml").write_text(TABLES, encoding="utf-8")
-    source = model("g (float[4] x) => (float[4] y) { a = Tanh(x) c = Neg(a) y = Tanh(c) }")
-    graph = planner.load_model(source)
-    assert [op.type for op in graph.ops] == ["Tanh", "Mul", "Tanh"]
-    feeds = [{"x": np.linspace(-1, 1, 4, dtype=np.float32)}]
-    ready = planner.annotate(graph, stats=planner.calibrate(graph, feeds))
-    plan = planner.plan(ready, planner.load_target(tmp_path / "tables.yaml"))
-    planner.check(plan, ready)
-    assert [(k.kernel, k.row is not None) for k in plan.kernels_in_order] == [
-        ("Tanh", True),
-        ("Neg", True),
-        ("Tanh", True),
-    ]
-    wanted = Interpreter(ready, plan).run(feeds[0]).outputs["y"]
-    session = onnxruntime.InferenceSession(
-        planner.export(ready, plan, "onnx-qdq"), providers=["CPUExecutionProvider"]
-    )
-    np.testing.assert_allclose(session.run(["y"], feeds[0])[0], wanted, atol=0.02)

@@ -48,7 +48,7 @@ CASES = {
     ),
     "negated behind a relu": (
         f"g (float[1,4] x) => (float[1,4] y) <{W}, {B}> {{ a = Gemm(x, w, b) r = Relu(a) y = Neg(r) }}",
-        ["Gemm", "Relu", "Mul"],
+        ["Gemm", "Relu", "Neg"],
     ),
     "negated": (f"g (float[1,4] x) => (float[1,4] y) <{W}> {{ a = MatMul(x, w) y = Neg(a) }}", ["MatMul"]),
     "of a norm": (

@@ -14,12 +14,12 @@ from xdsl.dialects import builtin, func
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from planner.annotated.attributes import array_from_json
-from planner.annotated.document import scaled_from_json, wanted_from_json
+from planner.annotated.document import wanted_from_json
 from planner.annotated.structure import scope_from_json
 from planner.errors import ModelError, PlanFormatError, QTypeError
 from planner.ir.dims import odd_sizes, symbol_of
 from planner.ir.edges import FLOAT, RESCALE, with_edges
-from planner.ir.graph import Constant, Facts, Graph, Op, Region, validate
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, scaled_from_json, validate
 from planner.ir.structure import Scope, Structure
 from planner.ir.topology import topological
 from planner.ir.types.fit import refuse_misfits

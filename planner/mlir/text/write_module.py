@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from planner.annotated.attributes import array_to_json
-from planner.annotated.document import definition_order, scaled_to_json
+from planner.annotated.document import definition_order
 from planner.annotated.structure import scope_to_json
 from planner.ir.dtypes import NUMPY
-from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, without_written
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, scaled_to_json, without_written
 from planner.ir.structure import Loop, Structure
 from planner.ir.types.qtypes import FloatType, float_text
 from planner.ir.types.wanted import wanted_to_data

@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from planner.constants.neighbours import greatest_pairs
 from planner.ir.graph import Constant, Facts, Op
 from planner.ir.mapped import let_go
+from planner.ir.operators.neighbours import greatest_pairs
 from planner.ir.types.qtypes import Calibrated, Storage
 from planner.propagation.network.ports import Interval, Network, Port
 from planner.target.records import PortType

@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from planner.constants.neighbours import least_scales
 from planner.errors import Conflict, QTypeError, RuleError
 from planner.ir.graph import Constant, port_address
+from planner.ir.operators.neighbours import least_scales
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
 from planner.ir.types.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale

@@ -1,6 +1,6 @@
 """Products of onnxruntime whose neighbouring weights just fit, and do not fit, 16 bits beside u8 of 255.
 
-`python -m tests.constants.engine_pairs` prints as JSON which of them gave other sums than numpy: within 128
+`python -m tests.ir.engine_pairs` prints as JSON which of them gave other sums than numpy: within 128
 steps none may on any CPU; beyond, all do where pairs are added in 16 bits. It is a script, as tests patch
 sessions.
 """

@@ -10,10 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import planner
-from planner.constants.neighbours import greatest_pairs, least_scales
 from planner.errors import PlanInvalid
 from planner.ir.graph import Op
-from tests.constants import engine_pairs
+from planner.ir.operators.neighbours import greatest_pairs, least_scales
+from tests.ir import engine_pairs
 
 MOST = 128
 """Steps of a pair that 16 bits hold beside 255 of u8."""

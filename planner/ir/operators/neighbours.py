@@ -3,7 +3,7 @@
 Some engines add products in pairs, in fewer bits than all of them: x86 without VNNI multiplies u8 with i8
 and adds two products in 16 bits (VPMADDUBSW), which saturate. Pairs are those of the order in which
 onnxruntime's MLAS sums: positions of the kernel, then channels, two by two from the first. Depthwise
-convolutions add no pairs there. Measured on such a processor by `tests/interpreter/test_neighbours.py`.
+convolutions add no pairs there. Measured on such a processor by `tests/ir/test_neighbours.py`.
 Source: ONNX operator schemas; MLAS, `QgemmU8X8KernelAvx2`.
 """
 
