@@ -120,6 +120,6 @@ def test_noise_that_is_spent_elsewhere_leaves_no_table_in_float():
     samples = [{"i": rng.integers(0, 800, (2, 8))} for _ in range(3)]
     ready = planner.annotate(graph, stats=planner.calibrate(graph, samples))
     table = measured_table(bench_of(ready, planner.load_target(PLANS), samples), State("", None), samples)
-    net, bounds = net_of(table), bounds_of(table, 36.0)
+    net, bounds = net_of(table), bounds_of(table, 32.75)
     found = propose(table, net, bounds, greedy(table, net, bounds, weight_bits=np.inf)[0])
     assert forecast(table, net, with_fewer_bytes(table, net, found.chosen, bounds)).weight_bits < 16
