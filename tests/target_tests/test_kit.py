@@ -43,12 +43,17 @@ def test_a_wrong_answer_is_told():
     ]
 
 
+UNREACHED = ("finn-fpga", "Div")
+"""A model that is read multiplies by the reciprocal of a constant; annotated models alone have such a Div."""
+
+
 @pytest.mark.parametrize("name", target_ids())
 def test_every_row_has_an_item(name):
     target = load_target(name)
     kit = make_kit(target)
-    rows = sorted(row.source for group in target.rows.values() for row in group)
-    assert [(item.kernel, item.row, item.reason) for item in kit.skipped] == []
+    rows = sorted(row.source for kernel, group in target.rows.items() for row in group
+                  if (name, kernel) != UNREACHED)  # fmt: skip
+    assert {(name, item.kernel) for item in kit.skipped} <= {UNREACHED}
     assert sorted(item.row for item in kit.items if "." not in item.name.removeprefix(item.kernel)) == rows
 
 

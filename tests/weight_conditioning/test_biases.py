@@ -25,7 +25,17 @@ from planner.propagation.propagate import operand_types, propagate
 from planner.weight_conditioning.biases import NO_MEANS, correct_biases
 from tests.calibration.graphs import graph_of
 
-CPU = "onnxruntime-cpu"
+CPU = """
+apiVersion: planner/v1
+kind: Target
+id: without-pairs
+version: 1.0.0
+extends: onnxruntime-cpu
+types:
+  i8c: {storage: i8, range: [-127, 127], granularity: axis, symmetric: true, weight_pairs: null}
+  i8t: {storage: i8, range: [-127, 127], symmetric: true, weight_pairs: null}
+"""
+"""A greatest weight of 127 makes the scale 1, whatever stands beside it in a sum."""
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
 
 
