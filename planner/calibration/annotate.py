@@ -32,7 +32,7 @@ from planner.ir.dims import COUNTED, named_sizes, odd_sizes, open_sizes, seen_te
 from planner.ir.graph import Facts, Graph, Region, Value
 from planner.ir.structure import with_runs
 from planner.ir.types.fit import misfit
-from planner.ir.types.qtypes import EXPRESSED, Calibrated, QType, RowMax
+from planner.ir.types.qtypes import EXPRESSED, AnyType, Calibrated, FloatType, NoneType, QType, RowMax
 from planner.ir.types.scales import FORMATS
 from planner.target.records import Target
 
@@ -258,6 +258,8 @@ def _matches(graph: Graph, entry: Annotation) -> list[str]:
         )
     if entry.key in graph.scaled:
         name, factor = graph.scaled[entry.key]
+        if all(map(_says_no_numbers, entry.facts)):
+            return [name]
         numbers = "" if factor == 1 or math.isnan(factor) else f", times {factor:g}"
         raise AnnotationError(
             f"{entry.place}: {entry.key!r} is {name!r}{numbers} since a factor was absorbed",
@@ -267,6 +269,11 @@ def _matches(graph: Graph, entry: Annotation) -> list[str]:
         f"{entry.place}: {entry.key!r} is no value of model {graph.name!r}",
         hint=_nearest(entry.key, graph.values),
     )
+
+
+def _says_no_numbers(fact: QType) -> bool:
+    """Whether a fact holds of a value whatever it is multiplied with."""
+    return isinstance(fact, NoneType | FloatType) or (isinstance(fact, AnyType) and fact.trained is None)
 
 
 def _joined(old: Facts, new: Facts) -> Facts:

@@ -98,9 +98,18 @@ def test_without_statistics_a_model_stays(known):
     assert op_types(planner.annotate(graph, annotations=asked)) == op_types(graph)
 
 
-def test_an_annotation_that_comes_too_late_is_told_the_name(known):
+@pytest.mark.parametrize("fact", ["!quant.none", "!quant.any<i8>", "bf16"])
+def test_an_annotation_without_numbers_holds_of_the_scaled_value(known, fact):
     graph, stats = known
-    asked = {"format": "qplan.annotations/1", "values": {"q": "!quant.none"}}
+    asked = {"format": "qplan.annotations/1", "values": {"q": fact}}
+    ready = planner.annotate(planner.annotate(graph, stats=stats), annotations=asked)
+    assert parse_type(fact) in ready.values["q/scaled"].facts
+    planner.check(planner.plan(ready, "litert-int8"), ready)
+
+
+def test_an_annotation_of_numbers_that_comes_too_late_is_told_the_name(known):
+    graph, stats = known
+    asked = {"format": "qplan.annotations/1", "values": {"q": PIN}}
     with pytest.raises(AnnotationError, match=r"'q' is 'q/scaled', times 0.125 since") as caught:
         planner.annotate(planner.annotate(graph, stats=stats), annotations=asked)
     assert "before or together" in caught.value.hint
