@@ -241,8 +241,9 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         return _blocks(network, kernel, port, row)
     extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or value.range or (0.0, 0.0)
     held = within(extent, stored_part(port, constant))
-    (low,), (high,) = _with_pairs(network, kernel, port, (np.array(held[:1]), np.array(held[1:])), store)
-    held = (float(low), float(high))
+    if spec.weight_pairs is not None:
+        (low,), (high,) = _with_pairs(network, kernel, port, (np.array(held[:1]), np.array(held[1:])), store)
+        held = (float(low), float(high))
     kind = typed(label_for(held, replace(spec, storage=store)), spec.storage)
     one_sided = kind.zero_point in (store.qmin, store.qmax) and spec.zero_point is not None
     if one_sided and clipped_share(held, label_of(kind), store) > network.costs.max_clip:
