@@ -200,6 +200,11 @@ def with_choice(float_plan: Plan, choice: Choice) -> Plan:
     return replace(float_plan, kernels_in_order=kernels, target=target)
 
 
+def kernel_in_float(kernel: KernelPlan) -> KernelPlan:
+    """A kernel with every port in float, served by no row."""
+    return replace(_typed(kernel, {}), row=None)
+
+
 def kernels_of(choice: Choice) -> frozenset[str]:
     """The kernels that have a type of a choice at one of their ports."""
     return frozenset(address.rpartition(".")[0] for address in choice.types)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from planner.accuracy.choices import Choice, activations_of, choices_of, weights_of
+from planner.accuracy.choices import Choice, activations_of, choices_of, kernel_in_float, weights_of
 from planner.accuracy.own_noise import OwnNoise, Part
 from planner.errors import PlannerError
 from planner.ir.asked import asked_of
@@ -277,9 +277,9 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> tuple[Option
     """The different types that a kernel has at the levels; the first alone where the user asked."""
     base, found = seen.levels[0][1], dict[tuple[str, ...], Option]()
     for at, (level, plan) in enumerate(seen.levels[:1] if is_asked else seen.levels):
-        kernel = plan.kernels.get(region.name)
+        kernel = _kernel_at(plan, base.kernels[region.name])
         if kernel is None:
-            continue  # this level takes it apart
+            continue
         ports = [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
         key = tuple(store_text(port.type) for port in ports)
         if key in found:
@@ -302,9 +302,29 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> tuple[Option
     return tuple(found.values())
 
 
+def _kernel_at(plan: Planned, before: KernelPlan) -> KernelPlan | None:
+    """A kernel of the first plan at a level; None where that fuses its ops otherwise.
+
+    In float it runs there, too, if only as a part of a block that the level keeps whole.
+    """
+    kernel = plan.kernels.get(before.name)
+    if kernel is not None and _values(kernel) == _values(before):
+        return kernel
+    wish = plan.annotated.wanted.get("*")
+    return kernel_in_float(before) if wish is not None and wish.float else None
+
+
+def _values(kernel: KernelPlan) -> list[str]:
+    return [port.value for port in (*kernel.inputs, *kernel.outputs)]
+
+
+def _row_of(plan: Planned, kernel: KernelPlan) -> Row | None:
+    return None if kernel.row is None else plan.target.rows[kernel.row]
+
+
 def _follows(plan: Planned, region: Region, kernel: KernelPlan) -> bool:
     """Whether a kernel moves data by a row of any storage, so that nobody can ask it for one."""
-    row = plan.row_of(kernel.name)
+    row = _row_of(plan, kernel)
     return row is not None and _is_wild(row) and all(is_mover(op, plan.fused) for op in region.ops)
 
 
@@ -314,7 +334,7 @@ def _wish_of(plan: Planned, kernel: KernelPlan, before: KernelPlan) -> Wanted | 
     A level may change a kernel for its neighbours' sake, to float or to a row of the other sign: no row need
     serve it as the level asks of all, so it is asked for what it has.
     """
-    row, wish = plan.row_of(kernel.name), plan.annotated.wanted.get("*")
+    row, wish = _row_of(plan, kernel), plan.annotated.wanted.get("*")
     if wish is None:
         return None
     if row is not None and _is_wild(row):

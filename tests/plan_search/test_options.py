@@ -52,3 +52,49 @@ def test_every_option_can_be_asked_for_by_name(target):
         plan = plan_model(with_wanted(ready, {name: option.wish}), device)
         stored = [str(getattr(port.type, "storage", "float")) for port in plan.kernels[name].outputs]
         assert stored == [option.stores[port.value] for port in plan.kernels[name].outputs]
+
+
+@cache
+def hard_swish():
+    """A hard swish spelled out between convolutions: rows take its parts, the level of float the block."""
+    shape = (1, 4, 5, 5)
+    ops = [
+        op("Conv", "x w", "a"),
+        op("Add", "a three", "b"),
+        op("Clip", "b zero six", "c"),
+        op("Mul", "a c", "d"),
+        op("Mul", "d sixth", "e"),
+        op("Conv", "e w", "y"),
+    ]
+    numbers = {
+        "zero": np.float32(0),
+        "six": np.float32(6),
+        "three": np.float32([3]),
+        "sixth": np.float32([1 / 6]),
+    }
+    graph = model(
+        ops,
+        inputs={"x": shape},
+        outputs={"y": shape},
+        constants={
+            "w": RNG.normal(size=(4, 4, 1, 1)).astype(np.float32),
+            **numbers,
+        },
+        shapes=dict.fromkeys("abcde", shape),
+    )
+    samples = tuple({"x": RNG.normal(size=shape).astype(np.float32)} for _ in range(3))
+    return planner.annotate(graph, stats=planner.calibrate(graph, samples)), samples
+
+
+def test_parts_of_a_block_that_a_level_keeps_whole_may_be_float():
+    """The level of float has one kernel there, named as the first of the parts that integers have."""
+    ready, samples = hard_swish()
+    device = planner.load_target("onnxruntime-cpu")
+    table = measured_table(bench_of(ready, device, samples), State("", None), samples)
+    whole = table.levels["float"].kernels["op_b"]
+    assert [port.value for port in whole.outputs] != [
+        port.value for port in table.base.kernels["op_b"].outputs
+    ]
+    for options in table.kernels.values():
+        assert any(set(option.stores.values()) == {"float"} and not any(option.noise) for option in options)
+    assert planner.search(ready, device, samples, goal="sqnr=90", trials=4).trials
