@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.accuracy.coverage import Coverage
+from planner.accuracy.decided import Decided
 from planner.accuracy.metrics import Score
 from planner.accuracy.quality import Quality
 from planner.interpreter.compare import Comparison
@@ -85,7 +86,8 @@ def _coverage(one: Mapping[str, Any] | None) -> Coverage | None:
 def _quality(one: Mapping[str, Any]) -> Quality:
     sqnr = one["sqnr"] if one["sqnr"] is not None else math.inf if one["exact"] else -math.inf
     groups = {label: _quality(group) for label, group in one.get("groups", {}).items()}
-    return Quality(sqnr, _real(one["max_error"]), one["elements"], groups)
+    decided = Decided(**one["decided"]) if one.get("decided") else None
+    return Quality(sqnr, _real(one["max_error"]), one["elements"], groups, decided)
 
 
 def _score(one: Mapping[str, Any]) -> Score:

@@ -9,7 +9,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -247,6 +247,7 @@ def _rows(found: Mapping[str, Quality]) -> dict[str, dict[str, Any]]:
     return {
         name: {
             **_figures(quality),
+            "decided": None if quality.decided is None else asdict(quality.decided),
             "groups": {label: _figures(group) for label, group in quality.groups.items()},
         }
         for name, quality in found.items()

@@ -32,10 +32,18 @@ class FigureRecord(BaseModel):
     elements: int
 
 
+class DecidedRecord(BaseModel):
+    """Answers of a softmax or sigmoid, and the share (0 to 1) of them that changes or is expected to."""
+
+    share: float
+    answers: int
+
+
 class QualityRecord(FigureRecord):
     """How an output compares, whole and by groups of slices that are alike in range, if it has any."""
 
     groups: dict[str, FigureRecord]
+    decided: DecidedRecord | None = None
 
 
 class ScoreRecord(BaseModel):

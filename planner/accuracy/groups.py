@@ -4,6 +4,8 @@ A detector's boxes (0 to 640) drown what happens to its scores (0 to 1) in any f
 an axis are put in order of range; where one is more than 2^4 below the next larger, a new group begins. So a
 hundred class scores of all sizes stay together, and boxes come apart from them. Where all differ by more than
 2^4 but no two neighbours do, the widest step, from 2^2 on, parts them in two (boxes of -3 to 3 and scores).
+Nothing is cut along places of a picture, along time, or along the classes of a softmax: what is small there
+is small on these samples alone.
 Source: design 11, section 4.
 """
 
@@ -15,12 +17,16 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.ir.operators.axes import UNKNOWN, Axes
+
 Array: TypeAlias = NDArray[Any]
 
 GAP: Final = 2.0**4
 """Ratio of the ranges of two slices from which on they are unlike."""
 STEP: Final = 2.0**2
 """Ratio of two neighbours from which on slices that are unlike as a whole come apart there."""
+SPANS: Final = 6
+"""Runs of indices that a label lists."""
 LEAST: Final = 8
 """Numbers of a slice in one sample: the range of fewer is an accident (a class that no sample has)."""
 
@@ -83,24 +89,25 @@ class Slices:
         return tuple(_three(sums[:, list(indices)].sum(axis=1)) for indices in groups.members)
 
 
-def slices_of(array: Array, error: Array | None = None) -> Slices:
-    """Sums over one sample's output; axis 0 is the batch and is never cut.
+def slices_of(array: Array, error: Array | None = None, axes: Axes = UNKNOWN) -> Slices:
+    """Sums over one sample's output; axis 0 is the batch and is never cut, nor are places and classes.
 
     Args:
       array: of the float model; infinities and NaN count as 0.
       error: of another one, of the same shape; none by default.
+      axes: what the output's axes are.
     """
     numbers = np.where(np.isfinite(array), array, 0.0).astype(np.float64, copy=False)
     squares = np.square(numbers)
     errors = np.zeros_like(squares) if error is None else np.square(error, dtype=np.float64)
-    axes = {}
+    found = {}
     for axis in range(1, array.ndim):
-        if _is_cut(array, axis):
+        if axis not in axes.alike and _is_cut(array, axis):
             others = tuple(other for other in range(array.ndim) if other != axis)
             lo, hi = numbers.min(axis=others, initial=0.0), numbers.max(axis=others, initial=0.0)
             size = np.full(array.shape[axis], array.size / array.shape[axis])
-            axes[axis] = np.stack([lo, hi, squares.sum(axis=others), errors.sum(axis=others), size])
-    return Slices(np.asarray([squares.sum(), errors.sum(), array.size], np.float64), axes)
+            found[axis] = np.stack([lo, hi, squares.sum(axis=others), errors.sum(axis=others), size])
+    return Slices(np.asarray([squares.sum(), errors.sum(), array.size], np.float64), found)
 
 
 def merged(first: Slices, other: Slices) -> Slices:
@@ -114,13 +121,14 @@ def merged(first: Slices, other: Slices) -> Slices:
     return Slices(first.whole + other.whole, axes)
 
 
-def output_groups(arrays: Iterable[Array]) -> Groups:
+def output_groups(arrays: Iterable[Array], axes: Axes = UNKNOWN) -> Groups:
     """Groups of an output.
 
     Args:
       arrays: the float model's, of each sample; rank and meaning of axes alike.
+      axes: what they are.
     """
-    found = [slices_of(array) for array in arrays]
+    found = [slices_of(array, axes=axes) for array in arrays]
     return reduce(merged, found).groups() if found else Groups()
 
 
@@ -160,4 +168,6 @@ def _spans(indices: Sequence[int]) -> str:
             spans[-1] = [spans[-1][0], index]
         else:
             spans.append([index, index])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
+    told = [f"{a}" if a == b else f"{a}-{b}" for a, b in spans]
+    # The first indices tell groups apart, which share none.
+    return ", ".join(told if len(told) <= SPANS else [*told[: SPANS - 1], f"... {indices[-1]}"])

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from planner.accuracy.decided import Decided, Decisions
 from planner.accuracy.groups import Array, Slices, merged, slices_of
+from planner.ir.operators.axes import UNKNOWN, Axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,14 @@ class Quality:
       max_error: the largest difference, real.
       elements: compared, over all samples.
       groups: by label (`[:, :, 0-3]`), slices of an output that are alike in range; none where all are.
+      decided: of an output that a softmax or sigmoid makes, how often it decides otherwise.
     """
 
     sqnr: float
     max_error: float
     elements: int
     groups: Mapping[str, "Quality"] = field(default_factory=dict)
+    decided: Decided | None = None
 
     @property
     def worst(self) -> float:
@@ -46,15 +50,18 @@ class Tally:
 
     Attributes:
       is_cut: whether slices are told apart; of inner values they are not.
+      axes: what the axes of an output are.
     """
 
     is_cut: bool = False
+    axes: Axes = UNKNOWN
     signal: float = 0.0
     noise: float = 0.0
     largest: float = 0.0
     elements: int = 0
     _slices: Slices | None = None
     _largest: dict[int, Array] = field(default_factory=dict)
+    _decisions: Decisions | None = None
 
     def add(self, wanted: Array, got: Array) -> None:
         """Take one sample's tensor of both."""
@@ -71,9 +78,12 @@ class Tally:
         self.elements += reference.size
         if self.is_cut and wanted.dtype.kind == "f":
             self._add_slices(reference, error)
+            if self.axes.decides:
+                self._decisions = self._decisions or Decisions(self.axes)
+                self._decisions.add(reference, other)
 
     def _add_slices(self, reference: Array, error: Array) -> None:
-        found = slices_of(reference, error)
+        found = slices_of(reference, error, self.axes)
         self._slices = found if self._slices is None else merged(self._slices, found)
         for axis in self._slices.axes:
             others = tuple(other for other in range(error.ndim) if other != axis)
@@ -83,7 +93,8 @@ class Tally:
     def quality(self) -> Quality:
         """What the samples say by now."""
         parts = {} if self._slices is None else dict(self._groups(self._slices))
-        return Quality(_decibels(self.signal, self.noise), self.largest, self.elements, parts)
+        decided = None if self._decisions is None else self._decisions.found()
+        return Quality(_decibels(self.signal, self.noise), self.largest, self.elements, parts, decided)
 
     def _groups(self, slices: Slices) -> Iterator[tuple[str, Quality]]:
         groups = slices.groups()

@@ -20,6 +20,7 @@ from planner.errors import SampleError
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import as_f32
 from planner.interpreter.reference import named_in_reference, open_reference
+from planner.ir.operators.axes import UNKNOWN, axes_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +68,7 @@ def _seen(job: Job, shard: tuple[int, int] | None, progress: Progress | None) ->
     opened = open_samples(job.samples, job.model)
     steps = Steps(job.model, job.plan, reference=job.reference)
     quantized = Interpreter(job.model, job.plan, threads=1)
-    written = _written(job)
+    written, axes = _written(job), axes_of(job.model)
     for done, feed in enumerate(islice(opened.feeds, *(shard or (None,))), 1):
         with np.errstate(over="ignore"):
             # A mask of -3.4e38 on a grid of 8 bits may round to infinity.
@@ -79,7 +80,8 @@ def _seen(job: Job, shard: tuple[int, int] | None, progress: Progress | None) ->
             if wanted.shape != got[name].shape:
                 continue
             error = error_of(wanted, got[name])
-            sums = slices_of(wanted, error) if name in steps.outputs else None
+            is_output = name in steps.outputs
+            sums = slices_of(wanted, error, axes.get(name, UNKNOWN)) if is_output else None
             signal[name] = power(wanted) if sums is None else float(sums.whole[0])
             noise[name] = power(error)
             ranges[name] = float(wanted.min(initial=0.0)), float(wanted.max(initial=0.0))

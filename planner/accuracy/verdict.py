@@ -125,6 +125,27 @@ def sqnr_level(sqnr: float) -> Level:
     return _level(sqnr, GOOD_SQNR, FAIR_SQNR)
 
 
+def quality_level(quality: Quality) -> Level:
+    """The level of an output: by dB, or by what it decides where that is better."""
+    by_noise = sqnr_level(quality.worst)
+    if quality.decided is None:
+        return by_noise
+    return max(by_noise, drop_level(quality.decided.share), key=LEVELS.index)
+
+
+def level_of(outputs: Mapping[str, Quality]) -> Level:
+    """The level of the worst output."""
+    return min(map(quality_level, outputs.values()), key=LEVELS.index, default="good")
+
+
+def decided_text(quality: Quality) -> str:
+    """`, and decides 32 of 32 answers as before`; "" of an output that decides nothing."""
+    if quality.decided is None:
+        return ""
+    share = share_text(quality.decided.share)
+    return f", and {share} of {quality.decided.answers:,} answers change"
+
+
 def drop_level(drop: float) -> Level:
     """The level of a file that loses such a share of the labels."""
     return _level(-drop, -GOOD_DROP, -FAIR_DROP)
@@ -256,9 +277,11 @@ def _accuracy(outputs: Mapping[str, Quality], scores: Mapping[str, Score]) -> Pa
             return Part(drop_level(drop), figures)
     if not outputs:
         return None
-    name = min(outputs, key=lambda output: outputs[output].worst)
-    worst = outputs[name].worst
-    return Part(sqnr_level(worst), f"{name} has {decibels(worst)}")
+    name = min(
+        outputs, key=lambda output: (LEVELS.index(quality_level(outputs[output])), outputs[output].worst)
+    )
+    worst = outputs[name]
+    return Part(quality_level(worst), f"{name} has {decibels(worst.worst)}{decided_text(worst)}")
 
 
 def _level(value: float, good: float, fair: float) -> Level:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.console import progress, say, say_json, say_table, warn
+from planner.cli.console import progress, say, say_json, say_table, warn_all
 from planner.cli.files import as_samples, only_one_stdin, write_file
 from planner.cli.job.summaries import plan_summary, summary_text
 from planner.cli.options import (
@@ -216,8 +216,7 @@ def retarget(
     _write(after, out, saved, other, json=json)
     if not json:
         say("\n".join(_compared(saved.plan, after)))
-    for warning in after.warnings if best_effort or after.annotated.regions else ():
-        warn(warning)
+    warn_all(after.warnings if best_effort or after.annotated.regions else ())
 
 
 def _compared(before: "Plan", after: "Plan") -> list[str]:

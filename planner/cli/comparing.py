@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -182,7 +182,9 @@ def quality_json(comparisons: "Mapping[str, Comparison]") -> dict[str, Any]:
 
 
 def _figures(quality: "Quality") -> dict[str, Any]:
-    own = {"sqnr": quality.sqnr, "max_error": quality.max_error}
+    own: dict[str, Any] = {"sqnr": quality.sqnr, "max_error": quality.max_error}
+    if quality.decided is not None:
+        own["decided"] = asdict(quality.decided)
     groups = {label: _figures(group) for label, group in quality.groups.items()}
     return own | ({"groups": groups} if groups else {})
 

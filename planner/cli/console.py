@@ -5,6 +5,7 @@ Names from models are printed as they are, less control characters; nothing in t
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,10 @@ Bar: TypeAlias = Callable[[int, int | None], None]
 
 WIDE: Final = 200
 """Columns of a table that goes into a file or a pipe."""
+ALIKE: Final = 2
+"""Warnings of one kind that are shown."""
+_VARYING: Final = re.compile(r"'[^']*'|[\w./:@]*\.(?:in|out)\[\d+\]|[-+]?\d[\w.+,%-]*")
+"""Names and numbers in a warning."""
 PAUSE: Final = 2.0
 """Seconds between two lines of progress where there is no terminal to draw a bar on."""
 
@@ -77,6 +82,22 @@ def warn(message: str) -> None:
     if _MANNER.get().quiet:
         return
     sys.stderr.write(f"qplan: warning: {clean(message)}\n")
+
+
+def warn_all(messages: Iterable[str]) -> None:
+    """Print warnings; of those that differ in names and numbers alone the first few, and how many more.
+
+    Plans and reports have all of them.
+    """
+    alike: dict[str, list[str]] = {}
+    for message in messages:
+        alike.setdefault(_VARYING.sub("", message), []).append(message)
+    for some in alike.values():
+        shown = some if len(some) <= ALIKE + 1 else some[:ALIKE]
+        for message in shown:
+            warn(message)
+        if len(shown) < len(some):
+            warn(f"{len(some) - len(shown)} more like the last one: plan.json and the report have them")
 
 
 def say(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from planner.cli.comparing import read_judging
-from planner.cli.console import progress_of_phases, say, say_json, say_missed, say_table, warn
+from planner.cli.console import progress_of_phases, say, say_json, say_missed, say_table, warn_all
 from planner.cli.files import as_samples, keep_inputs, only_one_stdin, write_folder
 from planner.cli.job.order import statistics_of
 from planner.cli.job.summaries import summary_text
@@ -121,8 +121,7 @@ def search(
     files = {name: text.encode() for name, text in documents.items()}
     keep_inputs(out, files, (model, target, data, eval_data, stats, annotations, functions))
     written = write_folder(out, files)
-    for warning in planned.warnings:
-        warn(warning)
+    warn_all(planned.warnings)
     if json:
         say_json({**told.search_json(found), "files": list(written), "state": str(kept)})
     else:

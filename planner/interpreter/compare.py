@@ -28,6 +28,7 @@ from planner.interpreter.memory import as_f32
 from planner.interpreter.reference import ReferenceKind, Run, named_in_reference, open_reference, run_session
 from planner.interpreter.requantize import Array
 from planner.ir.graph import WRITTEN_LEFT_OUT, Graph
+from planner.ir.operators.axes import UNKNOWN, axes_of
 from planner.ir.types.qtypes import Uniform
 from planner.litert_reader.identifier import is_litert
 from planner.litert_reader.read import read_litert_written
@@ -230,7 +231,9 @@ def compare(
     run = open_reference(graph, watched, reference) if known is None or watched else known
     pair = _Pair(graph, run, quantized)
     judge = judge_of(pair.outputs, output, metrics)
-    tallies = {name: Tally(is_cut=name in pair.outputs) for name in (*pair.outputs, *watched)}
+    axes = axes_of(graph)
+    tallies = {name: Tally(is_cut=True, axes=axes.get(name, UNKNOWN)) for name in pair.outputs}
+    tallies |= {name: Tally() for name in watched}
     done, limit = 0, _limit(graph) if isinstance(data, Evaluated) else None
     for feed in islice(opened.feeds, limit):
         wanted, got = pair.run(feed.name, feed.arrays, tuple(tallies))

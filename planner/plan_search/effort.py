@@ -123,14 +123,16 @@ class Aim:
         return replace(self, goals=tuple(goals))
 
     def reached(self, trial: Trial) -> bool:
-        """Whether a trial is good enough."""
+        """Whether a trial is good enough; unasked, by what its outputs decide as well."""
+        if not self.is_given and self.metric is None and trial.level == "good":
+            return not trial.error
         return not trial.error and all(is_met(goal, trial, math.inf) for goal in self.goals)
 
     def accuracy(self, trial: Trial) -> Level:
         """The level of a trial's accuracy, on the scale of the verdict, or of what the user asks."""
         if self.is_given and self.reached(trial):
             return "good"
-        level = sqnr_level(trial.sqnr)
+        level = trial.level or sqnr_level(trial.sqnr)
         if _is_share(self.metric_name) and trial.reference is not None:
             level = drop_level(trial.reference - trial.quality)
         return min(level, "fair", key=LEVELS.index) if self.is_given else level

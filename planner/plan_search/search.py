@@ -26,6 +26,7 @@ from planner.errors import InputError
 from planner.interpreter.reference import ReferenceKind, Run, open_reference, remembered
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
+from planner.ir.operators.axes import UNKNOWN, axes_of
 from planner.notebook import html_of, html_table
 from planner.plan_search.edges import Chosen
 from planner.plan_search.forecast import Net, forecast, net_of
@@ -226,7 +227,8 @@ def groups_of(model: Graph, samples: Source, run: Run) -> Mapping[str, Groups]:
     names = tuple(name for name in model.outputs if model.values[name].is_float)
     opened = open_samples(samples, model)
     found = [run(feed.name, feed.arrays, names) for feed in opened.feeds]
-    return {name: output_groups([one[name] for one in found]) for name in names}
+    axes = axes_of(model)
+    return {name: output_groups([one[name] for one in found], axes.get(name, UNKNOWN)) for name in names}
 
 
 class SearchRun:

@@ -12,12 +12,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from planner.accuracy.choices import Choice
 from planner.accuracy.coverage import coverage_of
 from planner.accuracy.metrics import Metric, metric_name
 from planner.accuracy.own_noise import OwnNoise, Part
+from planner.accuracy.verdict import Level, level_of
 from planner.calibration.samples import Source, open_samples
 from planner.errors import Conflict, InputError, ModelError, QTypeError, UnsupportedExport
 from planner.interpreter.compare import Comparison, compare
@@ -54,6 +55,7 @@ class Trial:
       error: why it could not be planned; its figures mean nothing then.
       mac_share, kernel_share: of the multiply-adds and of the kernels that the device has rows for.
       size: bytes of its weights.
+      level: of its outputs, as the verdict judges them; "" where nothing was measured.
     """
 
     origin: str
@@ -69,6 +71,7 @@ class Trial:
     mac_share: float = 1.0
     kernel_share: float = 1.0
     size: int = 0
+    level: Level | Literal[""] = ""
 
     @property
     def quality(self) -> float:
@@ -203,6 +206,7 @@ def trial_of(plan: Plan, found: Comparison, metric: str, proposed: Trial) -> Tri
         mac_share=covered.mac_share,
         kernel_share=covered.kernel_share,
         size=weight_bytes(plan),
+        level=level_of(found.outputs),
     )
 
 

@@ -21,7 +21,7 @@ from planner.cli.comparing import (
     verdict_text,
 )
 from planner.cli.condition import Preparation, change_json, change_text, prepared
-from planner.cli.console import held_warnings, progress, say, say_json, say_missed, warn
+from planner.cli.console import held_warnings, progress, say, say_json, say_missed, warn, warn_all
 from planner.cli.effort import Attempt, Task, is_wanting, tried_harder
 from planner.cli.files import STDIN, as_samples, keep_inputs, only_one_stdin, size_of, staging, write_folder
 from planner.cli.job.files import corrected_file, documents_of, leftovers, written_in
@@ -184,8 +184,7 @@ def carry_out(order: Order) -> int:
                 made, tried = tried_harder(task, made)
             elif is_wanting(made.comparisons):
                 warn("no better plan is looked for: the weights are too large for many trials (qplan search)")
-        for warning in made.warnings:
-            warn(warning)
+        warn_all(made.warnings)
         ready, planned, comparisons = made.ready, made.planned, made.comparisons
         odd = _odd_data(graph, seen, made.given, samples, held_out)
         lost = poor_losses(graph, ready, planned, comparisons, judging.samples)
@@ -217,8 +216,7 @@ def carry_out(order: Order) -> int:
             *bigger(model, own),
             *slow(planned, formats),
         )
-        for warning in (*odd, *stats_warnings(graph, seen), *planned.warnings, *warned):
-            warn(warning)
+        warn_all((*odd, *stats_warnings(graph, seen), *planned.warnings, *warned))
     whole_verdict = verdict_of({}, {}, covered)
     short = missed(comparisons, judging, whole_verdict)
     if order.json:

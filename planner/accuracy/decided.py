@@ -1,0 +1,145 @@
+"""Decided: how often a softmax or a sigmoid of the quantized file decides otherwise than the model's.
+
+A margin is what a decision is won by: the logarithm of the likeliest class over the next, or the logit of a
+sigmoid. Noise changes it; few samples show few changes, so the share that is expected to change is counted as
+well: with noise of the deviation s, a decision with margin m changes with the probability Phi(-m / s).
+Source: design 16, point 7.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.ir.operators.axes import Axes
+
+Array: TypeAlias = NDArray[Any]
+
+LEAST: Final = 16
+"""Decisions below which nothing is said."""
+FLOOR: Final = 2.0**-9
+"""Probabilities below count as this one: on a grid of 8 bits they are 0."""
+FINEST: Final = 1 / 256
+"""Width of a bin of margins."""
+UNSEEN: Final = 3.0
+"""Changes that may be expected with a chance of 5 % and more where none was seen."""
+NEAR: Final = 4.0
+"""Margins of decisions that are not near certain; where a probability is next to 0 or 1, noise hides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """How many decisions of an output change.
+
+    Attributes:
+      share: of the answers that change, or are expected to if that is more, 0 to 1. An answer is a decision;
+        with one axis of places (words, steps in time) a sequence of them; in pictures a decision that is not
+        the commonest.
+      answers: of all samples.
+    """
+
+    share: float
+    answers: int
+
+
+@dataclass(slots=True)
+class Decisions:
+    """Margins and their noise over the samples seen so far."""
+
+    axes: Axes
+    count: int = 0
+    places: int = 0
+    sequences: int = 0
+    changed: int = 0
+    noise: float = 0.0
+    near: int = 0
+    near_noise: float = 0.0
+    _margins: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    _chosen: dict[int, int] = field(default_factory=dict)
+
+    def add(self, wanted: Array, got: Array) -> None:
+        """Take one sample's output of both."""
+        if not wanted.size or wanted.ndim != len(self.axes.kinds):
+            return
+        if self.axes.decides == "softmax":
+            axis = self.axes.kinds.index("class")
+            margins, others, chosen = _of_softmax(np.moveaxis(wanted, axis, -1), np.moveaxis(got, axis, -1))
+        else:
+            margins, others, chosen = _of_sigmoid(wanted, got)
+        errors = np.square(others - margins)
+        is_near = margins < NEAR
+        places = [size for size, kind in zip(wanted.shape, self.axes.kinds, strict=True) if kind == "place"]
+        self.places = max(self.places, sum(size > 1 for size in places))
+        self.sequences += margins.size // math.prod(places)
+        self.count += margins.size
+        self.changed += int(np.count_nonzero(others < 0))
+        self.noise += float(errors.sum())
+        self.near += int(np.count_nonzero(is_near))
+        self.near_noise += float(errors[is_near].sum())
+        bins = np.bincount((margins / FINEST).astype(np.int64))
+        length = max(len(bins), len(self._margins))
+        self._margins = _padded(self._margins, length) + _padded(bins, length)
+        for one, many in zip(*np.unique(chosen, return_counts=True), strict=True):
+            self._chosen[int(one)] = self._chosen.get(int(one), 0) + int(many)
+
+    def found(self) -> Decided | None:
+        """What the samples say by now; None where they are too few, or nothing stands out of a picture."""
+        answers = (self.count, self.sequences, self._rare())[min(2, self.places)]
+        if answers < LEAST:
+            return None
+        # What was seen bounds what is expected, by two deviations of a count: noise may have long tails.
+        most = self.changed + 2 * math.sqrt(self.changed) + UNSEEN
+        return Decided(min(1.0, max(self.changed, min(self._expected(), most)) / answers), answers)
+
+    def _rare(self) -> int:
+        """Decisions that are not the commonest; of a sigmoid those for it."""
+        if self.axes.decides == "sigmoid":
+            return self._chosen.get(1, 0)
+        return self.count - max(self._chosen.values(), default=0)
+
+    def _expected(self) -> float:
+        """How many decisions change by noise of one deviation."""
+        near = self.near_noise / self.near if self.near else 0.0
+        deviation = math.sqrt(max(near, self.noise / max(1, self.count)))
+        if not deviation:
+            return 0.0
+        middles = (np.arange(len(self._margins)) + 0.5) * FINEST
+        tails = [0.5 * math.erfc(middle / deviation / math.sqrt(2)) for middle in middles.tolist()]
+        return float(np.dot(self._margins, tails))
+
+
+def _of_softmax(wanted: Array, got: Array) -> tuple[Array, Array, Array]:
+    """Margins of the model, of the file for the same class, and the classes; the last axis is theirs."""
+    reference = wanted.reshape(-1, wanted.shape[-1]).astype(np.float64)
+    other = got.reshape(reference.shape).astype(np.float64)
+    rows, chosen = np.arange(len(reference)), reference.argmax(axis=1)
+    return _won_by(reference, rows, chosen), _won_by(other, rows, chosen), chosen
+
+
+def _won_by(probabilities: Array, rows: Array, chosen: Array) -> Array:
+    own = probabilities[rows, chosen]
+    rest = probabilities.copy()
+    rest[rows, chosen] = 0.0
+    margins: Array = _log(own) - _log(rest.max(axis=1))
+    # Where both are next to nothing, the sign still says which is greater.
+    is_lost = (margins == 0.0) & (rest.max(axis=1) > own)
+    return np.where(is_lost, -FINEST, margins)
+
+
+def _of_sigmoid(wanted: Array, got: Array) -> tuple[Array, Array, Array]:
+    """Margins of the model, of the file for the same side of one half, and whether it is above."""
+    logits, others = (_log(part) - _log(1 - part) for part in (wanted.ravel(), got.ravel()))
+    is_above = logits > 0
+    return np.abs(logits), np.where(is_above, others, -others), is_above.astype(np.int64)
+
+
+def _log(probabilities: Array) -> Array:
+    numbers = np.nan_to_num(probabilities.astype(np.float64), nan=0.0)
+    logarithms: Array = np.log(np.clip(numbers, FLOOR, 1.0))
+    return logarithms
+
+
+def _padded(bins: Array, length: int) -> Array:
+    return np.pad(bins, (0, length - len(bins)))

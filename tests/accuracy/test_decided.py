@@ -1,0 +1,108 @@
+"""Decided: shares of answers that change, from few samples as from many."""
+
+import numpy as np
+import pytest
+
+from planner.accuracy.decided import Decisions
+from planner.accuracy.quality import Quality, Tally
+from planner.accuracy.verdict import quality_level, verdict_of
+from planner.ir.operators.axes import Axes
+
+ONE = Axes(("", "class"), "softmax")
+WORDS = Axes(("", "place", "class"), "softmax")
+PICTURE = Axes(("", "class", "place", "place"), "softmax")
+MAP = Axes(("", "", "place", "place"), "sigmoid")
+
+
+def softmax(logits, axis=-1):
+    powers = np.exp(logits - logits.max(axis=axis, keepdims=True))
+    return (powers / powers.sum(axis=axis, keepdims=True)).astype(np.float32)
+
+
+def pair(rng, shape, noise, axis=-1):
+    logits = rng.normal(size=shape) * 3
+    return softmax(logits, axis), softmax(logits + rng.normal(size=shape) * noise, axis)
+
+
+def found(axes, samples):
+    decisions = Decisions(axes)
+    for wanted, got in samples:
+        decisions.add(wanted, got)
+    return decisions.found()
+
+
+def observed(samples):
+    return np.mean([a.argmax(-1) != b.argmax(-1) for a, b in samples])
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.1, 0.4])
+def test_few_samples_say_what_many_show(noise):
+    rng = np.random.default_rng(3)
+    many = [pair(rng, (1, 10), noise) for _ in range(4000)]
+    few = [found(ONE, many[k : k + 64]).share for k in range(0, 640, 64)]
+    assert observed(many) < np.mean(few) < 2.5 * observed(many)
+    assert found(ONE, many).share == pytest.approx(observed(many), rel=0.4)
+
+
+def test_what_is_exact_changes_nothing():
+    rng = np.random.default_rng(4)
+    for axes, shape, axis in ((ONE, (1, 10), -1), (WORDS, (1, 6, 10), -1), (PICTURE, (1, 5, 8, 8), 1)):
+        samples = [(wanted, wanted) for wanted, _ in (pair(rng, shape, 0.0, axis) for _ in range(20))]
+        assert found(axes, samples).share == 0.0
+
+
+def test_a_sequence_is_one_answer():
+    rng = np.random.default_rng(5)
+    samples = [pair(rng, (1, 20, 10), 0.0) for _ in range(40)]
+    broken = [
+        (wanted, np.roll(got, 1, axis=-1) if k % 4 == 0 else got) for k, (wanted, got) in enumerate(samples)
+    ]
+    one_word = [(wanted, np.concatenate([bad[:, :1], wanted[:, 1:]], axis=1)) for wanted, bad in broken]
+    assert found(WORDS, samples).answers == 40
+    assert 0.15 < found(WORDS, one_word).share < 0.5
+
+
+def test_the_background_of_a_picture_is_no_answer():
+    """Ten pixels of a hundred are above one half; one of them falls below."""
+    wanted = np.full((1, 1, 10, 10), 0.01)
+    wanted[0, 0, 0] = 0.99
+    got = wanted.copy()
+    got[0, 0, 0, 0] = 0.2
+    samples = [(wanted, got)] * 4
+    assert found(MAP, samples).answers == 40
+    assert found(MAP, samples).share == pytest.approx(0.1, abs=0.05)
+
+
+def test_too_few_answers_say_nothing():
+    rng = np.random.default_rng(6)
+    assert found(ONE, [pair(rng, (1, 10), 0.1) for _ in range(8)]) is None
+    assert found(MAP, [(np.full((1, 1, 9, 9), 0.1),) * 2] * 30) is None
+
+
+def test_an_output_is_judged_by_what_it_decides_where_that_is_better():
+    rng = np.random.default_rng(7)
+    tally = Tally(is_cut=True, axes=ONE)
+    for _ in range(64):
+        logits = rng.normal(size=(1, 10))
+        logits[0, 3] += 4
+        tally.add(softmax(logits), softmax(logits * 0.9))
+    quality = tally.quality()
+    assert quality.worst < 30.0
+    assert quality.decided.share < 0.01
+    assert quality_level(quality) == "good"
+    assert quality_level(Quality(quality.sqnr, 1.0, 640)) != "good"
+    assert verdict_of({"y": quality}, {}).reason.endswith("dB, and under 1 % of 64 answers change")
+
+
+def test_rare_classes_are_no_group():
+    """Of 40 classes a few are ever likely: what the others have is small on these samples alone."""
+    rng = np.random.default_rng(8)
+    plain, known = Tally(is_cut=True), Tally(is_cut=True, axes=WORDS)
+    for _ in range(8):
+        logits = rng.normal(size=(1, 12, 40))
+        logits[..., 20:] -= 12
+        wanted = softmax(logits)
+        for tally in (plain, known):
+            tally.add(wanted, wanted * np.float32(0.999))
+    assert plain.quality().groups
+    assert not known.quality().groups
