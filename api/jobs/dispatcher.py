@@ -41,6 +41,24 @@ T = TypeVar("T")
 log: Final = logging.getLogger("qplan.jobs")
 
 
+class Pace:
+    """How fast the steps of one phase of a job go."""
+
+    def __init__(self) -> None:
+        self.phase: object = self
+        self.began, self.done = 0.0, 0
+
+    def left(self, progress: Mapping[str, Any]) -> float | None:
+        """Seconds until the phase ends, as fast as it went so far; None where that is not known yet."""
+        done, total, now = progress.get("done", 0), progress.get("total"), time.monotonic()
+        if progress.get("phase") != self.phase or done < self.done:
+            self.phase, self.began, self.done = progress.get("phase"), now, done
+        if total is None or done <= self.done:
+            return None
+        seconds: float = (now - self.began) / (done - self.done) * (total - done)
+        return round(seconds, 1)
+
+
 class Dispatcher:
     """The jobs of one server.
 
@@ -164,9 +182,10 @@ class Dispatcher:
 
     async def _end_of(self, job: Job, nice: int) -> Callable[[], bool]:
         """Run a job, and give the function that writes its end."""
+        pace = Pace()
 
         def tell(progress: Mapping[str, Any]) -> None:
-            self.progress[job.id] = dict(progress)
+            self.progress[job.id] = {**progress, "left_s": pace.left(progress)}
 
         try:
             result = await run_work(self.executor, job.request, tell, job.tenant, nice)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from api.jobs import dispatcher as dispatcher_module
 from api.jobs import queue
 from api.jobs.child_process import WAY, Bounds
 from api.jobs.dispatcher import Dispatcher
@@ -216,6 +217,24 @@ def test_progress_is_told(engine, store, make_executor, tmp_path):
 
     found = asyncio.run(main())
     assert found.progress["total"] == 500_000
+    assert found.progress["left_s"] is None or found.progress["left_s"] > 0
+
+
+def test_time_left_is_that_of_the_pace_so_far(monkeypatch):
+    """Each phase has a pace of its own: runs of one kernel are fast, trials slow."""
+    now = [100.0]
+    monkeypatch.setattr(dispatcher_module.time, "monotonic", lambda: now[0])
+    pace, told = dispatcher_module.Pace(), []
+    for seconds, progress in (
+        (0, {"done": 0, "total": 10, "phase": "noise"}),
+        (2, {"done": 4, "total": 10, "phase": "noise"}),
+        (5, {"done": 1, "total": 16}),
+        (9, {"done": 3, "total": 16}),
+        (10, {"done": 3}),
+    ):
+        now[0] = 100.0 + seconds
+        told.append(pace.left(progress))
+    assert told == [None, 3.0, None, 26.0, None]
 
 
 def test_a_server_that_ends_gives_its_jobs_back(engine, store, make_executor, tmp_path):
