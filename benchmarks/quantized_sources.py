@@ -347,9 +347,21 @@ def _on(seed: int, target: str, given: tuple[Graph, Graph, Any], counts: Counts)
         counts.ends["exact"] += 1
     elif plan.warnings:
         counts.ends["warned"] += 1
+    elif _is_rounded(plan, model_of(seed).SerializeToString(), data, samples):
+        counts.ends["a step"] += 1
     else:
         counts.ends["differs"] += 1
         yield Finding(seed, target, f"{found.worst_sqnr:.1f} dB and no warning")
+
+
+def _is_rounded(plan: Plan, source: bytes, data: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> bool:
+    """Whether a file is the source but for single steps here and there: a bias in float is stored rounded."""
+    kind = plan.values["y"].type
+    if not isinstance(kind, Uniform):
+        return False
+    pairs = [(planner.run(source, sample)["y"], planner.run(data, sample)["y"]) for sample in samples]
+    errors = np.concatenate([np.abs(wanted - got).ravel() for wanted, got in pairs])
+    return bool(errors.max() <= 1.001 * max(kind.scales) and np.mean(errors > 0) <= ROUNDED)
 
 
 def _natively(
