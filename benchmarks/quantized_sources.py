@@ -355,13 +355,16 @@ def _on(seed: int, target: str, given: tuple[Graph, Graph, Any], counts: Counts)
 
 
 def _is_rounded(plan: Plan, source: bytes, data: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> bool:
-    """Whether a file is the source but for single steps here and there: a bias in float is stored rounded."""
-    kind = plan.values["y"].type
-    if not isinstance(kind, Uniform):
-        return False
+    """Whether a file is the source but for single steps here and there: a bias in float is stored rounded.
+
+    Steps are those of the result, or the widest before it where that is no stored value.
+    """
+    kinds = [plan.values["y"].type, *(fact for value in plan.graph.values.values() for fact in value.facts)]
+    stored = [max(kind.scales) for kind in kinds if isinstance(kind, Uniform)]
+    step = stored[0] if isinstance(kinds[0], Uniform) else max(stored, default=0.0)
     pairs = [(planner.run(source, sample)["y"], planner.run(data, sample)["y"]) for sample in samples]
     errors = np.concatenate([np.abs(wanted - got).ravel() for wanted, got in pairs])
-    return bool(errors.max() <= 1.001 * max(kind.scales) and np.mean(errors > 0) <= ROUNDED)
+    return bool(errors.max() <= 1.001 * step and np.mean(errors > 0) <= ROUNDED)
 
 
 def _natively(

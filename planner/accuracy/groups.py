@@ -25,6 +25,8 @@ GAP: Final = 2.0**4
 """Ratio of the ranges of two slices from which on they are unlike."""
 STEP: Final = 2.0**2
 """Ratio of two neighbours from which on slices that are unlike as a whole come apart there."""
+NOTHING: Final = 2.0**-20
+"""Share of the largest range below which a slice holds what rounding of floats left."""
 SPANS: Final = 6
 """Runs of indices that a label lists."""
 LEAST: Final = 8
@@ -135,9 +137,10 @@ def output_groups(arrays: Iterable[Array], axes: Axes = UNKNOWN) -> Groups:
 def like_slices(ranges: Sequence[float] | Array) -> tuple[tuple[tuple[int, ...], ...], float]:
     """Slices in groups of like range, the largest first, and the widest ratio between two neighbours.
 
-    A slice without any range (always 0) goes with the smallest that have one.
+    A slice without any range (always 0, or next to nothing) goes with the smallest that have one.
     """
     sizes = np.asarray(ranges, np.float64)
+    sizes = np.where(sizes < NOTHING * sizes.max(initial=0.0), 0.0, sizes)
     order = np.argsort(-sizes, kind="stable")
     held = sizes[order][sizes[order] > 0.0]
     if held.size < 2:

@@ -16,6 +16,7 @@ from planner.accuracy.metrics import BUILT_IN, SQNR, Metric, metric_name
 from planner.accuracy.own_noise import Progress as NoiseProgress
 from planner.accuracy.verdict import (
     FAIR_DROP,
+    FAIR_MACS,
     FAIR_SQNR,
     GOOD_DROP,
     GOOD_MACS,
@@ -35,7 +36,7 @@ from planner.ir.graph import Graph
 from planner.onnx.sessions import Optimisation
 from planner.plan_search.goals import Goal
 from planner.plan_search.greedy import raised
-from planner.plan_search.options import FLOAT
+from planner.plan_search.options import FLOAT, TABLES
 from planner.plan_search.search import Progress, Search, SearchRun, bench_of, measured_table
 from planner.plan_search.told import given_up, nothing_better
 from planner.plan_search.trials import Bench, State, Trial, is_met, kernels_key, trial_of
@@ -305,6 +306,8 @@ def few_samples(samples: Source, model: Graph, most: int) -> list[Sample]:
 class _Run(SearchRun):
     """A search by one goal after the other, as long as plans are wanting."""
 
+    _least_share: float = 0.0
+
     def towards(self, aim: Aim, first: Trial) -> None:
         """Base, levels, then each goal, unless a plan is good before.
 
@@ -313,6 +316,7 @@ class _Run(SearchRun):
         """
         self._tell()
         base = self._trial("planned", {})
+        self._least_share = 0.0 if aim.is_given or first.mac_share < FAIR_MACS else FAIR_MACS
         if base is not None:
             aim = aim.raised_by(base.sqnr - first.sqnr)
             if aim.reached(base):
@@ -342,10 +346,14 @@ class _Run(SearchRun):
             return
         chosen = {name: at for name, at in self.chosen[kernels_key(best.kernels)].items() if at}
         for level in self._table.levels:
-            if level not in ("", FLOAT):
+            if level not in ("", FLOAT, TABLES):
                 mixed = self._trial(f"mixed with {level}", {**raised(self._table, level), **chosen})
                 if mixed is not None and aim.standing(mixed)[0] == LEVELS.index("good"):
                     return
+
+    def _is_pointless(self, trial: Trial | None) -> bool:
+        """A plan with most multiply-adds in float is poor at any SQNR: trials serve another goal better."""
+        return self._goal.is_quality and trial is not None and trial.mac_share < self._least_share
 
     def _is_enough(self, aim: Aim, goal: Goal) -> bool:
         """Whether nothing more is wanted: a good plan, or a fair one where that would be looked for."""

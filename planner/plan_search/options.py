@@ -27,6 +27,8 @@ from planner.plans.work import kernel_work
 from planner.target.records import PortPattern, Row, Target
 
 FLOAT: Final = "float"
+TABLES: Final = "float, tables as they come"
+"""The level of float where kernels that read constants alone are asked for nothing."""
 NEGLIGIBLE: Final = 1e-4
 """Share of the noise of the plan without wishes below which weights, at the level where they are coarsest,
 are not told from the activations of their kernel."""
@@ -103,16 +105,28 @@ def levels_of(model: Graph, target: Target, formats: Sequence[str] = ()) -> Mapp
     """
     base = plan_model(model, target, formats=formats)
     found = {"": base}
-    for wish in _wishes(base, target):
+    wishes = {str(wish): {"*": wish} for wish in _wishes(base, target)}
+    if FLOAT in wishes:
+        # Who reads constants alone is asked for nothing: a row with float results may store them.
+        wishes[TABLES] = wishes[FLOAT] | dict.fromkeys(_of_constants(base), Wanted())
+    for level, wanted in wishes.items():
         # In front of the user's own globs, so that those decide.
-        asked = replace(model, wanted={"*": wish, **model.wanted})
+        asked = replace(model, wanted={**wanted, **model.wanted})
         try:
             plan = plan_model(asked, target, formats=formats)
         except PlannerError:
             continue
         if all(_types(plan) != _types(other) for other in found.values()):
-            found[str(wish)] = plan
+            found[level] = plan
     return found
+
+
+def _of_constants(plan: Plan) -> Iterator[str]:
+    """Names of the kernels whose float operands are all constants: tables that indices pick from."""
+    for kernel in plan.kernels_in_order:
+        read = [port.value for port in kernel.inputs if port.value]
+        if read and all(name in plan.graph.constants for name in read):
+            yield kernel.name
 
 
 def _types(plan: Planned) -> list[PortTyped]:

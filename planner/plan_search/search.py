@@ -331,7 +331,7 @@ class SearchRun:
         guess = self._guess(low, high)
         while high - low > self._close:
             trial = self._proposed(guess)
-            if trial is None and len(self._trials) >= self._until:
+            if (trial is None and len(self._trials) >= self._until) or self._is_pointless(trial):
                 return
             is_enough = trial is not None and self._meets(trial)
             # Quality: what meets the goal may do with less. Means: what keeps within them may have more.
@@ -342,6 +342,11 @@ class SearchRun:
             else:
                 low = guess
             guess = self._guess(low, high)
+
+    def _is_pointless(self, trial: Trial | None) -> bool:
+        """Whether a trial shows that nothing beyond it is wanted."""
+        del trial
+        return False
 
     def _guess(self, low: float, high: float) -> float:
         """The next SQNR (dB) to ask for: the goal corrected by the nearest trial, else the middle."""
@@ -367,7 +372,9 @@ class SearchRun:
         )
         if found is None:
             return None
-        chosen = with_fewer_bytes(self._table, self._net, found.chosen, bounds)
+        # Bytes are worth what two answers of a bisection may differ by.
+        near = bounds_of(self._table, sqnr - CLOSE)
+        chosen = with_fewer_bytes(self._table, self._net, found.chosen, near)
         trial = self._trial("program", chosen)
         if trial is not None and not trial.error:
             work = forecast(self._table, self._net, chosen).work

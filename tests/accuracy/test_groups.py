@@ -94,3 +94,11 @@ def test_errors_add_up_by_group_over_the_samples():
     assert scores[1:] == (40 * 6 * 0.25, 2 * 40 * 6)
     assert scores[0] == pytest.approx(sum(float(np.sum(a[..., 4:].astype(float) ** 2)) for a in samples))
     assert sums.sums(Groups())[0][1] == 40 * 4.0 + 40 * 6 * 0.25
+
+
+def test_what_rounding_of_floats_left_is_no_group():
+    """Features that training switched off: 1e-32 beside 4."""
+    array = RNG.normal(size=(1, 40, 6)) * np.array([1.0, 1.0, 1e-32, 1.0, 1e-7, 0.5])
+    assert output_groups([array]) == Groups()
+    array[:, :, 4] *= 1e4  # a thousandth of the others is a group
+    assert output_groups([array]).members == ((0, 1, 3, 5), (2, 4))
