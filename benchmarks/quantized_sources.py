@@ -347,11 +347,49 @@ def _on(seed: int, target: str, given: tuple[Graph, Graph, Any], counts: Counts)
         counts.ends["exact"] += 1
     elif plan.warnings:
         counts.ends["warned"] += 1
+    elif planner.compare(_with_rounded_biases(model_of(seed), plan), data, samples).worst_sqnr >= EXACT:
+        counts.ends["biases rounded"] += 1
     elif _is_rounded(plan, model_of(seed).SerializeToString(), data, samples):
         counts.ends["a step"] += 1
     else:
         counts.ends["differs"] += 1
         yield Finding(seed, target, f"{found.worst_sqnr:.1f} dB and no warning")
+
+
+def _with_rounded_biases(source: onnx.ModelProto, plan: Plan) -> Graph:
+    """The source with biases as the device stores them, in 32 bits on the grid of the products: no fault.
+
+    A result beside a tie may take the other step for it, and what follows may make much of that.
+    """
+    kinds = {port.value: port.type for kernel in plan.kernels_in_order for port in kernel.inputs}
+    stored = {
+        name: kind
+        for name, kind in kinds.items()
+        if name in plan.graph.constants and isinstance(kind, Uniform) and kind.storage.bits == 32
+    }
+    given, computed = list(source.graph.node), {name for node in source.graph.node for name in node.output}
+    del source.graph.node[:]
+    for name in stored.keys() - computed:
+        source.graph.node.extend(_rounding(name, stored[name], plan, source))
+    for node in given:
+        node.input[:] = [f"{read}/rounded" if read in stored else read for read in node.input]
+        source.graph.node.append(node)
+        for name in stored.keys() & set(node.output):
+            source.graph.node.extend(_rounding(name, stored[name], plan, source))
+    return planner.load_model(source.SerializeToString())
+
+
+def _rounding(name: str, kind: Uniform, plan: Plan, source: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Nodes that round a bias to its grid, in double precision."""
+    scale = np.asarray(kind.scales)
+    rank = len(plan.graph.values[name].shape or ())
+    sliced = scale.reshape([len(scale) if axis == kind.axis else 1 for axis in range(rank)])
+    source.graph.initializer.append(numpy_helper.from_array(sliced, f"{name}/scale"))
+    yield helper.make_node("Cast", [name], [f"{name}/wide"], to=TensorProto.DOUBLE)
+    yield helper.make_node("Div", [f"{name}/wide", f"{name}/scale"], [f"{name}/steps"])
+    yield helper.make_node("Round", [f"{name}/steps"], [f"{name}/whole"])
+    yield helper.make_node("Mul", [f"{name}/whole", f"{name}/scale"], [f"{name}/real"])
+    yield helper.make_node("Cast", [f"{name}/real"], [f"{name}/rounded"], to=TensorProto.FLOAT)
 
 
 def _is_rounded(plan: Plan, source: bytes, data: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> bool:
