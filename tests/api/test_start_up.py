@@ -203,7 +203,9 @@ def test_rows_that_would_be_lost_are_not_promised(tmp_path, damage, words):
 
 def test_ready_notices_a_database_that_was_taken_away(make_service, tmp_path):
     service = make_service()
-    assert service.get("/v1/health/ready").status_code == 200
+    until = time.monotonic() + 90  # a machine under load looks at its disk and children for seconds
+    while (answer := service.get("/v1/health/ready")).status_code != 200:
+        assert time.monotonic() < until, answer.text
     _gone(next(tmp_path.rglob("qplan.sqlite")))
     service.app.state.readiness.until = 0.0
     check(service.get("/v1/health/ready"), "not-ready", "database's file is gone")

@@ -207,7 +207,7 @@ def _asked(form: str, jobs: Sequence[Job]) -> list[Any]:
 
 def _lowered(text: str, form: str) -> tuple[str, tuple[str, ...]]:
     """A program as jaxlib's interpreter runs it, and the passes before: its lowering carries none."""
-    if form == "stablehlo" and any(f'"stablehlo.{op}"' in text for op in ("case", "if", "while")):
+    if form == "stablehlo" and any(f'"stablehlo.{op}"' in text for op in ("case", "if", "reverse", "while")):
         return transform(text, ["stablehlo-legalize-quant-to-math"])[0], ()
     return text, PASSES[form]
 

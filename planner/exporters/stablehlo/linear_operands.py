@@ -82,7 +82,9 @@ def linear_of(builder: ProgramBuilder, block: Block, y: Uniform | None) -> Linea
     if array is not None and op.type == "ConvTranspose":
         array = turned(array, op.attributes.get("group", 1))
     rank = len(builder.shape(x.value))
-    axis = 1 if op.type in ("Conv", "ConvTranspose") else max(rank, len(builder.shape(w.value))) - 1
+    # Of a vector times a matrix the one axis left is that of the channels.
+    last = max(rank, len(builder.shape(w.value))) - (2 if rank == 1 else 1)
+    axis = 1 if op.type in ("Conv", "ConvTranspose") else max(last, 0)
     reach = _reach(builder, op, x, w, array) + _bias_reach(builder, bias)
     return Linear(op, x, w, array, axis, bias, real, alpha, reach)
 

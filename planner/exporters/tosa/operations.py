@@ -16,11 +16,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from planner.errors import RuleError
 from planner.exporters.common.layouts import Order, laid, plain
 from planner.mlir.generic import Block, Function, Operation, array_text, dense_text, ssa_name, tensor_text
 
 Array: TypeAlias = npt.NDArray[Any]
 
+MAX_RANK: Final = 6
+"""Axes of a tensor at level 8K. Source: TOSA 1.0, "Levels"."""
 _NO_SIZES: Final = "dense<> : tensor<0xindex>"
 _KEPT: Final = 1 << 10
 """Constants of up to this many bytes are written once however often they are used."""
@@ -136,7 +139,16 @@ class Program:
         *,
         attributes: Mapping[str, str] | None = None,
     ) -> Tensor:
-        """Append `tosa.<kind>`; its result has the shape, element type and order of `like`."""
+        """Append `tosa.<kind>`; its result has the shape, element type and order of `like`.
+
+        Raises:
+          RuleError: a result of more axes than TOSA has.
+        """
+        if len(like.shape) > MAX_RANK:
+            raise RuleError(
+                f"{kind} gives a tensor of {len(like.shape)} axes, and TOSA has {MAX_RANK} at most (8K)",
+                hint="give the model fewer axes there, or keep the kernel out of the program",
+            )
         name = self._fresh(stem)
         names = tuple(item if isinstance(item, str) else item.name for item in operands)
         result = (name, tensor_text(like.shape, like.element))

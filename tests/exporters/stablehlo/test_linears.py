@@ -67,6 +67,22 @@ def _conv(y=Y, **attributes):
     return _one(ops, (1, 8, 14, 14), {"w": w, "b": b}, types)
 
 
+@pytest.mark.parametrize(
+    ("form", "arithmetic"), [("stablehlo", "float32_spec"), ("stablehlo-int", "exact_even")]
+)
+def test_a_vector_times_a_matrix_has_its_bias_on_the_axis_that_is_left(form, arithmetic):
+    """(4,) times (4, 3): the channels of the result are its axis 0."""
+    w, b = _reals(4, 3), _reals(3, scale=0.2)
+    kind = weight(w, 1)
+    types = {"x": X, "w": kind, "b": bias(X, kind), "y": Y}
+    ops = [op("MatMul", "x w", "h"), op("Add", "h b", "y")]
+    graph = model(
+        ops, inputs={"x": (4,)}, outputs={"y": (3,)}, constants={"w": w, "b": b}, shapes={"h": (3,)}
+    )
+    plan = plan_of(graph, [(["h", "y"], "x w b", "y")], types, "float32_spec")
+    assert _off(form, arithmetic, graph, plan)[:2] == (0, 3)
+
+
 @pytest.mark.parametrize("columns", [50, pytest.param(1000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("y", [i8(0.05, 11), i8(0.004, 11)], ids=["inside", "saturated"])
 def test_dots_are_exact_sums_rounded_once(columns, y):

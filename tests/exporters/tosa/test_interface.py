@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import planner
 from planner.errors import UnsupportedExport
 from planner.exporters.table import EXPORTERS, file_name
 from planner.exporters.tosa.write import write_tosa
@@ -139,3 +140,16 @@ def test_a_pin_that_no_shift_gets_to_is_refused():
         "y.out[0] (row row@1): a requantize by 0.30000001192092896 is no shift, RESCALE has 31 bits of "
         "other factors (pin to scales that are powers of two)"
     )
+
+
+def test_a_tensor_of_more_axes_than_tosa_has_is_refused_while_planned():
+    """A Gather by indices of three axes along one of five: tosa-opt refuses seven."""
+    indices = np.zeros((2, 1, 2), np.int64)
+    graph = model(
+        [op("Gather", "x i", "y", axis=-2)],
+        inputs={"x": (1, 2, 4, 4, 4)},
+        outputs={"y": (1, 2, 4, 2, 1, 2, 4)},
+        constants={"i": indices},
+    )
+    with pytest.raises(UnsupportedExport, match=r"7 axes, and TOSA has 6 at most"):
+        planner.plan(graph, "tosa-int8", formats=("tosa",))
