@@ -7,7 +7,7 @@ search with another goal. Source: design 06, "Jobs"; design 11, section 7.
 import json
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +28,7 @@ from planner.plan_model import plan, require_ranges
 from planner.plan_search.effort import BUDGETS, Aim, Made, aim_of, bench_for, try_harder, worst_of
 from planner.plan_search.goals import Goal
 from planner.plan_search.search import Search, merged_annotations, search
-from planner.plan_search.told import FORMAT, search_json
+from planner.plan_search.told import FORMAT, given_up, search_json
 from planner.plan_search.trials import State, Trial
 from planner.plans.plan import Plan
 from planner.target.records import Target
@@ -202,9 +202,12 @@ def _by_effort(model: Graph, target: Target, samples: Path, job: Mapping[str, An
     made = make()
     aim = aim_of(budget, [made.comparison], metric=job["metric"])
     first = Made(made, worst_of(made.plan, [made.comparison], aim))
-    if not budget.trials or aim.reached(first.trial):
+    if job["effort"] == "quick" or aim.reached(first.trial):
         return _alone(first.trial, aim, made.plan), ""
     bench = bench_for(model, target, samples, aim, formats=(WRITTEN,), **asked)
+    state = State(bench.key(), Path(job["state"]))
+    if not budget.trials:
+        return _so_far(first.trial, aim, made.plan, [*state.trials.values()])
     tried = try_harder(
         first,
         lambda one: (one.plan, [one.comparison]),
@@ -212,11 +215,23 @@ def _by_effort(model: Graph, target: Target, samples: Path, job: Mapping[str, An
         aim=aim,
         bench=bench,
         make=make,
-        state=State(bench.key(), Path(job["state"])),
+        state=state,
         phases=lambda: nullcontext((_by_percent(partial(job["tell"], phase=NOISE)), job["tell"])),
     )
     search = tried.search
     return _alone(first.trial, aim, made.plan) if search is None else search, tried.text
+
+
+def _so_far(first: Trial, aim: Aim, planned: Plan, measured: Sequence[Trial]) -> tuple[Search, str]:
+    """The best of what a search measured before it was cancelled, and what it gave up for what."""
+    better = sorted((one for one in measured if one.kernels and aim.is_better(one, first)), key=aim.order)
+    alone = _alone(first, aim, planned)
+    if not better:
+        return alone, ""
+    best, dearest = better[-1], max(one.work for one in measured if not one.error)
+    search = replace(alone, met=aim.reached(best), best=best, front=(best,), trials=(first, *better))
+    told = given_up(planned, first, best, aim.metric_name, dearest)
+    return replace(search, dearest=dearest), told
 
 
 def _as_used(model: Graph, planned: Plan, samples: Path, **asked: Any) -> Comparison:

@@ -346,9 +346,10 @@ class SearchRequest(BaseModel):
     )
     trials: Whole = Field(
         default=40,
-        ge=1,
+        ge=0,
         le=MOST_TRIALS,
-        description="plans that are measured, at most; with an effort, its own number is the default",
+        description="plans that are measured, at most; with an effort, its own number is the default, and 0 "
+        "gives the best of the plans that the same request measured before it was cancelled",
     )
     reference: Literal["written", "stripped"] = Field(
         default="written", description="a model with quantizers of its own as it is, or without them"
@@ -358,6 +359,8 @@ class SearchRequest(BaseModel):
     def _says_what_for(self) -> Self:
         if (self.goal is None) == (self.effort is None):
             raise ValueError("either a goal or an effort is asked for")
+        if self.effort is None and not self.trials:
+            raise ValueError("no trials at all go with an effort; with a goal, 1 or more")
         return self
 
     @field_validator("metric")

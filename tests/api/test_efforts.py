@@ -65,7 +65,31 @@ def test_asked_again_it_measures_nothing(service, body, found):
     assert (high["plan"], high["blob"]) == (found["plan"], found["blob"])
 
 
-@pytest.mark.parametrize("more", [{}, {"effort": "normal", "goal": "sqnr=20"}, {"effort": "low"}])
+def test_without_trials_it_is_the_best_of_what_was_measured(service, body, found):
+    """As the page asks once a search was cancelled: nothing more is measured."""
+    kept = service.post("/v1/searches", json={**body, "effort": "normal", "trials": 0}, headers=WAIT).json()
+    assert (kept["plan"], kept["met"], kept["annotations"]) == (found["plan"], True, found["annotations"])
+    assert kept["given_up"] == found["given_up"]
+    assert best(kept)["sqnr"] == best(found)["sqnr"]
+
+
+def test_without_trials_and_measurements_it_is_the_plan_alone(service, body, tmp_path):
+    model, data = written(tmp_path, 7.0)
+    stats = planner.calibrate(planner.load_model(model), data)
+    asked = {
+        **body,
+        "model": service.post("/v1/models", json={"blob": put(service, model.read_bytes())}).json()["digest"],
+        "stats": service.post("/v1/stats", json=json.loads(stats.to_json())).json()["digest"],
+        "samples": put(service, data.read_bytes()),
+    }
+    kept = service.post("/v1/searches", json={**asked, "effort": "normal", "trials": 0}, headers=WAIT).json()
+    assert (len(kept["trials"]), kept["given_up"], kept["annotations"]["kernels"]) == (1, "", {})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"effort": "normal", "goal": "sqnr=20"}, {"effort": "low"}, {"goal": "sqnr=20", "trials": 0}],
+)
 def test_asked_wrongly(service, body, more):
     answer = service.post("/v1/searches", json={**body, **more})
     assert answer.status_code == 422

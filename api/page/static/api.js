@@ -7,6 +7,8 @@ const PART = 4 << 20;
 
 export const token = { get: () => sessionStorage.getItem(TOKEN), set: (text) => sessionStorage.setItem(TOKEN, text), clear: () => sessionStorage.removeItem(TOKEN) };
 
+export class Cancelled extends Error {}
+
 export class Problem extends Error {
   constructor(document, status) {
     super([document.title, document.detail, document.hint].filter(Boolean).join(": ") || `status ${status}`);
@@ -62,7 +64,7 @@ export async function follow(job, told = () => {}) {
     const now = await get(`/v1/jobs/${job.id}`);
     if (now.state === "done") return now.result;
     if (now.state === "failed") throw new Problem(now.problem ?? {}, 0);
-    if (now.state === "cancelled") throw new Error("the job was cancelled");
+    if (now.state === "cancelled") throw new Cancelled("the job was cancelled");
     await new Promise((go) => setTimeout(go, 500));
   }
   throw new Error(`job ${job.id} goes on; see Jobs`);

@@ -1,6 +1,6 @@
 // Models: upload, list, and one model on all targets.
 
-import { all, ask, get, post, upload, work } from "./api.js";
+import { Cancelled, all, ask, get, post, upload, work } from "./api.js";
 import { attempt, button, bytes, figure, gradeText, link, make, say, short, stepsText, table } from "./dom.js";
 
 const AT_ONCE = 2;
@@ -118,14 +118,21 @@ function matrixRow(target, model, given, may, changed, effort) {
     return undefined;
   };
   const planned = (body) => work("/v1/plans", body, (event) => { integer.textContent = event; });
-  // A plan that a search may have bettered; what was measured is kept, so that the next one goes on from there.
-  const searched = (body) => {
+  // A plan that a search may have bettered; one that is cancelled has measured some, and the best of those is taken.
+  const searched = async (body) => {
     let [phase, began] = ["", Date.now()];
-    return work("/v1/searches", { ...body, samples: given.samples, effort: effort() }, (event, data) => {
+    const asked = { ...body, samples: given.samples, effort: effort() };
+    const told = (event, data) => {
       if (event !== "progress") { integer.textContent = event; return; }
       if ((data.phase ?? "trials") !== phase) [phase, began] = [data.phase ?? "trials", Date.now()];
       integer.textContent = `${phase === "noise" ? "measuring noise" : "trying plans"}: ${stepsText(data, began)}`;
-    });
+    };
+    try {
+      return await work("/v1/searches", asked, told);
+    } catch (error) {
+      if (!(error instanceof Cancelled)) throw error;
+      return work("/v1/searches", { ...asked, trials: 0 }, told);
+    }
   };
   const run = async () => {
     integer.textContent = "planning";

@@ -198,7 +198,8 @@ def search(
       effort: in place of a goal, `normal` or `high`: plan, and search where that is not good, as `quantize`.
       metric: `top1`, `top5`, `cross_entropy`.
       output: the output that labels are for; by default the only one.
-      trials: plans that are measured, at most; by default 40, or as many as the effort has.
+      trials: plans that are measured, at most; by default 40, or as many as the effort has; 0 with an effort:
+        the best of what the same request measured before it was cancelled.
       reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
 
     Returns:
