@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.shipped import metrics
-from benchmarks.shipped.__main__ import merged
+from benchmarks.shipped.__main__ import README, merged, quoted, read
 from benchmarks.shipped.data import Task
 from benchmarks.shipped.front import Point, on_the_front, picture
 from benchmarks.shipped.minilm import read_safetensors, write
@@ -235,3 +235,9 @@ def test_a_model_measured_again_takes_its_place():
     again = merged(both, {"model": "minilm", "float": 0.5})
     assert [(one["model"], one["float"]) for one in again["models"]] == [("magika", 1.0), ("minilm", 0.5)]
     assert first["models"][0]["float"] == 0.1235
+
+
+def test_the_readme_quotes_the_results():
+    text = README.read_text(encoding="utf-8")
+    assert quoted(text, read()) == text
+    assert all(f"| {record['model']}, " in text for record in read()["models"])

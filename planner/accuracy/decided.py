@@ -46,7 +46,16 @@ class Decided:
 
 @dataclass(slots=True)
 class Decisions:
-    """Margins and their noise over the samples seen so far."""
+    """Margins and their noise over the samples seen so far.
+
+    Attributes:
+      axes: of the output.
+      count: decisions.
+      places: axes of places that are longer than 1, at most.
+      sequences: decisions that differ in more than their places.
+      changed: decisions that went otherwise.
+      noise: squares of what margins changed by; `near_noise` that of the `near` ones below `NEAR`.
+    """
 
     axes: Axes
     count: int = 0
