@@ -14,6 +14,7 @@ from pydantic import (
     Field,
     Strict,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
@@ -359,9 +360,14 @@ class SearchRequest(BaseModel):
     def _says_what_for(self) -> Self:
         if (self.goal is None) == (self.effort is None):
             raise ValueError("either a goal or an effort is asked for")
-        if self.effort is None and not self.trials:
-            raise ValueError("no trials at all go with an effort; with a goal, 1 or more")
         return self
+
+    @field_validator("trials")
+    @classmethod
+    def _measures_something(cls, given: int, others: ValidationInfo) -> int:
+        if not given and others.data.get("effort") is None:
+            raise ValueError("no trials at all go with an effort; with a goal, 1 or more")
+        return given
 
     @field_validator("metric")
     @classmethod
