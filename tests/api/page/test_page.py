@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,39 @@ def test_an_effort_plans_better_where_the_plan_is_not_good(opened, service, url,
     row.get_by_text("2 kernels (mul) in i16: ").wait_for(timeout=90_000)
     row.get_by_text(" dB, good").wait_for(timeout=60_000)
     assert violations(page) == []
+
+
+def test_a_search_that_is_cancelled_gives_its_best_plan_so_far(opened, service, url, tmp_path):
+    """The page asks again without trials, and shows what was measured before."""
+    model, data = written(tmp_path, 1500.0)
+    digest = service.post("/v1/models", json={"blob": put(service, model.read_bytes())}).json()["digest"]
+    page = opened(url, f"/models/{digest}")
+    ready(page)
+    page.set_input_files("#samples-file", data)
+    page.get_by_text("Calibrated on").wait_for(timeout=60_000)
+    bodies, cancelled = [], []
+
+    def search(route):
+        bodies.append(route.request.post_data_json)
+        route.continue_()
+
+    def job(route):
+        answer = route.fetch()
+        if cancelled or "search" not in answer.text():
+            route.fulfill(response=answer)
+            return
+        cancelled.append(route.request.url)
+        route.fulfill(response=answer, json=answer.json() | {"state": "cancelled", "result": None})
+
+    page.route("**/v1/searches", search)
+    page.route(re.compile(r"/v1/jobs/\w+$"), job)
+    row = page.locator("tr[data-target=litert-int8]")
+    page.get_by_label("Effort").select_option("normal")
+    page.get_by_role("button", name="plan for litert-int8").click()
+    row.get_by_text(" in i16: ").wait_for(timeout=90_000)
+    row.get_by_text(" dB, good").wait_for(timeout=60_000)
+    assert [body.get("trials") for body in bodies] == [None, 0]
+    assert len(cancelled) == 1
 
 
 def test_trade_offs_and_another_plan_are_drawn_where_they_are_asked_for(opened, service, url):
