@@ -48,9 +48,13 @@ class Pace:
         self.phase: object = self
         self.began, self.done = 0.0, 0
 
-    def left(self, progress: Mapping[str, Any]) -> float | None:
-        """Seconds until the phase ends, as fast as it went so far; None where that is not known yet."""
-        done, total, now = progress.get("done", 0), progress.get("total"), time.monotonic()
+    def left(self, progress: Mapping[str, Any], now: float) -> float | None:
+        """Seconds until the phase ends, as fast as it went so far; None where that is not known yet.
+
+        Args:
+          now: seconds, since whenever.
+        """
+        done, total = progress.get("done", 0), progress.get("total")
         if progress.get("phase") != self.phase or done < self.done:
             self.phase, self.began, self.done = progress.get("phase"), now, done
         if total is None or done <= self.done:
@@ -185,7 +189,7 @@ class Dispatcher:
         pace = Pace()
 
         def tell(progress: Mapping[str, Any]) -> None:
-            self.progress[job.id] = {**progress, "left_s": pace.left(progress)}
+            self.progress[job.id] = {**progress, "left_s": pace.left(progress, time.monotonic())}
 
         try:
             result = await run_work(self.executor, job.request, tell, job.tenant, nice)

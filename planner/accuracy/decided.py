@@ -124,8 +124,8 @@ class Decisions:
 
 def _of_softmax(wanted: Array, got: Array) -> tuple[Array, Array, Array]:
     """Margins of the model, of the file for the same class, and the classes; the last axis is theirs."""
-    reference = wanted.reshape(-1, wanted.shape[-1]).astype(np.float64)
-    other = got.reshape(reference.shape).astype(np.float64)
+    reference = wanted.reshape(-1, wanted.shape[-1])
+    other = got.reshape(reference.shape)
     rows, chosen = np.arange(len(reference)), reference.argmax(axis=1)
     return _won_by(reference, rows, chosen), _won_by(other, rows, chosen), chosen
 
@@ -148,7 +148,7 @@ def _of_sigmoid(wanted: Array, got: Array) -> tuple[Array, Array, Array]:
 
 
 def _log(probabilities: Array) -> Array:
-    numbers = np.nan_to_num(probabilities.astype(np.float64), nan=0.0)
+    numbers = np.nan_to_num(probabilities.astype(np.float64, copy=False), nan=0.0)
     logarithms: Array = np.log(np.clip(numbers, FLOOR, 1.0))
     return logarithms
 

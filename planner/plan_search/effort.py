@@ -306,8 +306,6 @@ def few_samples(samples: Source, model: Graph, most: int) -> list[Sample]:
 class _Run(SearchRun):
     """A search by one goal after the other, as long as plans are wanting."""
 
-    _least_share: float = 0.0
-
     def towards(self, aim: Aim, first: Trial) -> None:
         """Base, levels, then each goal, unless a plan is good before.
 
@@ -316,7 +314,8 @@ class _Run(SearchRun):
         """
         self._tell()
         base = self._trial("planned", {})
-        self._least_share = 0.0 if aim.is_given or first.mac_share < FAIR_MACS else FAIR_MACS
+        if not aim.is_given and first.mac_share >= FAIR_MACS:
+            self._least_share = FAIR_MACS  # a plan with most of them in float is poor at any SQNR
         if base is not None:
             aim = aim.raised_by(base.sqnr - first.sqnr)
             if aim.reached(base):
@@ -350,10 +349,6 @@ class _Run(SearchRun):
                 mixed = self._trial(f"mixed with {level}", {**raised(self._table, level), **chosen})
                 if mixed is not None and aim.standing(mixed)[0] == LEVELS.index("good"):
                     return
-
-    def _is_pointless(self, trial: Trial | None) -> bool:
-        """A plan with most multiply-adds in float is poor at any SQNR: trials serve another goal better."""
-        return self._goal.is_quality and trial is not None and trial.mac_share < self._least_share
 
     def _is_enough(self, aim: Aim, goal: Goal) -> bool:
         """Whether nothing more is wanted: a good plan, or a fair one where that would be looked for."""

@@ -240,6 +240,8 @@ class SearchRun:
         self._bench, self._kept, self._table, self._net = bench, kept, table, net_of(table)
         self._goal, self._most, self._progress = goal, most, progress
         self._until, self._close = most, CLOSE
+        # Of the multiply-adds on the device: with fewer, more quality is worth no trial.
+        self._least_share = 0.0
         self._weight_bits = _most_weight_bits(goal, table)
         self._trials: dict[str, Trial] = {}
         self.chosen: dict[str, Chosen] = {}
@@ -331,7 +333,9 @@ class SearchRun:
         guess = self._guess(low, high)
         while high - low > self._close:
             trial = self._proposed(guess)
-            if (trial is None and len(self._trials) >= self._until) or self._is_pointless(trial):
+            if trial is None and len(self._trials) >= self._until:
+                return
+            if trial is not None and self._goal.is_quality and trial.mac_share < self._least_share:
                 return
             is_enough = trial is not None and self._meets(trial)
             # Quality: what meets the goal may do with less. Means: what keeps within them may have more.
@@ -342,11 +346,6 @@ class SearchRun:
             else:
                 low = guess
             guess = self._guess(low, high)
-
-    def _is_pointless(self, trial: Trial | None) -> bool:
-        """Whether a trial shows that nothing beyond it is wanted."""
-        del trial
-        return False
 
     def _guess(self, low: float, high: float) -> float:
         """The next SQNR (dB) to ask for: the goal corrected by the nearest trial, else the middle."""

@@ -16,7 +16,11 @@ TARGET = "litert-int8"
 @pytest.fixture(scope="module")
 def body(service, tmp_path_factory):
     """A request without an effort, of a model that 8 bits ruin; all that it names is sent before."""
-    model, data = written(tmp_path_factory.mktemp("outliers"))
+    return sent(service, *written(tmp_path_factory.mktemp("outliers")))
+
+
+def sent(service, model, data):
+    """What a request names, sent before: of a model and samples that are files."""
     stats = planner.calibrate(planner.load_model(model), data)
     blob = put(service, model.read_bytes())
     return {
@@ -73,15 +77,9 @@ def test_without_trials_it_is_the_best_of_what_was_measured(service, body, found
     assert best(kept)["sqnr"] == best(found)["sqnr"]
 
 
-def test_without_trials_and_measurements_it_is_the_plan_alone(service, body, tmp_path):
+def test_without_trials_and_measurements_it_is_the_plan_alone(service, tmp_path):
     model, data = written(tmp_path, 7.0)
-    stats = planner.calibrate(planner.load_model(model), data)
-    asked = {
-        **body,
-        "model": service.post("/v1/models", json={"blob": put(service, model.read_bytes())}).json()["digest"],
-        "stats": service.post("/v1/stats", json=json.loads(stats.to_json())).json()["digest"],
-        "samples": put(service, data.read_bytes()),
-    }
+    asked = sent(service, model, data)
     kept = service.post("/v1/searches", json={**asked, "effort": "normal", "trials": 0}, headers=WAIT).json()
     assert (len(kept["trials"]), kept["given_up"], kept["annotations"]["kernels"]) == (1, "", {})
 
@@ -95,15 +93,8 @@ def test_asked_wrongly(service, body, more):
     assert answer.status_code == 422
 
 
-def test_a_good_plan_is_searched_no_further(service, body, tmp_path):
+def test_a_good_plan_is_searched_no_further(service, tmp_path):
     model, data = written(tmp_path, 1.0)
-    stats = planner.calibrate(planner.load_model(model), data)
-    asked = {
-        **body,
-        "model": service.post("/v1/models", json={"blob": put(service, model.read_bytes())}).json()["digest"],
-        "stats": service.post("/v1/stats", json=json.loads(stats.to_json())).json()["digest"],
-        "samples": put(service, data.read_bytes()),
-        "effort": "normal",
-    }
+    asked = {**sent(service, model, data), "effort": "normal"}
     found = service.post("/v1/searches", json=asked, headers=WAIT).json()
     assert (found["met"], len(found["trials"]), found["annotations"]["kernels"]) == (True, 1, {})

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from api.jobs import dispatcher as dispatcher_module
 from api.jobs import queue
 from api.jobs.child_process import WAY, Bounds
-from api.jobs.dispatcher import Dispatcher
+from api.jobs.dispatcher import Dispatcher, Pace
 from api.jobs.executors import Cluster, Pool
 from api.jobs.records import work
 from api.storage.database import default_url, open_database
@@ -220,11 +219,9 @@ def test_progress_is_told(engine, store, make_executor, tmp_path):
     assert found.progress["left_s"] is None or found.progress["left_s"] > 0
 
 
-def test_time_left_is_that_of_the_pace_so_far(monkeypatch):
+def test_time_left_is_that_of_the_pace_so_far():
     """Each phase has a pace of its own: runs of one kernel are fast, trials slow."""
-    now = [100.0]
-    monkeypatch.setattr(dispatcher_module.time, "monotonic", lambda: now[0])
-    pace, told = dispatcher_module.Pace(), []
+    pace, told = Pace(), []
     for seconds, progress in (
         (0, {"done": 0, "total": 10, "phase": "noise"}),
         (2, {"done": 4, "total": 10, "phase": "noise"}),
@@ -232,8 +229,7 @@ def test_time_left_is_that_of_the_pace_so_far(monkeypatch):
         (9, {"done": 3, "total": 16}),
         (10, {"done": 3}),
     ):
-        now[0] = 100.0 + seconds
-        told.append(pace.left(progress))
+        told.append(pace.left(progress, 100.0 + seconds))
     assert told == [None, 3.0, None, 26.0, None]
 
 
