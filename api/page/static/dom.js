@@ -49,11 +49,11 @@ export function bytes(number) {
   return unit ? `${(number / unit[0]).toPrecision(3)} ${unit[1]}` : `${number} bytes`;
 }
 
-// Steps done of steps in all, and from the time that they took the time left.
-export function stepsText({ done, total }, began) {
+// Steps done of steps in all, and the time left as the job tells it.
+export function stepsText({ done, total, left_s }) {
   if (!total) return `${done}`;
-  const seconds = done ? Math.ceil(((Date.now() - began) / 1000 / done) * (total - done)) : 0;
-  const left = !done ? "" : seconds < 100 ? `, ${seconds} s left` : `, ${Math.ceil(seconds / 60)} min left`;
+  const seconds = Math.ceil(left_s ?? 0);
+  const left = left_s == null ? "" : seconds < 100 ? `, ${seconds} s left` : `, ${Math.ceil(seconds / 60)} min left`;
   return `${done} of ${total}${left}`;
 }
 

@@ -120,12 +120,10 @@ function matrixRow(target, model, given, may, changed, effort) {
   const planned = (body) => work("/v1/plans", body, (event) => { integer.textContent = event; });
   // A plan that a search may have bettered; one that is cancelled has measured some, and the best of those is taken.
   const searched = async (body) => {
-    let [phase, began] = ["", Date.now()];
     const asked = { ...body, samples: given.samples, effort: effort() };
     const told = (event, data) => {
       if (event !== "progress") { integer.textContent = event; return; }
-      if ((data.phase ?? "trials") !== phase) [phase, began] = [data.phase ?? "trials", Date.now()];
-      integer.textContent = `${phase === "noise" ? "measuring noise" : "trying plans"}: ${stepsText(data, began)}`;
+      integer.textContent = `${data.phase === "noise" ? "measuring noise" : "trying plans"}: ${stepsText(data)}`;
     };
     try {
       return await work("/v1/searches", asked, told);
