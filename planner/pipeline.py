@@ -22,7 +22,7 @@ from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.common.known_shapes import taken_for_one, with_fixed_sizes
 from planner.exporters.table import EXPORTERS, WITH_LEVELS, refuse_bodies, refuse_layout, refuse_level
 from planner.exporters.to_file import write_to, write_whole
-from planner.factors.absorb import absorbed_like
+from planner.factors.form import form_of_plan
 from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.interpreter.compare import Comparison, Evaluated
 from planner.interpreter.compare import compare as compare_models
@@ -244,7 +244,7 @@ def exportable(model: Graph, plan: Plan, name: str) -> Graph:
     Raises:
       UnsupportedExport: a format without the bodies of the model, or of another layout than the target reads.
     """
-    model = with_sizes(absorbed_like(expand(model), plan.graph), plan.graph)
+    model = with_sizes(form_of_plan(model, plan.graph), plan.graph)
     refuse_bodies(plan, name)
     refuse_layout(plan, name)
     model = with_fixed_sizes(model, name)
@@ -316,8 +316,7 @@ def evaluate(
       (1, 10)
     """
     require_plan(plan)
-    flat = absorbed_like(expand(model), plan.graph)
-    return evaluate_plan(flat, plan, sample, arithmetic=arithmetic)
+    return evaluate_plan(model, plan, sample, arithmetic=arithmetic)
 
 
 def compare(

@@ -15,10 +15,10 @@ from planner.calibration.statistics import Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import StatsError, expect, require_name
 from planner.exporters.writable import refuse_unwritable, unwritten
-from planner.factors.absorb import absorb_factors, absorbed_like
+from planner.factors.absorb import absorb_factors
+from planner.factors.form import form_of_plan, has_fixed_sizes, with_sizes_fixed
 from planner.fusion.fuse import fuse
 from planner.ir.asked import refuse_unknown
-from planner.ir.dims import fixed_as_seen
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Plan, Planned, for_model, require_plan
@@ -107,8 +107,8 @@ def plan(
     for name in formats:
         require_name("export format", name, exporters.BUILDERS)
     model = expand(model)
-    if device.files.sizes == "fixed":
-        model = fixed_as_seen(model)
+    if has_fixed_sizes(device, formats):
+        model = with_sizes_fixed(model)
     fused = fuse(model, device)
     for key in fused.wanted:
         refuse_unknown(fused, key)
@@ -171,7 +171,7 @@ def check(
       >>> planner.check(plan, ready, "litert-int8")
     """
     require_plan(plan)
-    model = None if model is None else absorbed_like(expand(model), plan.graph)
+    model = None if model is None else form_of_plan(model, plan.graph)
     check_plan(plan, model, None if target is None else as_target(target), progress)
     if model is not None:
         check_warnings(plan, model)

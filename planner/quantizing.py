@@ -18,7 +18,8 @@ from planner.accuracy.metrics import Metric
 from planner.accuracy.unlike import unlike_calibration
 from planner.accuracy.verdict import Verdict, missed_coverage, require_share, verdict_of
 from planner.calibration.odd_samples import odd_samples
-from planner.calibration.samples import Source
+from planner.calibration.samples import Source, open_samples
+from planner.calibration.sizes_seen import agreed_sizes
 from planner.calibration.sources.foreign import replayable
 from planner.calibration.statistics import Statistics
 from planner.errors import (
@@ -31,11 +32,12 @@ from planner.exporters.file_coverage import coverage_of_file
 from planner.exporters.runnable import ARITHMETICS, not_the_file, runnable
 from planner.exporters.table import EXPORTERS
 from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
+from planner.factors.form import has_fixed_sizes
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Comparison, Evaluated
 from planner.ir.asked import with_wanted
-from planner.ir.expand import expand
 from planner.ir.graph import Graph
+from planner.model_objects import as_bytes
 from planner.notebook import html_of, html_table
 from planner.pipeline import (
     ModelSource,
@@ -215,8 +217,14 @@ def quantize(
     require_share(min_coverage, "min_coverage")
     tell = progress or (lambda _what, _done, _total: None)
     device = as_target(target, functions)
-    graph = model if isinstance(model, Graph) else load_model(model)
     held = replayable(samples)
+    if isinstance(model, Graph):
+        graph = model
+    else:
+        given = as_bytes(model)  # an open file can be read but once
+        graph = load_model(given)
+        sizes = sizes_to_read_with(graph, device, (format,), held)
+        graph = load_model(given, dims=sizes) if sizes else graph
     judged_by = held if eval_samples is None else replayable(eval_samples)
     stats = calibrate(graph, held, method=method, progress=lambda done, all_: tell("calibrating", done, all_))
     job = _Job(
@@ -239,6 +247,20 @@ def quantize(
     if effort == "quick" or first.comparison is None or first.files:
         return first
     return _tried_harder(job, first, first.comparison, effort, state)
+
+
+def sizes_to_read_with(
+    graph: Graph, device: Target, formats: Sequence[str], samples: Source
+) -> dict[str, int]:
+    """Return sizes, as `load_model` takes them, with which branches that sizes decide are no branches.
+
+    Only where files are written with fixed sizes, the model has branches or loops, and all samples agree;
+    else {}: sizes alone are fixed as the plan is made.
+    """
+    if not graph.scopes or not has_fixed_sizes(device, formats):
+        return {}
+    feeds = open_samples(samples, graph).feeds
+    return agreed_sizes(graph, ({name: array.shape for name, array in feed.arrays.items()} for feed in feeds))
 
 
 @dataclass(frozen=True)
@@ -419,7 +441,7 @@ def _file_to_run(
     if plain is not None:
         return name, plain
     if name in ARITHMETICS:
-        return name, Evaluated(expand(written.model), written.plan, ARITHMETICS[name])
+        return name, Evaluated(written.model, written.plan, ARITHMETICS[name])
     try:
         plainly, files = written.file(FORMAT)
     except UnsupportedExport:

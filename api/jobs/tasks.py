@@ -36,7 +36,7 @@ from planner.calibration.statsjson import read_statistics
 from planner.errors import UnsupportedExport
 from planner.exporters.file_coverage import coverage_in_file, coverage_of_file
 from planner.exporters.runnable import ARITHMETICS, is_runnable, runnable
-from planner.factors.absorb import in_form_of
+from planner.factors.form import in_form_of_plan
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Evaluated, compare
 from planner.ir.expand import expand
@@ -172,7 +172,7 @@ def _quantized(
     flat = expand(graph)
     if plan is not None:
         file, form = _as_run(graph, plan, job["told"]["format"])
-        return (in_form_of(flat, plan.graph) if isinstance(file, Plan) else flat), file, form
+        return (in_form_of_plan(flat, plan.graph) if isinstance(file, Plan) else flat), file, form
     sent = Path(job["file"]).read_bytes()
     if not is_litert(sent):
         scan_onnx(sent, whole=True)
@@ -214,7 +214,7 @@ def measure_losses(graph: Graph, target: Target, job: Arguments) -> dict[str, An
     """
     _work_in(Path(job["out"]).parent)
     plan = plan_from_json(Path(job["plan"]).read_bytes())
-    model = in_form_of(graph, plan.graph)
+    model = in_form_of_plan(graph, plan.graph)
     # The plan may be a stranger's: what runs its kernels takes it to be whole.
     check(plan, model, target)
     samples = _scanned(job["samples"])

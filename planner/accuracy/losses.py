@@ -28,8 +28,7 @@ from planner.calibration.samples import Source
 from planner.calibration.sources.foreign import replayable
 from planner.checker.origins import check_model
 from planner.errors import InputError, expect, require_name
-from planner.factors.absorb import absorbed_like
-from planner.ir.expand import expand
+from planner.factors.form import form_of_plan
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.notebook import html_of, html_table
@@ -193,7 +192,7 @@ def losses(
         raise InputError(f"progress is a function of (runs done, runs in all), not {progress!r}")
     if executor is not None and not hasattr(executor, "submit"):
         raise InputError(f"executor is one of concurrent.futures, with a submit, not {executor!r}")
-    flat = absorbed_like(expand(model), plan.graph)
+    flat = form_of_plan(model, plan.graph)
     check_model(plan, flat)
     require_float_output(plan)
     if output is not None:
@@ -201,7 +200,7 @@ def losses(
             "output", output, [name for name in plan.graph.outputs if plan.graph.values[name].is_float]
         )
     held = replayable(samples)
-    base = None if reference is None else with_reference(flat, absorbed_like(expand(reference), plan.graph))
+    base = None if reference is None else with_reference(flat, form_of_plan(reference, plan.graph))
     chosen = choices_of(plan)
     job = Job(flat, plan, chosen, held, {}, base)
     seen = values_seen(job, progress=None, executor=executor, parts=parts)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from planner.ir.borders import closed_scope, homes
+from planner.ir.dims import open_dims
 from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import Graph, Op, Value
 
@@ -74,6 +75,28 @@ def _joined(a: SizesSeen, b: SizesSeen) -> SizesSeen:
         tuple(map(choose, *ends)) for choose, ends in ((min, (a.least, b.least)), (max, (a.most, b.most)))
     )
     return SizesSeen(largest, least, most)
+
+
+def agreed_sizes(graph: Graph, samples: Iterable[Shapes]) -> dict[str, int]:
+    """Return the sizes of the open dimensions of the inputs, by name or place; {} where samples differ.
+
+    Args:
+      samples: the shapes of the inputs of each.
+    """
+    places = [(symbol or place, *_split(place)) for place, symbol in open_dims(graph)]
+    found: dict[str, int] = {}
+    for shapes in samples if places else ():
+        for key, name, axis in places:
+            size = shapes[name][axis]
+            if found.setdefault(key, size) != size:
+                return {}
+    return found
+
+
+def _split(place: str) -> tuple[str, int]:
+    """The input and the axis of a place as `open_dims` writes it."""
+    name, _, axis = place.removesuffix("]").rpartition("[")
+    return name, int(axis)
 
 
 def open_values(graph: Graph) -> tuple[str, ...]:

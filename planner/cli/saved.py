@@ -142,10 +142,10 @@ def _places(plan: "Plan", plan_file: str, what: str, suffixes: tuple[str, ...]) 
 
 def _model(plan: "Plan", name: str, dims: Mapping[str, int] | None) -> "Graph":
     from planner.checker.origins import check_model
-    from planner.factors.absorb import in_form_of
+    from planner.factors.form import in_form_of_plan
 
     # The plan carries the constraints it was made with, which a replan changed: the digest covers them, too.
-    graph = in_form_of(_sized(name, plan, dims), plan.graph)
+    graph = in_form_of_plan(_sized(name, plan, dims), plan.graph)
     check_model(plan, graph)
     return graph
 

@@ -28,8 +28,7 @@ from planner.factors.ways import (
     forward,
     work_on,
 )
-from planner.ir.expand import expand
-from planner.ir.graph import Graph, Op, with_facts
+from planner.ir.graph import Graph, Op
 
 MOST_SPREAD: Final = 16.0
 """How much larger the greatest of a vector of factors may be than the least: weights lose bits by more."""
@@ -57,11 +56,6 @@ def absorbed_like(model: Graph, other: Graph) -> Graph:
     left = {op.name for op in other.all_ops()}
     # What the other form has kept was in the way there, by facts that this one may lack.
     return _with_absorbed(model, [op.name not in left for op in model.ops], other.values)
-
-
-def in_form_of(model: Graph, other: Graph) -> Graph:
-    """A model in the form of a plan's: flat, with its facts and its factors."""
-    return with_facts(absorbed_like(expand(model), other), other)
 
 
 def _with_absorbed(graph: Graph, free: list[bool], bound: Collection[str]) -> Graph:

@@ -21,7 +21,6 @@ from planner.accuracy.verdict import Verdict, verdict_of
 from planner.calibration.samples import Samples, Source, open_samples
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import EngineError, ModelError, SampleError, expect, require_name
-from planner.factors.absorb import absorbed_like
 from planner.interpreter.calls import FLOAT32_QDQ
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import as_f32
@@ -308,8 +307,7 @@ def _stored(arrays: Mapping[str, Array], kinds: Mapping[str, Uniform]) -> Mappin
 
 
 def _run_of_plan(graph: Graph, plan: Plan) -> Run:
-    model = absorbed_like(graph, plan.graph)
-    interpreter, pinned = Interpreter(model, plan, arithmetic=FLOAT32_QDQ), _pinned(graph)
+    interpreter, pinned = Interpreter(graph, plan, arithmetic=FLOAT32_QDQ), _pinned(graph)
     return lambda _, arrays, names: _some(interpreter.run(_stored(arrays, pinned)).outputs, names)
 
 

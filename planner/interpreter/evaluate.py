@@ -14,6 +14,7 @@ import numpy as np
 from planner.calibration.samples import fit
 from planner.constants.quantize import array_dtype, quantize_array, stored_dtype
 from planner.errors import UnknownName, unknown_name
+from planner.factors.form import form_of_plan
 from planner.interpreter.blocks import (
     CLAMPS,
     Block,
@@ -98,9 +99,9 @@ class Interpreter:
         """
         if arithmetic is not None and not (isinstance(arithmetic, str) and _is_known(arithmetic)):
             raise unknown_arithmetic(arithmetic)
-        self._graph, self._plan = graph, plan
+        self._graph, self._plan = form_of_plan(graph, plan.graph), plan
         self._pinned = plan.stored_pins
-        self._items = items_of(graph, plan, arithmetic, self._pinned)
+        self._items = items_of(self._graph, plan, arithmetic, self._pinned)
         self._weights: dict[tuple[str, Uniform], Array] = {}
         self._programs: dict[int, Program] = {}
         self._tables: dict[int, Array] = {}

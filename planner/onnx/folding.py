@@ -31,6 +31,7 @@ _STORED: Final = frozenset({"i8", "i16", "u8", "u16"})
 _RUNNABLE: Final = frozenset(
     {"bool", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}
 )  # what onnxruntime takes as numpy arrays
+_OF_SHAPES: Final = ("Shape", "Size")
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -67,13 +68,14 @@ def fold_constants(graph: Graph) -> Graph:
 def _is_constrained(op: Op, graph: Graph) -> bool:
     """Whether something is known or wanted of what an op computes of, or gives: rounding would be lost."""
     values = graph.values
-    names = op.outputs if is_mover(op) else (*op.inputs, *op.outputs)
+    # Movers take no numbers from their operands, shapes not even those.
+    names = op.outputs if is_mover(op) or op.type in _OF_SHAPES else (*op.inputs, *op.outputs)
     return any(name in values and values[name].facts for name in names)
 
 
 def _direct(op: Op, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Results that need no run: the shape of a static value, a fill, a cast between numbers."""
-    if op.type in ("Shape", "Size"):
+    if op.type in _OF_SHAPES:
         return _shape_result(op, graph)
     if op.type not in ("ConstantOfShape", "Cast") or not op.inputs:
         return None

@@ -12,9 +12,8 @@ from typing import Final
 from planner.checker.origins import check_model, check_target
 from planner.errors import InputError
 from planner.exporters.writable import unwritten
-from planner.factors.absorb import absorbed_like
+from planner.factors.form import form_of_plan
 from planner.fusion.fuse import fuse
-from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest, with_facts
 from planner.plans.incremental import HEADS, Patch, merged_warnings, patched
 from planner.plans.plan import Plan, Planned, for_model, require_plan
@@ -113,7 +112,7 @@ def as_planned(plan: Plan, model: Graph | None = None, target: TargetSource | No
             "this plan was read from a file, without its model and target",
             hint="give model=load_model(...) and target=load_target(...), to retarget as source=",
         )
-    source = absorbed_like(expand(source), plan.graph)
+    source = form_of_plan(source, plan.graph)
     check_target(plan, device)
     check_model(plan, source)
     annotated = with_facts(source, plan.graph)

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from planner.errors import Conflict
 from planner.exporters.writable import unwritten
+from planner.factors.form import has_fixed_sizes, with_sizes_fixed
 from planner.fusion.fuse import fuse, regions_of
 from planner.fusion.legalize import legalize_planned
-from planner.ir.dims import fixed_as_seen
 from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Plan, Planned, for_model
 from planner.propagation.propagate import propagate
@@ -56,8 +56,8 @@ def retarget(
         options["best_effort"] = True
     if "formats" in plan.options and not device.files.formats:  # else those of its own tools
         options["formats"] = plan.options["formats"]
-    if device.files.sizes == "fixed":
-        known = replace(known, annotated=fixed_as_seen(known.annotated))
+    if has_fixed_sizes(device, options.get("formats", ())):
+        known = replace(known, annotated=with_sizes_fixed(known.annotated))
     graph = fuse(known.annotated, device)
     found = _planned(graph, known, device, options)
     if not known.annotated.regions:

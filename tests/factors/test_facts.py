@@ -10,8 +10,9 @@ import pytest
 import planner
 from planner.annotated.document import read_annotated, write_annotated
 from planner.errors import AnnotationError
-from planner.factors.absorb import absorb_factors, absorbed_like, in_form_of
+from planner.factors.absorb import absorb_factors, absorbed_like
 from planner.factors.facts import scaled
+from planner.factors.form import in_form_of_plan
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import AtReaders, Calibrated, RowMax, WidthRange
 from planner.ir.types.typetext import parse_type
@@ -120,7 +121,7 @@ def test_the_bare_model_takes_the_form_of_its_plan(known):
     ready = planner.annotate(graph, stats=stats)
     plan = planner.plan_from_json(planner.plan(ready, "litert-int8").to_json())
     assert plan.graph.scaled == ready.scaled
-    assert model_digest(in_form_of(graph, plan.graph)) == model_digest(ready) == plan.model
+    assert model_digest(in_form_of_plan(graph, plan.graph)) == model_digest(ready) == plan.model
     planner.check(plan, graph, "litert-int8")
     np.testing.assert_array_equal(
         *(planner.evaluate(it, plan, fed()[0]).outputs["y"] for it in (graph, ready))

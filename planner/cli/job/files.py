@@ -93,7 +93,6 @@ def written_in(
     from planner.exporters.table import EXPORTERS, file_name
     from planner.exporters.to_file import write_to
     from planner.interpreter.compare import Evaluated
-    from planner.ir.expand import expand
     from planner.pipeline import exportable
 
     files = _float_model(graph, ready, is_cut=is_cut, staged=staged)
@@ -115,7 +114,7 @@ def written_in(
             continue
         runs: bytes | Path | Evaluated | None = runnable(name, exported)
         if name in ARITHMETICS:
-            runs = Evaluated(expand(ready), planned, ARITHMETICS[name])
+            runs = Evaluated(ready, planned, ARITHMETICS[name])
         if runs is not None:
             found = compare_and_warn(graph, name, runs, judging.samples, judging, device=planned.target.files)
             comparisons[name] = replace(found, coverage=coverage_of_file(planned, graph, name, size))

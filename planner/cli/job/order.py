@@ -118,6 +118,7 @@ def carry_out(order: Order) -> int:
     from planner.exporters.to_file import has_large_weights
     from planner.plan_model import require_ranges
     from planner.plans.write_json import json_parts
+    from planner.quantizing import sizes_to_read_with
 
     model, out, data, formats = order.model, order.out, order.data, list(order.formats)
     only_one_stdin(model, order.target, data, order.eval_data, order.stats, order.annotations)
@@ -126,7 +127,8 @@ def carry_out(order: Order) -> int:
     _check_judging(judging, formats, data, order.eval_data)
     costs = parse_costs(order.settings)
     device = read_target(order.target, order.functions)
-    graph = read_model(model, order.cut, dims=sizes_of(order.dim))
+    dims = sizes_of(order.dim)
+    graph = read_model(model, order.cut, dims=dims)
 
     def make(ready: "Graph") -> "Plan":
         with progress("planning") as bar:
@@ -152,6 +154,10 @@ def carry_out(order: Order) -> int:
             None if order.eval_data is None else stack.enter_context(as_samples(order.eval_data, graph))
         )
         floor = costs.get("wanted_db", device.costs.wanted_db)
+        if samples is not None and model != STDIN:
+            sizes = sizes_to_read_with(graph, device, formats, samples)
+            dims |= sizes
+            graph = read_model(model, order.cut, dims=dims) if sizes else graph
         few = order.readers or (0 if floor is None else SAMPLES)
         seen = statistics_of(graph, samples, order.stats, order.method, readers=few)
         judging = replace(judging, samples=held_out or samples, held_out=held_out is not None)
@@ -191,9 +197,7 @@ def carry_out(order: Order) -> int:
         corrected = corrected_file(planned.graph.name)
         source = str(Path(out) / corrected) if corrected in made.files else model
         whole = model if corrected in made.files and order.cut is None else STDIN
-        told = with_sources(
-            planned, out, model=source, target=order.target, reference=whole, dims=sizes_of(order.dim)
-        )
+        told = with_sources(planned, out, model=source, target=order.target, reference=whole, dims=dims)
         search = None if tried is None else tried.search
         documents: dict[str, Callable[[], Iterable[str]]] = {
             "plan.json": lambda: json_parts(told),

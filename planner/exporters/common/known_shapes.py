@@ -5,20 +5,19 @@ For formats that have no shapes at run time. Source: ONNX Shape, Size.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from planner.errors import ModelError, UnsupportedExport
 from planner.exporters.common.blocks import Block
 from planner.exporters.common.values import Array, Values
+from planner.factors.form import FIXED_SIZES
 from planner.interpreter.programs import program_of
 from planner.ir.dims import fixed_as_seen, named_dims, open_dims, seen_sizes
 from planner.ir.dims import left_open as open_sizes
 from planner.ir.graph import Graph, Op
 
-FIXED_SIZES: Final = frozenset({"litert", "stablehlo", "stablehlo-int", "tosa"})
-"""Formats that are written with fixed sizes."""
 ShapeOf: TypeAlias = Callable[[str], tuple[int, ...]]
 """The sizes of a value that is there."""
 

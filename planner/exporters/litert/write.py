@@ -5,9 +5,13 @@ with QUANTIZE and DEQUANTIZE between. Images are stored channels last, with a TR
 own order is asked for. Source: TensorFlow Lite's schema and reference kernels; design 12.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from planner.errors import RuleError, UnsupportedExport
+from planner.exporters.common.basics import with_basics
 from planner.exporters.common.blocks import Block, clamp_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, sizes_blamed
@@ -20,7 +24,7 @@ from planner.exporters.litert.operations import Program, Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
 from planner.exporters.litert.table import FUSING, ONE_TYPE, RESCALING, WRITERS
 from planner.exporters.onnx.port_support import common_problem, pinned_results, refusal, typed_ports
-from planner.ir.graph import Graph, Op, port_address
+from planner.ir.graph import Constant, Graph, Op, port_address
 from planner.ir.roles import NON_PORT_INPUTS, is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -55,12 +59,21 @@ def build_litert(graph: Graph, plan: Plan) -> Program:
         if problem:
             accepted = CONSTANTS if value in graph.constants else ACTIVATIONS
             raise refusal(address, row, value, kind, f"{problem}; litert accepts {accepted}")
-    builder = ProgramBuilder(*with_rows_apart(graph, plan))
+    apart = with_basics(*with_rows_apart(graph, plan), lambda op: _has(op, graph.constants))
+    builder = ProgramBuilder(*apart)
     write_items(builder, nested(builder.plan), _write_block)
     for i, name in enumerate(graph.outputs):
         builder.address = port_address("@model", "in", i)
         builder.result(name)
     return builder.program
+
+
+def _has(op: Op, constants: Mapping[str, Constant]) -> bool:
+    """Whether there is an operator of floats for an op: ELU has no alpha but 1, LSTM starts at zero."""
+    if op.type == "LSTM":
+        states = (constants.get(name, Constant()).array for name in op.inputs[5:7] if name)
+        return all(state is not None and not np.any(state) for state in states)
+    return op.type in WRITERS and not (op.type == "Elu" and op.attributes.get("alpha", 1.0) != 1.0)
 
 
 def _problem(kind: PortTyped, *, is_constant: bool) -> str:

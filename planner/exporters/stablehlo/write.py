@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from planner.errors import UnsupportedExport
+from planner.exporters.common.basics import with_basics
 from planner.exporters.common.blocks import CLAMPS, Block, Clamp, clamp_of, split_tail
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, left_open, sizes_blamed
@@ -55,7 +56,7 @@ def write_stablehlo(graph: Graph, plan: Plan) -> bytes:
     Raises:
       UnsupportedExport: a type or kernel the specification has nothing for; names port, row and constraint.
     """
-    return _write(ProgramBuilder(*with_rows_apart(graph, plan), QUANTIZED))
+    return _write(ProgramBuilder(*with_basics(*with_rows_apart(graph, plan), _has), QUANTIZED))
 
 
 def write_stablehlo_int(graph: Graph, plan: Plan) -> bytes:
@@ -68,7 +69,12 @@ def write_stablehlo_int(graph: Graph, plan: Plan) -> bytes:
     Raises:
       UnsupportedExport: a type or kernel this form has nothing for; names port and row.
     """
-    return _write(ProgramBuilder(*with_rows_apart(graph, plan), INTEGER))
+    return _write(ProgramBuilder(*with_basics(*with_rows_apart(graph, plan), _has), INTEGER))
+
+
+def _has(op: Op) -> bool:
+    """Whether there is a form of an op in float."""
+    return op.type in OPS
 
 
 def _write(builder: ProgramBuilder) -> bytes:

@@ -13,12 +13,13 @@ import numpy as np
 
 from planner.exporters.common.blocks import Block, Clamp
 from planner.exporters.common.layouts import Order, axes_of, plain
-from planner.exporters.tosa.elementwise import joined
+from planner.exporters.tosa.elementwise import joined, selected
 from planner.exporters.tosa.float_conversion import bounded, scaled
+from planner.exporters.tosa.linear import conv_reals
 from planner.exporters.tosa.matrices import Matrices
 from planner.exporters.tosa.movement import move
 from planner.exporters.tosa.operations import Tensor
-from planner.exporters.tosa.pooling import reduced
+from planner.exporters.tosa.pooling import average_reals, reduced
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.exporters.tosa.resizing import resize_reals
 from planner.exporters.tosa.scaling import widened
@@ -168,9 +169,7 @@ def _results(builder: ProgramBuilder, op: Op, operands: Sequence[Tensor]) -> Seq
 
 def _data(op: Op) -> Sequence[int]:
     """Which operands are data: not the shapes, indices and bounds of movers and reductions."""
-    if op.type == "Where":
-        return (1, 2)
-    several = ("Concat", "Gemm", "LayerNormalization", "MatMul", "Max", "Min", "Pow")
+    several = ("Concat", "Gemm", "LayerNormalization", "MatMul", "Max", "Min", "Pow", "Where")
     is_variadic = op.type in several or op.type in {*_PAIRS, *COMPARISONS}
     return range(len(op.inputs)) if is_variadic else (0,)
 
@@ -275,6 +274,16 @@ def _turned(x: Tensor) -> Tensor:
 def _pad(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     found = move(builder, op, tensors[:1], None)
     return None if found is None else found[0]
+
+
+def _most(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+    if op.attributes.get("select_last_index"):
+        return None
+    return _place_of_most(builder, op, tensors[0], op.outputs[0])
+
+
+def _selected(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    return selected(builder, tensors[0], tensors[1:], op.outputs[0])
 
 
 def _unary(kind: str) -> FloatOp:
@@ -391,10 +400,14 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Abs": _unary("abs"),
     "Add": _binary("add"),
     "And": _binary("logical_and"),
+    "ArgMax": _most,
+    "AveragePool": average_reals,
     "BatchNormalization": _batch_normalization,
     "Cast": _cast,
     "Ceil": _unary("ceil"),
     "Clip": _clip,
+    "Conv": conv_reals,
+    "ConvTranspose": conv_reals,
     "Cos": _unary("cos"),
     "Div": _divide,
     "Erf": _unary("erf"),
@@ -425,5 +438,6 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Sqrt": _square_root,
     "Sub": _binary("sub"),
     "Tanh": _unary("tanh"),
+    "Where": _selected,
     "Xor": _binary("logical_xor"),
 }

@@ -34,6 +34,7 @@ from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, h
 from planner.exporters.tosa.scaling import factor_of, narrowed, rescale
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.geometry import conv_geometry
+from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import array_text
 
@@ -42,23 +43,35 @@ _INT48: Final = (1 << 47) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Parts:
-    """A product ready to be written.
+class _Weighted:
+    """An op of a constant weight, ready to be written.
 
     Attributes:
-      weight: stored integers, as the model has them.
-      bias: (C,) stored integers on the accumulator's grid.
+      weight, bias: numbers as they are stored, the weight's axes as the model has them; the bias (C,).
+      names: of weight and bias, for the text.
+      elements, zeros: element types and zero points of activation and weight.
+      acc_element: of sums and bias.
+    """
+
+    op: Op
+    weight: Array
+    bias: Array
+    names: tuple[str, str]
+    elements: tuple[str, str]
+    zeros: tuple[int, int]
+    acc_element: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Parts(_Weighted):
+    """A product of integers.
+
+    Attributes:
       ends: least and greatest sum of each channel, bias included.
     """
 
     product: Product
-    weight: Array
-    bias: Array
     ends: tuple[Array, Array]
-
-    @property
-    def acc_element(self) -> str:
-        return "i48" if width_of(self.product.x.kind) == WORD_BITS else "i32"
 
 
 def conv(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
@@ -67,31 +80,50 @@ def conv(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> boo
     parts = None if product is None else _parts(builder, product)
     if parts is None or parts.product.trailing not in (1, 2, 3):
         return False
-    x = _spread(builder, parts)
-    spatial = x.sizes[-parts.product.trailing :]
-    geometry = conv_geometry(parts.product.op.attributes, spatial, parts.weight.shape[2:])
+    x = builder.values.integers(parts.product.x.value, parts.product.x.kind)
+    return _finish(builder, block, parts, _sums(builder, parts, x), y, clamp)
+
+
+def conv_reals(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+    """Conv or ConvTranspose in float, with a constant weight and bias; None for others."""
+    names = [name for name in op.inputs[1:] if name]
+    if not all(builder.values.is_constant(name) for name in names):
+        return None
+    weight, *more = (builder.values.array(name).astype(np.float32) for name in names)
+    trailing, is_transposed = weight.ndim - 2, op.type == "ConvTranspose"
+    if is_transposed:
+        if trailing not in (1, 2) or not _is_plain_transpose(op):
+            return None
+    elif trailing not in (1, 2, 3):
+        return None
+    bias = more[0] if more else np.zeros(weight.shape[1 if is_transposed else 0], np.float32)
+    parts = _Weighted(op, weight, bias, (names[0], "".join(names[1:])), ("f32", "f32"), (0, 0), "f32")
+    found = (_transposed if is_transposed else _sums)(builder, parts, tensors[0])
+    if trailing == 1:
+        found = builder.program.reshaped(found, (found.shape[0], *found.shape[2:]), channels_last(3))
+    return found
+
+
+def _sums(builder: ProgramBuilder, parts: _Weighted, x: Tensor) -> Tensor:
+    """What a Conv adds up, its bias included; one spatial axis is two."""
+    x, trailing = _spread(builder, x), parts.weight.ndim - 2
+    geometry = conv_geometry(parts.op.attributes, x.sizes[-trailing:], parts.weight.shape[2:])
     windows = windows_of(geometry, parts.weight.shape[2:])
     x = trimmed(builder.program, x, windows)
     windows = windows.fitted(x.sizes[2:])
-    group, channels = geometry.group, x.sizes[1]
     kind = "conv2d" if x.order == (0, 2, 3, 1) else "conv3d"
-    if group == 1:
-        acc = _convolved(builder, parts, x, windows, kind)
-    elif group == channels and parts.product.trailing < 3:
-        acc = _depthwise(builder, parts, x, windows)
-    else:
-        acc = _grouped(builder, parts, x, windows, kind)
-    return _finish(builder, block, parts, acc, y, clamp)
+    if geometry.group == 1:
+        return _convolved(builder, parts, x, windows, kind)
+    if geometry.group == x.sizes[1] and trailing < 3:
+        return _depthwise(builder, parts, x, windows)
+    return _grouped(builder, parts, x, windows, kind)
 
 
 def conv_transpose(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """ConvTranspose of two spatial axes or one, without dilations or groups."""
     op = block.core[0]
     x, w = operand_of(block, op, 0), operand_of(block, op, 1)
-    attributes = op.attributes
-    is_plain = attributes.get("group", 1) == 1 and set(attributes.get("dilations", (1,))) == {1}
-    is_explicit = attributes.get("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in attributes
-    if x is None or w is None or not is_plain or not is_explicit or not builder.values.is_constant(w.value):
+    if x is None or w is None or not _is_plain_transpose(op) or not builder.values.is_constant(w.value):
         return False
     product = Product(op, x, w, 1, trailing=builder.values.array(w.value).ndim - 2)
     name = op.inputs[2] if len(op.inputs) > 2 else ""
@@ -103,7 +135,15 @@ def conv_transpose(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Cla
     parts = _parts(builder, product) if product.trailing in (1, 2) else None
     if parts is None:
         return False
-    return _finish(builder, block, parts, _transposed(builder, parts), y, clamp)
+    x_stored = builder.values.integers(parts.product.x.value, parts.product.x.kind)
+    return _finish(builder, block, parts, _transposed(builder, parts, x_stored), y, clamp)
+
+
+def _is_plain_transpose(op: Op) -> bool:
+    """Whether a ConvTranspose has one group, no dilations, and its padding in numbers."""
+    attributes = op.attributes
+    is_plain = attributes.get("group", 1) == 1 and set(attributes.get("dilations", (1,))) == {1}
+    return is_plain and attributes.get("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in attributes
 
 
 def fully_connected(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
@@ -166,12 +206,21 @@ def _parts(builder: ProgramBuilder, product: Product) -> _Parts | None:
     bias = stored_bias(builder.values, moved)
     channels = builder.values.array(w.value).shape[product.w_axis]
     bias = np.zeros(channels, np.int64) if bias is None else np.broadcast_to(bias, (channels,))
-    return _Parts(moved, quantize_array(builder.values.array(w.value), w.kind), bias, (low, high))
+    return _Parts(
+        product.op,
+        quantize_array(builder.values.array(w.value), w.kind),
+        bias,
+        (product.w.value, product.bias.value if product.bias else ""),
+        (element_of(x.kind), element_of(w.kind)),
+        (x.kind.zero_point, w.kind.zero_point),
+        "i48" if is_word else "i32",
+        moved,
+        (low, high),
+    )
 
 
-def _spread(builder: ProgramBuilder, parts: _Parts) -> Tensor:
+def _spread(builder: ProgramBuilder, x: Tensor) -> Tensor:
     """The activation with its channels last, one spatial axis made two."""
-    x = builder.values.integers(parts.product.x.value, parts.product.x.kind)
     if len(x.shape) > 3:
         return builder.program.ordered(x, channels_last(len(x.shape)))
     x = builder.program.ordered(x, channels_last(3))
@@ -183,15 +232,9 @@ def _flat_weight(weight: Array) -> Array:
     return weight[:, :, None, :] if weight.ndim == 3 else weight
 
 
-def _zeros(builder: ProgramBuilder, parts: _Parts) -> list[str]:
-    x, w = parts.product.x.kind, parts.product.w.kind
-    number = builder.program.number
-    return [number(x.zero_point, element_of(x)), number(w.zero_point, element_of(w))]
-
-
 def _operator(  # noqa: PLR0917
     builder: ProgramBuilder,
-    parts: _Parts,
+    parts: _Weighted,
     kind: str,
     x: Tensor,
     weight: Array,
@@ -199,30 +242,31 @@ def _operator(  # noqa: PLR0917
     more: dict[str, str],
 ) -> Tensor:
     """An operator of a stored weight; its result has the sizes given, channels last."""
-    program, product = builder.program, parts.product
-    w = program.constant(np.ascontiguousarray(weight), element_of(product.w.kind), product.w.value)
-    bias = program.constant(parts.bias, parts.acc_element, product.bias.value if product.bias else "zeros")
+    program = builder.program
+    w = program.constant(np.ascontiguousarray(weight), parts.elements[1], parts.names[0])
+    bias = program.constant(parts.bias, parts.acc_element, parts.names[1] or "zeros")
+    zeros = [program.number(*pair) for pair in zip(parts.zeros, parts.elements, strict=True)]
     like = Tensor("", tuple(sizes), parts.acc_element, x.order)
     attributes = {**more, "acc_type": parts.acc_element}
     return program.emit(
         kind,
-        [x, w, bias, *_zeros(builder, parts)],
+        [x, w, bias, *zeros],
         like,
-        f"{product.op.outputs[0]}_acc",
+        f"{parts.op.outputs[0]}_acc",
         attributes=attributes,
     )
 
 
-def _convolved(builder: ProgramBuilder, parts: _Parts, x: Tensor, windows: Windows, kind: str) -> Tensor:
+def _convolved(builder: ProgramBuilder, parts: _Weighted, x: Tensor, windows: Windows, kind: str) -> Tensor:
     weight = _flat_weight(parts.weight)
     last = weight.transpose(0, *range(2, weight.ndim), 1)
     sizes = (x.shape[0], *windows.sizes(x.sizes[2:]), weight.shape[0])
     return _operator(builder, parts, kind, x, last, sizes, windows.attributes())
 
 
-def _grouped(builder: ProgramBuilder, parts: _Parts, x: Tensor, windows: Windows, kind: str) -> Tensor:
+def _grouped(builder: ProgramBuilder, parts: _Weighted, x: Tensor, windows: Windows, kind: str) -> Tensor:
     """A convolution for each group of channels, joined."""
-    depth, stem = parts.weight.shape[1], parts.product.op.outputs[0]
+    depth, stem = parts.weight.shape[1], parts.op.outputs[0]
     groups = x.sizes[1] // depth
     weights, biases = np.split(parts.weight, groups), np.split(parts.bias, groups)
     found = []
@@ -232,7 +276,7 @@ def _grouped(builder: ProgramBuilder, parts: _Parts, x: Tensor, windows: Windows
     return concatenated(builder, found, 1, f"{stem}_acc")
 
 
-def _depthwise(builder: ProgramBuilder, parts: _Parts, x: Tensor, windows: Windows) -> Tensor:
+def _depthwise(builder: ProgramBuilder, parts: _Weighted, x: Tensor, windows: Windows) -> Tensor:
     weight = _flat_weight(parts.weight)
     channels = x.sizes[1]
     height, width = weight.shape[2:]
@@ -241,8 +285,8 @@ def _depthwise(builder: ProgramBuilder, parts: _Parts, x: Tensor, windows: Windo
     return _operator(builder, parts, "depthwise_conv2d", x, last, sizes, windows.attributes())
 
 
-def _transposed(builder: ProgramBuilder, parts: _Parts) -> Tensor:
-    x, weight, attributes = _spread(builder, parts), parts.weight, parts.product.op.attributes
+def _transposed(builder: ProgramBuilder, parts: _Weighted, x: Tensor) -> Tensor:
+    x, weight, attributes = _spread(builder, x), parts.weight, parts.op.attributes
     geometry = conv_geometry(attributes, x.sizes[2 - weight.ndim :], weight.shape[2:])
     filled = geometry.filled(weight.ndim - 2)
     strides, pads, more = filled.strides, filled.pads, filled.output_padding

@@ -82,6 +82,32 @@ def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp
     return True
 
 
+def average_reals(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+    """AveragePool in float over one or two spatial axes; None for others."""
+    rank, includes = len(tensors[0].shape), bool(op.attributes.get("count_include_pad", 0))
+    if rank not in (3, 4) or (includes and op.attributes.get("ceil_mode", 0)):
+        return None
+    x, windows = _opened(builder, tensors[0], op)
+    if any(step != 1 for step in windows.dilations):
+        return None
+    program, like, stem = builder.program, _pooled(x, windows), op.outputs[0]
+    zero, channels = program.number(0, "f32"), x.shape[-1]
+    if includes and any(windows.pads):
+        share = np.full((*windows.kernel, channels, 1), 1 / prod(windows.kernel), np.float32)
+        weights = program.constant(share, "f32", f"{stem}_share")
+        zeros = program.constant(np.zeros(channels, np.float32), "f32", "zeros")
+        attributes = {**windows.attributes(), "acc_type": "f32"}
+        found = program.emit(
+            "depthwise_conv2d", (x, weights, zeros, zero, zero), like, stem, attributes=attributes
+        )
+    else:
+        attributes = {**windows.attributes(is_pool=True), "acc_type": "f32"}
+        found = program.emit("avg_pool2d", [x, zero, zero], like, stem, attributes=attributes)
+    if rank == 3:
+        return program.reshaped(found, (found.shape[0], *found.shape[2:]), channels_last(3))
+    return found
+
+
 def max_pool(builder: ProgramBuilder, x: Tensor, op: Op, stem: str) -> Tensor | None:
     """MAX_POOL2D of one or two spatial axes, without dilations; None for others."""
     rank = len(x.shape)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import RuleError, UnsupportedExport
+from planner.exporters.common.basics import with_basics
 from planner.exporters.common.blocks import Block, Clamp, clamp_of, is_written_in_f32, operand_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, sizes_blamed
@@ -17,7 +18,7 @@ from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.tosa.control_flow import write_items
 from planner.exporters.tosa.elementwise import concat, plus, times, where
-from planner.exporters.tosa.floats import argmax, compare, write_floats, write_real
+from planner.exporters.tosa.floats import FLOAT_OPS, argmax, compare, write_floats, write_real
 from planner.exporters.tosa.linear import conv, conv_transpose, fully_connected
 from planner.exporters.tosa.movement import move, pad_with
 from planner.exporters.tosa.pooling import average_pool, global_average_pool
@@ -27,7 +28,7 @@ from planner.exporters.tosa.resizing import resize
 from planner.exporters.tosa.tables import pointwise
 from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
-from planner.ir.graph import BOUNDARY, Graph, port_address
+from planner.ir.graph import BOUNDARY, Graph, Op, port_address
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import module_text
@@ -60,7 +61,7 @@ def write_tosa(graph: Graph, plan: Plan) -> bytes:
         if problem:
             accepted = _CONSTANTS if value in graph.constants else _ACTIVATIONS
             raise refusal(address, row, value, kind, f"{problem}; tosa accepts {accepted}")
-    builder = ProgramBuilder(*with_rows_apart(graph, plan))
+    builder = ProgramBuilder(*with_basics(*with_rows_apart(graph, plan), _has))
     write_items(builder, nested(builder.plan), _write_block)
     results = []
     for i, name in enumerate(graph.outputs):
@@ -71,6 +72,11 @@ def write_tosa(graph: Graph, plan: Plan) -> bytes:
             raise builder.refuse(error.message, error.hint) from error
     function = builder.program.function(FUNCTION, results, "\n".join(builder.notes))
     return module_text([function]).encode()
+
+
+def _has(op: Op) -> bool:
+    """Whether there is an operator of reals for an op."""
+    return op.type in FLOAT_OPS
 
 
 def _problem(kind: PortTyped, *, is_constant: bool) -> str:
