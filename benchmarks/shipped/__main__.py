@@ -54,7 +54,7 @@ def merged(results: dict[str, Any], record: Record) -> dict[str, Any]:
     others = [one for one in results["models"] if one["model"] != record["model"]]
     short = json.loads(json.dumps(record), parse_float=lambda text: round(float(text), 4))
     models = in_order([*others, short], [task.name for task in TASKS])
-    return {"onnxruntime": onnxruntime.__version__, "threads": THREADS, "models": models}
+    return {**results, "onnxruntime": onnxruntime.__version__, "threads": THREADS, "models": models}
 
 
 def write_page(results: dict[str, Any]) -> None:

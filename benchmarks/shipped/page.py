@@ -214,6 +214,54 @@ def wanted(results: Record) -> list[str]:
     return lines
 
 
+def other_devices(plans: Sequence[Record]) -> str:
+    """Return the section of the same models for devices whose engines are others; "" without any."""
+    if not plans:
+        return ""
+    head = ("model", "target", "kernels in integers", "multiply-adds", "size, MB", "dB, interpreter")
+    rows = []
+    for one in plans:
+        if "refused" in one:
+            rows.append([one["model"], one["target"], f"refused: {one['refused']}", *[BLANK] * 5])
+            continue
+        rows.append(
+            [
+                one["model"],
+                one["target"],
+                f"{one['kernels'][0]} of {one['kernels'][1]}",
+                _share(one["multiply_adds"]),
+                f"{one['size'] / 1e6:.2f}",
+                _number(one.get("interpreter"), ".1f"),
+                _number(one.get("engine"), ".1f"),
+                one["verdict"],
+            ]
+        )
+    reasons = [
+        f"- {one['model']}, {one['target']}: {'; '.join(one['reasons'])}"
+        for one in plans
+        if one.get("reasons")
+    ]
+    said = [
+        f"- {one['model']}, {one['target']}: its engine said: {one['engine_said']}"
+        for one in plans
+        if one.get("engine_said")
+    ]
+    efforts = ", ".join(dict.fromkeys(one["effort"] for one in plans))
+    return f"""
+## Other devices
+
+The same models for other devices, by `python -m benchmarks.shipped.devices --write` (effort: {efforts}).
+Decibels are the worst output's ratio of signal to noise against float, on the first calibration samples: by
+our reference interpreter in the file's own arithmetic, and by the file's engine: LiteRT, onnxruntime
+(`qnn-htp`: the file, not the device), the TOSA reference model (blank where the model is too large for it).
+
+{table((*head, "dB, engine", "verdict"), rows)}
+
+What is not in integers, and why:
+{chr(10).join([*reasons, *said])}
+"""
+
+
 def page(results: Record, tasks: Sequence[Task], wheels: Mapping[str, str]) -> str:
     """Return the page.
 
@@ -252,4 +300,4 @@ In brackets: latency as a ratio to float's, below 1 is faster.
 
 {chr(10).join(wanted(results))}
 {left}
-{chr(10).join(sections)}"""
+{chr(10).join(sections)}{other_devices(results.get("devices", []))}"""
