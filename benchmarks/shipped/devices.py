@@ -2,8 +2,8 @@
 
 Usage, from the repository root: `python -m benchmarks.shipped.devices [--write] [--models NAME ...]
 [--targets NAME ...] [--effort quick|normal|high] [--cache DIR]`. Each plan's figures go into the JSON beside
-the page as soon as they are known. Engines run in the environments of `make oracles`; the TOSA reference model,
-which is slow, runs models of up to `MOST_MACS` multiply-adds.
+the page as soon as they are known. Engines run in the environments of `make oracles`; the TOSA reference
+model, which is slow, runs models of up to `MOST_MACS` multiply-adds.
 """
 
 import argparse
