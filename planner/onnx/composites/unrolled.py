@@ -132,6 +132,9 @@ def _layer(body: Body, states: Sequence[int], make: Callable[[Body, int], Step])
 
 def _slice(body: Body, name: str, at: int, axis: str) -> str:
     """One of the matrices along the first axis."""
+    known = body.graph.constants.get(name)
+    if known is not None and known.array is not None:
+        return body.constant("state", known.array[at])
     return body("Squeeze", body("Slice", name, body.integers(at), body.integers(at + 1), axis), axis)
 
 
