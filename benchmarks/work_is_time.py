@@ -112,7 +112,7 @@ def page(points: list[Point], busy: float | None) -> str:
     return f"""# Work beside time
 
 Made by `python -m benchmarks.work_is_time --write`: {len(points)} plans of {len(inside)} models inside wheels
-for `{TARGET}`; predicted [work](../targets/rules.md#work) and latency in onnxruntime {onnxruntime.__version__}
+for `{TARGET}`; predicted [work](../targets/rules.md#work), latency in onnxruntime {onnxruntime.__version__}
 at its defaults on {THREADS} threads, both as ratios to the float model's. Other work took {shared} of the
 processors.
 
