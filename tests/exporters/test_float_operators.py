@@ -30,6 +30,11 @@ CASES = {
     "BatchNormalization": ("y = BatchNormalization <epsilon=0.01> (x, d, c, e, v)", C),
     "Celu": ("y = Celu <alpha=0.5> (x)", {}),
     "Elu": ("y = Elu <alpha=0.7> (x)", {}),
+    "GatherElements": (
+        "t = ArgMax <axis=2, keepdims=1> (x)\n y = GatherElements <axis=2> (x, t)",
+        {},
+    ),
+    "GatherElements, from behind": ("y = GatherElements <axis=-1> (x, k)", {"k": np.full((1, 4, 6, 2), -2)}),
     "Gelu": ("y = Gelu (x)", {}),
     "Gelu, tanh": ('y = Gelu <approximate="tanh"> (x)', {}),
     "HardSigmoid": ("y = HardSigmoid <alpha=0.3, beta=0.4> (x)", {}),

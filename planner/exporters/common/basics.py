@@ -82,8 +82,8 @@ class _Draft:
             tuple(self.ops),
             tuple(name for name in own if name not in made and name not in self.constants),
             tuple(made - self.values.keys()),
-            self.constants,
+            {name: constant for name, constant in self.constants.items() if name in own},
             opsets=self.graph.opsets,
         )
         inferred = infer(part).values
-        return {name: inferred[name] for name in self.values}
+        return {name: inferred.get(name, value) for name, value in self.values.items()}

@@ -85,6 +85,9 @@ def _computed(builder: ProgramBuilder, block: Block, ops: Sequence[Op]) -> Mappi
                 "and ops that move data"
             )
         inner.update(zip(op.outputs, found, strict=False))
+        for name, tensor in zip(op.outputs, found, strict=False):
+            if tensor.element != "f32":  # an index, which movers ask for by name
+                builder.values.define_real(name, tensor)
     return inner
 
 

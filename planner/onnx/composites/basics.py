@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.onnx.composites.body import Body, StaysWhole
 from planner.onnx.composites.unrolled import gru, lstm
+from planner.onnx.dtypes import NUMPY
 
 Rule: TypeAlias = Callable[[Body], str | tuple[str, ...]]
 """Writes the ops of an operator; returns the name of its result, or of each of several."""
@@ -243,11 +244,30 @@ def local_response(body: Body) -> str:
     return body("Div", x, body("Pow", whole, _number(body, body.attribute("beta", 0.75))))
 
 
+def gather_elements(body: Body) -> str:
+    """Elements picked along an axis, each by an index of its own: rows of one element of the flat input."""
+    x, index = body.input(0), body.input(1)
+    sizes = [body.fixed(x, axis) for axis in range(body.rank(x))]
+    shape = [body.fixed(index, axis) for axis in range(body.rank(index))]
+    axis = body.attribute("axis", 0) % len(sizes)
+    strides = [int(np.prod(sizes[at + 1 :])) for at in range(len(sizes))]
+    kind = body.dtype(index)
+    # Where the other axes put an element; the index adds its own steps.
+    others = [stride * (at != axis) for at, stride in enumerate(strides)]
+    base = sum(stride * places for stride, places in zip(others, np.indices(shape), strict=True))
+    zero, size, step = (body.real(number, index) for number in (0, sizes[axis], strides[axis]))
+    forward = body("Where", body("Less", index, zero), body("Add", index, size), index)
+    steps = forward if strides[axis] == 1 else body("Mul", forward, step)
+    places = body("Add", steps, body.constant("places", np.asarray(base, NUMPY[kind])))
+    return body("Gather", body("Reshape", x, body.integers(-1)), places, axis=0)
+
+
 BASICS: Final[Mapping[str, Rule]] = {
     "BatchNormalization": batch_normalization,
     "Celu": celu,
     "Elu": elu,
     "GRU": gru,
+    "GatherElements": gather_elements,
     "Gelu": gelu,
     "HardSigmoid": hard_sigmoid,
     "HardSwish": hard_swish,
