@@ -1,6 +1,6 @@
 """The application: settings in, an ASGI application out. `uvicorn api.app:app`.
 
-Every failure leaves through `handle`, as problem+json. Source: design 06.
+Every failure leaves through `handle`, as problem+json. Source: docs/service.md.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Problems: every failure of the service as `application/problem+json` (RFC 9457) of a listed type.
 
 `TYPES` lists them all, `CLASSES` says which error of the planner is which; docs/problems.md documents each.
-Nothing here knows a route. Source: RFC 9457; design 06.
+Nothing here knows a route. Source: RFC 9457; docs/service.md.
 """
 
 import errno

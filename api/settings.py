@@ -1,7 +1,7 @@
 """Settings of the service, read from the environment once: where things lie, limits, tokens.
 
 `VARIABLES` is the whole list, and docs/service.md its table; nothing else reads the environment. Sizes are
-bytes, times seconds. Source: design 06.
+bytes, times seconds. Source: docs/service.md.
 """
 
 import re

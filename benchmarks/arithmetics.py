@@ -2,8 +2,8 @@
 
 `float32_spec` dequantizes, computes and quantizes in float32; `exact_even` does the same in rationals on
 the same float32 scales, and rounds once. Usage: `python -m benchmarks.arithmetics` prints the table of
-docs/results/stablehlo-agreement.md. Source: design 01, section 8; StableHLO specification, "Quantization
-computations".
+docs/results/stablehlo-agreement.md. Source: docs/specification.md, section 8; StableHLO specification,
+"Quantization computations".
 """
 
 from collections.abc import Callable, Mapping

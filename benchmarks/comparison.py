@@ -1,7 +1,7 @@
 """A quantized file beside its float source: accuracy, latency and what runs in integers, for any side.
 
 Accuracy is measured with every graph optimisation off, which runs the file as written; `optimized`
-figures run what onnxruntime fuses by default. Source: design, "SQNR".
+figures run what onnxruntime fuses by default. Source: docs/accuracy.md.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The planner's face: load, calibrate, annotate, plan, explain, check, export, evaluate, compare.
 
 Names load on first use (PEP 562), so that `import planner` stays light. Everything not listed here is
-private. Source: design 03, "Public names".
+private. Source: docs/library.md.
 """
 
 import importlib

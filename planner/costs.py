@@ -3,7 +3,8 @@
 Widths are those its own quantizers say, whatever the dialect. Three ways to count bit operations are in use:
 `qonnx`, `table3` (a scaled activation counts as 32 bits) and `eq5` (with the accumulator). Nothing runs.
 Table III lists the MACs and weights of the widths that most of them have: a first layer of wider operands is
-in its bits alone (`main_macs`, `main_weights`). Source: QONNX paper, equation 5 and table III; design 05.
+in its bits alone (`main_macs`, `main_weights`). Source: QONNX paper, equation 5 and table III;
+docs/formats.md.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The main job in a few functions: model, statistics, target, plan, file. Each can be called alone.
 
 bytes -> `load_model` -> `annotate` -> `plan` (fuse, choose rows, propagate) -> `check` -> `export`.
-Every step is a pure function of what it is given. Source: design 03, "One `plan` call".
+Every step is a pure function of what it is given. Source: docs/library.md.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

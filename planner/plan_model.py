@@ -1,7 +1,7 @@
 """The middle of the pipeline: an annotated graph becomes a plan.
 
 Nothing here reads or writes files of models, so the service may plan in a process that holds no reader of
-them; `pipeline` has these functions too. Source: design 03, "One `plan` call".
+them; `pipeline` has these functions too. Source: docs/library.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence

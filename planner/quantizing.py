@@ -1,7 +1,6 @@
 """Quantize: the whole job in one call, from a float model and samples to a file, its plan and a verdict.
 
-Every step is one of `pipeline`'s and can be called alone; nothing is decided here. Source: design 03, "One
-`plan` call".
+Every step is one of `pipeline`'s and can be called alone; nothing is decided here. Source: docs/library.md.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""The house keeps its floors (design 03): who may import whom, and what may be imported at all."""
+"""The house keeps its floors (ARCHITECTURE.md): who may import whom, and what may be imported at all."""
 
 import ast
 import subprocess
@@ -75,7 +75,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "yaml": ("planner.target",),
 }
 
-# The checker shares no judgement with what it checks (design 01, section 6).
+# The checker shares no judgement with what it checks (docs/specification.md, section 6).
 CHECKER: Final = "planner.checker.check"
 CHECKED: Final = (
     "planner.fusion",
@@ -149,7 +149,7 @@ def within(name: str, packages: tuple[str, ...]) -> bool:
 def floor(name: str) -> int:
     """Floor of a module: that of the longest entry it lies in."""
     inside = [entry for entry in FLOORS if within(name, (entry,)) and (entry != "planner" or name == entry)]
-    assert inside, f"{name} is on no floor: give its package one in FLOORS and in design 03"
+    assert inside, f"{name} is on no floor: give its package one in FLOORS and in ARCHITECTURE.md"
     return FLOORS[max(inside, key=len)]
 
 

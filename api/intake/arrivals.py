@@ -3,7 +3,7 @@
 Whoever promises a body and sends none holds a connection and nothing else. The bytes of all bodies that are
 here or on their way are bounded, in all and for each principal; beyond, the one that has been coming the
 longest is given up: of the principal who went beyond his share, else of the one who has the most.
-Source: design 06.
+Source: docs/service.md.
 """
 
 import asyncio

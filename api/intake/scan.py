@@ -1,6 +1,6 @@
 """Scans of untrusted JSON before anything parses it: bounds on depth, values, integers; nothing is built.
 
-Source: design 06, "Untrusted input"; RFC 8259.
+Source: docs/service.md; RFC 8259.
 """
 
 import re

@@ -1,8 +1,8 @@
 """A scan of ONNX files before anything parses them: their wire format by a table of its messages.
 
 Nothing is built; the time is linear in the bytes: a step for each message, one look for the fields between.
-Bounded are depth, counts and texts, and a tensor's bytes have to hold the shape it claims. Source: design 06,
-"Untrusted input"; protobuf's wire format; onnx.proto.
+Bounded are depth, counts and texts, and a tensor's bytes have to hold the shape it claims. Source:
+docs/service.md; protobuf's wire format; onnx.proto.
 """
 
 import re

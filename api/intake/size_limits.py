@@ -1,7 +1,7 @@
 """Size limits: whether what a model says about sizes is something a machine could hold.
 
 A few bytes can name a tensor of gigabytes (ConstantOfShape, Expand, Range). Nothing here makes one; sizes are
-multiplied as whole numbers. Source: design 06, "Untrusted input".
+multiplied as whole numbers. Source: docs/service.md.
 """
 
 from typing import Final

@@ -3,7 +3,8 @@
 A principal has a share of the places at once, and of the places to wait, and so has a tenant, all its
 principals together; among those who wait, the one who was served the longest ago is next. Of whom nothing
 waits, one always may: so places to wait are as many more as there are principals, at most. On a server with
-one principal the share is everything. Nothing here knows HTTP. Source: round-robin scheduling; design 06.
+one principal the share is everything. Nothing here knows HTTP. Source: round-robin scheduling;
+docs/service.md.
 """
 
 import asyncio

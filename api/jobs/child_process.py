@@ -2,7 +2,7 @@
 
 Requests (`sandbox`) and jobs (`executors`) run it alike. Files named by digest are opened from the store
 here, files that the child wrote are kept in the store here, so only small JSON travels. The child ends with
-this process, however that ends: it watches the pipe between them. Source: design 06, "Jobs".
+this process, however that ends: it watches the pipe between them. Source: docs/service.md.
 """
 
 import asyncio

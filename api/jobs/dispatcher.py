@@ -1,7 +1,7 @@
 """The dispatcher: in every server, leases waiting jobs, has them run, keeps the leases, and writes the ends.
 
 Several dispatchers share one queue. One that is killed loses its leases after a while, and others take over;
-one that cannot reach the database goes on with what it has, and writes when it can. Source: design 06.
+one that cannot reach the database goes on with what it has, and writes when it can. Source: docs/service.md.
 """
 
 import asyncio

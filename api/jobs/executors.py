@@ -2,7 +2,7 @@
 
 `run_child` is the same in both. An executor knows nothing of rows: it answers with a result, a problem, or
 that the worker was lost. A cluster trusts whoever reaches its scheduler: a private network, or Dask's TLS.
-Source: design 06, "Past one machine".
+Source: docs/service.md.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 A search is two works: the search, and the plan that it found, made as any other is.
 A calibration is cut by samples; what its shards and their joining write is the same, to the last bit, as one
-worker writes alone (`tasks`). Source: design 06, "Past one machine".
+worker writes alone (`tasks`). Source: docs/service.md.
 """
 
 import asyncio

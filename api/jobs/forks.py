@@ -1,7 +1,7 @@
 """Forks: children of this process's fork server, as `subprocess.Popen` has them.
 
 The server starts with the first child, or before, and again where it ended; it ends with this process,
-which holds the other end of its socket. Source: design 06, "Jobs".
+which holds the other end of its socket. Source: docs/service.md.
 """
 
 import errno

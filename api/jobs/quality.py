@@ -1,6 +1,6 @@
 """Quality of a plan, as it is kept with it: a comparison as JSON, and a comparison of that for the report.
 
-JSON has no infinity: null is no error at all (`exact`), or only error. Source: design 06, the page.
+JSON has no infinity: null is no error at all (`exact`), or only error. Source: docs/service.md.
 """
 
 import math

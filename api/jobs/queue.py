@@ -3,7 +3,7 @@
 A job is leased by an owner, who says so again before the lease runs out; a lease that ran out is taken over.
 Whoever writes an end must still hold the lease (`owner` and `attempt`), so a job ends once. Jobs are taken
 from principals in turn, and seen by their tenant alone. Nothing here runs anything.
-Source: design 06, "Jobs".
+Source: docs/service.md.
 """
 
 import secrets

@@ -1,7 +1,7 @@
 """Job records, and the work a job asks for.
 
 A work is a task of `api.child` and its arguments, in which `stored`, `written`, `made` and `carried` stand
-for files: only digests travel, whoever runs it opens the files from the store. Source: design 06, "Jobs".
+for files: only digests travel, whoever runs it opens the files from the store. Source: docs/service.md.
 """
 
 from collections.abc import Collection, Mapping

@@ -2,7 +2,7 @@
 
 A resident has the limits of any child that reads for a request, its processor time counted over its whole
 life. A caller has one, so nobody meets another's; of all, the longest unused goes. One that ended, for
-whatever reason, is made again by the next question. Source: design 06, the page.
+whatever reason, is made again by the next question. Source: docs/service.md.
 """
 
 import asyncio

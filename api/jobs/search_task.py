@@ -1,7 +1,7 @@
 """The task `search` of a child: the plan of least work that is as good as asked.
 
 What it measured lies in a file that the next child goes on with: of a server that was killed, or of a later
-search with another goal. Source: design 06, "Jobs"; design 11, section 7.
+search with another goal. Source: docs/service.md; docs/search.md.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 A calibration may be cut into shards of samples, each a power of two of them: then every mean of a shard times
 its samples is the very sum that calibrating in one piece has, and the merged statistics are the same to the
-last bit, wherever the shards ran. Source: design 06; design 09, "Statistics".
+last bit, wherever the shards ran. Source: docs/service.md; docs/formats.md.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Watch: streams wait here for news of their jobs; one look at the database serves all of them.
 
 A thousand streams that each looked for themselves would keep a core busy with jobs to which nothing happens.
-Nothing here knows HTTP. Source: design 06, "Jobs".
+Nothing here knows HTTP. Source: docs/service.md.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Files of the front end, under an address with the digest of them all, and the policy of the page.
 
 The page runs our files alone. A plan stands in a frame without an origin, whose style and two scripts,
-by digest, are all that may count besides. Source: CSP level 3; design 06, the page.
+by digest, are all that may count besides. Source: CSP level 3; docs/service.md.
 """
 
 import hashlib

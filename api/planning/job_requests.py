@@ -1,7 +1,7 @@
 """Job requests: requests whose work may become a job, waiting for it, and its result.
 
 `WORKS` and `RESULTS` have one entry a kind of job; a plan has its own way there. The work itself is done by
-`jobs` and a child. Source: design 06, "Jobs".
+`jobs` and a child. Source: docs/service.md.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Kept things: lists of plans, statistics and blobs, and taking them away.
 
-A list reads no documents but the origins and qualities of its plans. Source: design 06, "Shape".
+A list reads no documents but the origins and qualities of its plans. Source: docs/service.md.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Known targets: targets that plans may name, the shipped ones and those that were put.
 
 A description that was put is untrusted text, and so are the conditions in it: children read it, lint it and
-plan with it. This process knows its record alone. A version never changes. Source: design 06, "Shape".
+plan with it. This process knows its record alone. A version never changes. Source: docs/service.md.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Plan answers: documents about plans as bytes, always the same for the same plans.
 
 `READERS` read them off stored plans: the server's own process those of small plans, a child the others.
-`WHAT_IF` ask a plan that was made again for other constraints, in a child. Source: design 01, section 6.
+`WHAT_IF` ask a plan that was made again for other constraints, in a child. Source: docs/specification.md,
+section 6.
 """
 
 import json

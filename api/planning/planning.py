@@ -2,7 +2,7 @@
 
 A small annotated model holds no protobuf, is scanned, and cannot grow, so it is planned for a shipped target
 in milliseconds by a thread of this process. Children plan every other model, and every model for a target
-that was put: its conditions are untrusted, too. Source: design 06, "Shape".
+that was put: its conditions are untrusted, too. Source: docs/service.md.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Provenance: the request and the edits that a plan comes from, and the plan made of them.
 
-Kept as `origins` by the plan's key, so that a plan can be made again. Source: design 06, "Shape".
+Kept as `origins` by the plan's key, so that a plan can be made again. Source: docs/service.md.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""Searching: the work of a search, and its answer; a child searches. Source: design 06; design 11."""
+"""Searching: the work of a search, and its answer; a child searches.
+
+Source: docs/service.md; docs/accuracy.md.
+"""
 
 import json
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Each is a pure function of a plan's key and the question, kept under the digest of both where the quota has
 room, for as long as what it was made of. Small plans are read in this process, big ones in a child.
-Source: design 06, "Shape".
+Source: docs/service.md.
 """
 
 import json

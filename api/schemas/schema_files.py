@@ -1,4 +1,4 @@
-"""JSON Schemas of the files that the service takes and gives, by name. Source: design 09."""
+"""JSON Schemas of the files that the service takes and gives, by name. Source: docs/formats.md."""
 
 import json
 from collections.abc import Callable, Mapping

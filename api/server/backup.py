@@ -3,7 +3,7 @@
 First the rows of SQLite, then the files they may name: files are only ever added. What the copy has already
 is left as it is, so the second backup is short. PostgreSQL and object stores have tools of their own. The
 database is read by SQLite alone (`api.storage.sqlite_files`), wherever it lies.
-Source: SQLite, "Online Backup API", "How To Corrupt An SQLite Database File", 1.4; design 06.
+Source: SQLite, "Online Backup API", "How To Corrupt An SQLite Database File", 1.4; docs/service.md.
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 
 Counts and bounds the body while it arrives, adds headers to the answer, reads what a client still sends so
 that it sees the answer, and ends streams when the server drains. Nothing here judges a request.
-Source: design 06; ASGI 3.
+Source: docs/service.md; ASGI 3.
 """
 
 import asyncio

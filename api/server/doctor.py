@@ -1,7 +1,7 @@
 """Doctor: checks of the settings of this machine, and of the folders and servers they name.
 
 It leaves nothing behind. Each check answers alone, so that one failure does not hide the next.
-Source: design 06, `qplan doctor`.
+Source: docs/service.md.
 """
 
 import difflib

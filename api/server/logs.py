@@ -1,6 +1,6 @@
 """Logs: one JSON object a line on standard error. Digests, sizes and ids; never what a model or body holds.
 
-Source: design 06; the fields of an access line are `ACCESS`, listed in docs/service.md.
+Source: docs/service.md, which lists the fields of an access line (`ACCESS`).
 """
 
 import json

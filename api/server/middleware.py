@@ -2,7 +2,7 @@
 
 Request id, host name, tokens and their scopes, rates, the access log and metrics, and the one form of every
 failure; bytes are `body_stream`'s. Nothing here knows a route but health and pages, which need no token.
-Source: design 06; RFC 9457; RFC 6750.
+Source: docs/service.md; RFC 9457; RFC 6750.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Readiness: whether requests can be served: database, disk and children are tried, once a second at most.
 
-Nobody needs a token to ask, so asking often has to cost nothing. Nothing here knows HTTP. Source: design 06.
+Nobody needs a token to ask, so asking often has to cost nothing. Nothing here knows HTTP. Source:
+docs/service.md.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 A token belongs to a tenant, `DEFAULT` where it names none. `write` includes `plan`, `plan` includes `read`;
 `metrics` stands alone, for a scraper. What a request needs is decided by `needed` from its method and path,
-before any route. Source: RFC 6750; design 06.
+before any route. Source: RFC 6750; docs/service.md.
 """
 
 import hashlib

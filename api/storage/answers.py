@@ -1,7 +1,7 @@
 """Answers: what is kept so that the same question need not be thought about again; no more than that.
 
 An answer that the quota has no room for is given all the same, from a file without a name that goes when it
-is closed. Source: design 06.
+is closed. Source: docs/service.md.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The database: tables, connections and migrations; SQLite by default, PostgreSQL past one machine.
 
 Blobs, models, plans are files (`store`); rows are what changes: jobs and their events. Times are seconds
-since 1970, by the database's clock where it has one: a lease is judged by one clock. Source: design 06.
+since 1970, by the database's clock where it has one: a lease is judged by one clock. Source: docs/service.md.
 """
 
 import time

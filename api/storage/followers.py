@@ -2,7 +2,7 @@
 
 For each such source there is a folder of empty files, `followers/SOURCE/FOLLOWER`, or as many empty objects;
 empty, so a quota does not count them. What an earlier version kept has none until it is asked for again;
-`retention` finds it. Source: design 06.
+`retention` finds it. Source: docs/service.md.
 """
 
 from collections.abc import Iterable, Iterator

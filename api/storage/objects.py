@@ -1,7 +1,7 @@
 """Objects: the store's files in an object store that many servers share, through fsspec (`s3://BUCKET/PREFIX`).
 
 Names are `KIND/xx/REST`, as in the folder. An object is written whole or not at all; nothing here knows what
-one holds. Source: design 06, "Past one machine".
+one holds. Source: docs/service.md.
 """
 
 import secrets

@@ -4,7 +4,7 @@ Leftovers go whatever the settings: what nothing leads to any more, a day after 
 
 A file is used when it is written or read, as far as the file system notes reads (`relatime`: by the day).
 An object store has life cycles of its own: there only the copies here go. Nothing here knows a route.
-Source: design 06.
+Source: docs/service.md.
 """
 
 import asyncio

@@ -4,7 +4,7 @@
 links from a request's digest to its plan, `origins` the requests of plans by their keys, `answers` what
 follows from plans, `states` of work that may have to go on later, `targets` by id and version with their
 `descriptions`, `keys` of requests that may come twice, `qualities` the last comparison of a plan, by its key.
-A restart finds everything. Each tenant has a store of its own. Source: design 06.
+A restart finds everything. Each tenant has a store of its own. Source: docs/service.md.
 """
 
 import fcntl

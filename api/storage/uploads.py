@@ -2,7 +2,7 @@
 
 An upload is a folder under `uploads`: what was announced, and the bytes so far. Its id says when it began, so
 one that ran out is told from one that never was. Several servers share uploads where they share the data
-folder. Source: design 06.
+folder. Source: docs/service.md.
 """
 
 import fcntl

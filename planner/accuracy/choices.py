@@ -2,7 +2,7 @@
 
 The rounding of a stored value belongs to its writer, that of a rescale to its reader, weights to their
 kernel, the first rounding of a model input to the input. A kernel that only moves numbers on one grid adds
-nothing but its rescales. Source: design 11, section 3.
+nothing but its rescales. Source: docs/accuracy.md.
 """
 
 from collections.abc import Mapping, Sequence

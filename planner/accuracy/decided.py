@@ -3,7 +3,7 @@
 A margin is what a decision is won by: the logarithm of the likeliest class over the next, or the logit of a
 sigmoid. Noise changes it; few samples show few changes, so the share that is expected to change is counted as
 well: with noise of the deviation s, a decision with margin m changes with the probability Phi(-m / s).
-Source: design 16, point 7.
+Source: docs/accuracy.md.
 """
 
 import math

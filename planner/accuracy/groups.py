@@ -6,7 +6,7 @@ hundred class scores of all sizes stay together, and boxes come apart from them.
 2^4 but no two neighbours do, the widest step, from 2^2 on, parts them in two (boxes of -3 to 3 and scores).
 Nothing is cut along places of a picture, along time, or along the classes of a softmax: what is small there
 is small on these samples alone.
-Source: design 11, section 4.
+Source: docs/accuracy.md.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

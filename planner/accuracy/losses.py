@@ -1,7 +1,7 @@
 """Losses: where a plan loses the numbers of its model, kernel by kernel, and what would bring them back.
 
 `values` sees the whole quantized program, `own_noise` each kernel alone; noise adds up, so the shares of the
-kernels are shares of what is lost. Source: design 11, section 3.
+kernels are shares of what is lost. Source: docs/accuracy.md.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Metrics: what a model is for, beside decibels: top-1, top-5, cross entropy, or a function of the user's.
 
 A metric of ours is a mean over labels, added up sample by sample; one of the user's sees all samples at once.
-Labels are class numbers; negative ones are not counted (-100 is usual for tokens). Source: design 11.
+Labels are class numbers; negative ones are not counted (-100 is usual for tokens). Source: docs/accuracy.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence

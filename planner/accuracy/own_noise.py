@@ -2,7 +2,7 @@
 
 One float run of a sample, then a run for each choice from its kernel on; runs of different choices go side by
 side on the cores, shards of the samples on an executor. Powers are added in the order of the samples, so they
-are the same for any executor. Source: design 11, section 3.
+are the same for any executor. Source: docs/accuracy.md.
 """
 
 import math

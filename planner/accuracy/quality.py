@@ -1,7 +1,7 @@
 """Quality: signal, noise and largest error of a tensor over all samples, and of its groups of like slices.
 
 `SQNR = 10 log10(sum ref^2 / sum (ref - got)^2)` in dB, over all samples. Only the last sample tells which
-slices are alike (`groups`). Source: design 05; design 11, "Judged".
+slices are alike (`groups`). Source: docs/formats.md; docs/accuracy.md.
 """
 
 import math

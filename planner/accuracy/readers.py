@@ -4,7 +4,7 @@ One reader deep: an op that computes is run on the rounded value and, of everyth
 float model's; what only moves data is looked through. All of it is one model for onnxruntime, which hands
 back sums of squares and no tensor. The ranges of all samples come first, then the first few samples are run
 in order, so the result does not depend on how calibration was cut into shards. Values inside loops and
-branches are left out. Source: design 11, section 7, "Rows that hold too little".
+branches are left out. Source: docs/specification.md, section 11.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 Rounding to steps of another width scales with the square of the width, so finer types are predicted from what
 was measured; another range is measured, as what it cuts off nobody can foretell. Predictions are corrected by
-how far the own noises added up to what the whole program showed. Source: design 11, sections 3 and 7.
+how far the own noises added up to what the whole program showed. Source: docs/accuracy.md, docs/search.md.
 """
 
 import json

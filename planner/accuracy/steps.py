@@ -1,7 +1,7 @@
 """Steps: the float model kernel by kernel, and again from one kernel on with only that one quantized.
 
 Each kernel is a session of its own in onnxruntime, so that a run may start anywhere: what lies in front of a
-kernel is taken from the float run, what it does not reach is not computed. Source: design 11, section 3.
+kernel is taken from the float run, what it does not reach is not computed. Source: docs/accuracy.md.
 """
 
 from collections.abc import Mapping, Sequence

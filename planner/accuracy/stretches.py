@@ -2,7 +2,7 @@
 
 A loop, or an If with its branches, is one step. Behind the kernels where it begins a run goes on in
 stretches, many kernels in one session: handing arrays from session to session costs more than small
-kernels do. Source: design 11, section 3.
+kernels do. Source: docs/accuracy.md.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Told: losses as lines for a reader and as JSON data.
 
-Source: design 11, section 3; docs/accuracy.md.
+Source: docs/accuracy.md.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Unlike: held-out samples that take values where calibration saw none, so that ranges clip them.
 
 What counts is what calibration saw, and not what a percentile kept of it: that was cut on purpose. Source:
-design 11, section 4.
+docs/accuracy.md.
 """
 
 import math

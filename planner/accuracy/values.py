@@ -1,7 +1,7 @@
 """Values: the whole quantized program against the reference at every value, in one pass over both.
 
 The quantized program is the reference interpreter's. A value inside a loop is that of the last trip.
-Source: design 11, section 3.
+Source: docs/accuracy.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping

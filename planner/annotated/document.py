@@ -2,7 +2,7 @@
 
 Kernels become regions; `ops`, `opsets`, `notes`, `reason`, port facts and constant numbers are ours, so
 that a graph from any source goes through unchanged. Calls, loops and branches are `structure`'s.
-Source: design 03, "Annotated model, as JSON".
+Source: docs/formats.md.
 """
 
 import json

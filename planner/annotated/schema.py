@@ -1,6 +1,6 @@
 """Fields of an annotated model, `qplan.annotated/1`, checked on reading; plan files hold a graph of them.
 
-Source: design 03, "Annotated model, as JSON".
+Source: docs/formats.md.
 """
 
 from typing import Any, Final, Literal, NotRequired

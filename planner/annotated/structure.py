@@ -1,7 +1,7 @@
 """Structure in annotated models: calls, loops and branches of kernels, and their bodies.
 
 `call`, `loop` and `branches` of a kernel; `scopes` of a graph whose bodies were put in place, as plans carry
-it. Source: design 03, "Annotated model, as JSON"; design 01, section 5.
+it. Source: docs/formats.md; docs/specification.md, section 5.
 """
 
 from collections.abc import Mapping

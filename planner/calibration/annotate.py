@@ -1,7 +1,7 @@
 """Annotating: calibrated ranges and the user's constraints onto a Graph's values and ports.
 
 A fact replaces an earlier one, except that a calibrated range stays until another comes.
-Source: design 01, sections 1 and 2; design 09.
+Source: docs/specification.md, sections 1 and 2; docs/library.md.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Annotations as written: YAML, JSON or a mapping, `qplan.annotations/1`, read into records.
 
 Types are parsed here; whether names and tensors exist is `annotate`'s business.
-Source: design 09, "Annotations".
+Source: docs/library.md.
 """
 
 import difflib

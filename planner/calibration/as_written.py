@@ -3,7 +3,7 @@
 A model from quantization-aware training says where its quantizers are. Behind the last product there is none,
 and often none before the first.
 Without calibration data it has no range, so it hands on floats. A range would store it in 8 bits that nobody
-asked for. Source: design 15, section 2.
+asked for. Source: docs/qonnx.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Bias correction needs them. A value's mean is that of its samples' own means, each sample
 counting alike whatever its size; a value that was NaN or infinite anywhere has none. Sums are float64: the
-order of samples matters in the last bit at most. Source: design 09, "Statistics".
+order of samples matters in the last bit at most. Source: docs/formats.md.
 """
 
 from collections.abc import Iterable

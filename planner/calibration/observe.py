@@ -3,7 +3,7 @@
 Streaming is `merge` over the arrays; order and grouping never change a result. A histogram's bin width
 is the power of two that its range asks for and nothing else, so bins of a part split into the bins of
 the whole. NaN and infinities are counted and left out. Nothing here knows models or files.
-Source: design 09, "Statistics".
+Source: docs/formats.md.
 """
 
 import math

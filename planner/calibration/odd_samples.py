@@ -2,7 +2,7 @@
 
 NaN, a constant, nothing but zeros, bytes of pictures, one sample over and over, or numbers unlike the range
 that somebody wrote at the input: more often than not a loader or a preprocessing went wrong. Only float
-inputs are looked at; masks and indices are constant for good reasons. Source: design 11, section 4.
+inputs are looked at; masks and indices are constant for good reasons. Source: docs/accuracy.md.
 """
 
 import math

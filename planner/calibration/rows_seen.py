@@ -3,7 +3,7 @@
 A softmax cannot tell apart what lies far below the greatest entry of its row, so the smallest of these maxima
 says where its operand's needed range begins. A row whose entries are all equal does not count (all of it is
 masked), nor does one further below the median of its sample than `APART`: left padding of another value.
-Source: design 11, sections 1 and 2.
+Source: docs/specification.md, section 10.
 """
 
 from collections import defaultdict

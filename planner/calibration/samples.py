@@ -1,7 +1,7 @@
 """Samples: files of arrays, or arrays as libraries hold them, as feeds that fit the model's inputs.
 
 One sample is in memory at a time (of a single `.npz`: the file). Every array is checked against the
-input it feeds and cast to its element type. Nothing here runs a model. Source: design 03.
+input it feeds and cast to its element type. Nothing here runs a model. Source: ARCHITECTURE.md.
 """
 
 import os

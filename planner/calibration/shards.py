@@ -2,7 +2,7 @@
 
 Extremes and histograms join exactly (`observe.merge`). A mean joins exactly where its shard has a power of
 two of samples: multiplied back, it is the sum that was divided; sums are added in order and divided once, as
-calibrating in one piece does. Source: design 09, "Statistics".
+calibrating in one piece does. Source: docs/formats.md.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Statistics: observations of every value, and the range that each method makes of them.
 
 Frozen records and pure functions; their text is read by `statsjson`, observing is `observe`.
-Source: design 09, "Statistics".
+Source: docs/formats.md.
 """
 
 import json

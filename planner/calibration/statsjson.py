@@ -1,6 +1,6 @@
 """Reading statistics: JSON of `qplan.stats/2`, strictly; `/1` is read. `Statistics.to_json` writes it.
 
-Source: design 09, "Statistics".
+Source: docs/formats.md.
 """
 
 import json

@@ -3,7 +3,7 @@
 Independent: it neither runs nor reads propagation's matcher, rules or orders, and has its own reading of
 the rows. With the model, the plan's figures are recomputed (`figures`); near a plan that is said to be
 optimal it looks for cheaper ones, which proves nothing. Out of its sight: functions of `fn` rules, the
-fusions that made the kernels. Source: design 01, section 6.
+fusions that made the kernels. Source: docs/specification.md, section 6.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Re-verify the rescales of a plan: derive every change of type independently, then compare.
 
 Derived from the types of ports, pins and outputs alone, not from the list that the plan holds.
-Source: design 01, section 3.
+Source: docs/specification.md, section 3.
 """
 
 from collections.abc import Iterator, Mapping

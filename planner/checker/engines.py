@@ -1,6 +1,6 @@
 """Re-verify engines: on a device whose data go one way, nothing reads from an engine behind its own.
 
-Source: design 04, engines.
+Source: docs/targets/reference.md.
 """
 
 from planner.checker.kernel_ports import refuse

@@ -1,6 +1,6 @@
 """Re-verify facts independently: no port narrows an Any, breaks a None, or differs from a pin for it.
 
-Source: design 01, sections 2 to 4.
+Source: docs/specification.md, sections 2 to 4.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Ports of a kernel against the row that serves it, for the independent checker.
 
 A row is read as data, without regard to how propagation chose it. Nothing here knows rules or numbers.
-Source: design 01, sections 2, 4 and 6.
+Source: docs/specification.md, sections 2, 4 and 6.
 """
 
 import struct

@@ -2,7 +2,7 @@
 
 The log is facts, value by value, then kernels in the plan's order: remedies, the row, the ports. Out of
 sight: which of two labels was the cheaper one (`range` or `shared`), and whether a remedy was worth it.
-Source: design 01, section 6; design 09, "Plan".
+Source: docs/specification.md, section 6; docs/formats.md.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 Every element of an operand is marked with the number of its slice, the ops are run over the marks, and each
 element of a result must have the scale and zero point of the slice it came from. Propagation reasons about
-axes instead, so the two agree only where both are right. Source: 02, case 37.
+axes instead, so the two agree only where both are right. Source: tests/cases, case 37.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Weights must not be cut, their scales are no coarser than their numbers ask, biases fit their storage; their
 sums are judged by `figures.sums`. Constants are read once, in pieces that stay in the processor's cache.
-Source: design 01, sections 2 and 6; 02, cases 17 to 24.
+Source: docs/specification.md, sections 2 and 6; tests/cases, cases 17 to 24.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Verify the origins of a plan: the model and the target at hand are those it was made for.
 
 Digests first, then the structure and the rows that the plan carries, item by item, as the rest of the
-check reads those. Source: design 01, section 6.
+check reads those. Source: docs/specification.md, section 6.
 """
 
 from collections.abc import Mapping, Sequence

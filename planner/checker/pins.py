@@ -1,8 +1,8 @@
 """Re-verify pinned constants independently: a port's type holds the numbers that the pin stands for.
 
 The same scales, or those over 2^k where a bias asks for it, and every integer in use within both storages.
-Needs the model's numbers; without them the scales alone are judged. Source: design 01, section 4; 02, cases
-24, 36 and 65.
+Needs the model's numbers; without them the scales alone are judged. Source: docs/specification.md, section 4;
+tests/cases, cases 24, 36 and 65.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Re-verify rules independently: the types of a kernel's ports obey the rules of its row.
 
 Propagation computes types from rules; this only judges types that are there. `fn` rules are code that no
-plan carries, so they are not judged. Source: design 01, section 4.
+plan carries, so they are not judged. Source: docs/specification.md, section 4.
 """
 
 import math

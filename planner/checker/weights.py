@@ -1,7 +1,7 @@
 """Re-verify the scales of constants independently: what their own numbers ask for, and what asks for more.
 
 A free weight's scale is the finest that does not cut it, unless a bias, a range of multipliers or the device
-needs a coarser one. Source: design 01, sections 2 and 4; 02, cases 17 to 24.
+needs a coarser one. Source: docs/specification.md, sections 2 and 4; tests/cases, cases 17 to 24.
 """
 
 import math
@@ -39,7 +39,7 @@ ROUNDED: Final = {
 }
 """The least normal scale of a narrower float, and half a unit in its last place, in relation."""
 BIAS_BITS: Final = 30
-"""A 32-bit bias keeps one bit free for the sums it is added to (02, case 22)."""
+"""A 32-bit bias keeps one bit free for the sums it is added to (tests/cases, case 22)."""
 
 
 def check_content(

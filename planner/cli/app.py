@@ -1,7 +1,7 @@
 """The command itself: its verbs, and how every failure becomes one line and an exit code.
 
 0 ok, 1 a negative answer, 2 bad input, 3 a goal that no plan reaches, 70 a bug of ours. Verbs live in one
-module per group; nothing here does work. Source: design 03, "Command line".
+module per group; nothing here does work. Source: docs/command.md.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Effort of the verb `quantize`: where the verdict is not good, plans that a search proposes are tried.
 
-What was measured lies beside the plan, so that the same line goes on where it was stopped. Source: design 16,
-point 1.
+What was measured lies beside the plan, so that the same line goes on where it was stopped. Source:
+docs/search.md.
 """
 
 import json as jsonlib

@@ -1,6 +1,6 @@
 """The clients: the calls of `calls` as methods, one after another or beside others (`asyncio`).
 
-Failures come as the planner's own errors where there is one. Source: design 06; docs/problems.md.
+Failures come as the planner's own errors where there is one. Source: docs/service.md; docs/problems.md.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 By default ONNX QuantizeLinear in float32, `saturate(rint(x / scale) + zero_point)`; storages above 16 bits
 (biases) divide in float64. Other arithmetics: `ARITHMETICS`, or an `Arithmetic` with any rounding. Work goes
-piece by piece (`pieces`). Source: ONNX QuantizeLinear; design 01, section 8.
+piece by piece (`pieces`). Source: ONNX QuantizeLinear; docs/specification.md, section 8.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ ARITHMETICS: Final[Mapping[str, Arithmetic]] = {
     "float32_even": Arithmetic(),
     "float32_spec": Arithmetic(offset_first=True),
 }
-"""The arithmetics of design 01 that have reals on one side."""
+"""The arithmetics of docs/specification.md, section 8, that have reals on one side."""
 FLOAT32_EVEN: Final = ARITHMETICS["float32_even"]
 
 

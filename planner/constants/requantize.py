@@ -2,7 +2,7 @@
 
 `real = (stored - zero point) * scale` of the source, then onto the target, in one of `ARITHMETICS` or an
 `Arithmetic` with any rounding. Exact where it says so: in doubles while these hold the reals, otherwise in
-ratios of Python's integers. Source: design 01, section 8.
+ratios of Python's integers. Source: docs/specification.md, section 8.
 """
 
 from fractions import Fraction

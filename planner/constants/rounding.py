@@ -2,7 +2,7 @@
 
 Exact: a real is given as `whole + rest / unit`, so nothing is decided by a rounded fraction. QONNX names are
 mapped in `QONNX`; its HALF_UP means away from zero, while `half_up` here is towards plus infinity, as
-TOSA's and a shift's. Source: design 01, section 8; design 05, rounding modes.
+TOSA's and a shift's. Source: docs/specification.md, section 8; docs/qonnx.md.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Convert: an ONNX model of any quantized dialect in another one, every number as it was.
 
 No plan and no target: each quantizer of the graph is read into one record and written anew, all other ops
-stay as they are. Numbers beyond a format are refused. Source: design 05; design 03, "ONNX utilities".
+stay as they are. Numbers beyond a format are refused. Source: docs/formats.md; docs/library.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 QONNX adds the zero point before it rounds and ONNX afterwards, so a zero point other than 0 (and a rounding
 other than half to even) goes into explicit ops before a QuantizeLinear of scale 1. Constants become stored
-integers. Source: design 05, "Exact semantics".
+integers. Source: docs/qonnx.md.
 """
 
 from dataclasses import dataclass, replace

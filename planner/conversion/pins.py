@@ -2,7 +2,7 @@
 
 A pinned value goes through `(rint(clip(x / scale + zero_point)) - zero_point) * scale`, in float32, op by op.
 What no such formula stands for, scales per block and storages of floats, is refused.
-Source: design 05, "Exact semantics", StableHLO's quantize.
+Source: docs/qonnx.md, StableHLO's quantize.
 """
 
 from collections.abc import Iterator

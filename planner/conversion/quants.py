@@ -1,7 +1,7 @@
 """Quants: a quantizer of any dialect as QONNX Quant, BipolarQuant or FloatQuant with the same numbers.
 
 ONNX rounds before it adds the zero point, so its zero point becomes a shifted range around 0. A range that no
-Quant has is a wider Quant and a Clip. Source: design 05, "Exact semantics".
+Quant has is a wider Quant and a Clip. Source: docs/qonnx.md.
 """
 
 import math

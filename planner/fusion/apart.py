@@ -2,7 +2,7 @@
 
 For one of two reasons: no row serves it, or a type stands on a value inside it that its result would miss.
 Down to single ops, as far as that leads to a row; where it does for no part that does the work, the kernel
-stays whole. Constraints on its ports go to the ports that take their place. Source: design 04, `fusions`.
+stays whole. Constraints on its ports go to the ports that take their place. Source: docs/targets/patterns.md.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -2,7 +2,8 @@
 
 In: a Graph of ops, a Target's fusions. Out: the same Graph as regions in topological order, every op in
 exactly one. Patterns and groups with most ops first, then file order; a kernel's inner values are read by
-nothing outside it. An op that no fusion took is a region of its own type and says why. Source: design 04.
+nothing outside it. An op that no fusion took is a region of its own type and says why. Source:
+docs/targets/reference.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

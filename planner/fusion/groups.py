@@ -1,8 +1,9 @@
 """Groups: ops that belong together without a tree: of one name scope, of one call, or a chain of linear ops.
 
 In: an index of the ops and a pattern `scope:GLOB`, `function:DOMAIN.NAME` or `linear_chain`. Out: candidate
-groups, ascending op numbers. Whether a group may become a kernel is for `fuse` to say. Source: design 04;
-MLIR quantization RFC, "linear ops between two non-linear ones" (code-gen targets merge their scales).
+groups, ascending op numbers. Whether a group may become a kernel is for `fuse` to say. Source:
+docs/targets/reference.md; MLIR quantization RFC, "linear ops between two non-linear ones" (code-gen targets
+merge their scales).
 """
 
 import fnmatch

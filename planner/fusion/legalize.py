@@ -3,7 +3,8 @@
 In: a Graph with regions, a target's `legalize` table (kernel -> the kernels it is made of). Out: the same
 graph with each such region's own ops fused again, by those kernels' fusions alone. Constraints on the ports
 of the coarse region stand on the ports that took their place, so the types inside follow from them, or from
-facts on the values inside. Source: design 04, `legalize`; design 01, section 6 (`restore`, `fuse`).
+facts on the values inside. Source: docs/targets/patterns.md; docs/specification.md, section 6 (`restore`,
+`fuse`).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -2,7 +2,7 @@
 
 A last Relu or Clip is no op of the core but a clamp of the stored result. Consecutive float regions become
 one step. Written apart from the exporters' reading of a plan, so that each can be checked against the other.
-Source: design 01, sections 3 and 7.
+Source: docs/specification.md, sections 3 and 7.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Bodies: a plan with loops and branches as the interpreter runs it, items inside items.
 
 A body runs when its turn comes: a branch if its condition chose it, a loop trip by trip. A value that
-crosses a border keeps the type of its port. Nothing here computes. Source: design 01, section 5; ONNX If,
-Loop and Scan.
+crosses a border keeps the type of its port. Nothing here computes. Source: docs/specification.md, section 5;
+ONNX If, Loop and Scan.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Calls: one planned region as a kernel of the reference interpreter sees it, and its last step.
 
 A call holds the region's ops, the stored operands of its integer ports, and the type and arithmetic of its
-result. Nothing here walks plans. Source: design 01, section 8.
+result. Nothing here walks plans. Source: docs/specification.md, section 8.
 """
 
 from collections.abc import Callable, Mapping, Sequence

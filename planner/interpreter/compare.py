@@ -1,7 +1,7 @@
 """Compare: a model, the reference, and a quantized ONNX file of it side by side, sample by sample.
 
 Optimisations are off unless asked for: with them onnxruntime's numbers are no oracle. What is made of the
-numbers is in `accuracy`. Source: design 05; design 11, "Judged".
+numbers is in `accuracy`. Source: docs/formats.md; docs/accuracy.md.
 """
 
 import math

@@ -3,7 +3,7 @@
 Walks the planned kernels in order. A region with an integer kernel computes on stored integers; a mover
 copies them; everything else dequantizes, runs its float ops in onnxruntime and quantizes. With
 `float32_even` the stored integers are those of the onnx-qoperator file with optimisations off.
-Source: design 01, sections 3, 7 and 8.
+Source: docs/specification.md, sections 3, 7 and 8.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 `scaled_sum` takes integers and exact ratios and rounds as TOSA's RESCALE, TFLite's kernels, exact rational
 arithmetic or a plain shift do (`ir.arithmetic` multiplies). Nothing here knows kernels, types or zero
-points. Source: TOSA 1.0, RESCALE; TFLite's Add; design 01, section 8.
+points. Source: TOSA 1.0, RESCALE; TFLite's Add; docs/specification.md, section 8.
 """
 
 import math

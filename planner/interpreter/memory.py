@@ -4,7 +4,7 @@ A value has a base: its pin (an integer type, or float), else the type at its de
 from it. Every (value, type) is stored once. A rescale between integer types dequantizes to float32 and
 quantizes; in another arithmetic than `float32_even`, the row's of the first reader (of the writer where it
 leads to a pin), it multiplies integers.
-Source: design 01, section 3; plans/rescales.
+Source: docs/specification.md, section 3; plans/rescales.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping

@@ -2,7 +2,7 @@
 
 QONNX ops with constant parameters run as plain ops (`onnx.quantized.lowering`), ops without a kernel
 in onnxruntime run in numpy, and everything between goes to onnxruntime in few sessions, optimisations off.
-Equal to the qonnx executor bit for bit. Source: design 05, "Exact semantics".
+Equal to the qonnx executor bit for bit. Source: docs/qonnx.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

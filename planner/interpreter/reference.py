@@ -1,7 +1,7 @@
 """Reference: what a quantized model is judged against, the model as its user gave it.
 
 A float model runs in onnxruntime. One whose file has quantizers of its own (QAT) runs as that file says,
-rounding included: without them it is another model, which nobody trained. Source: design 11, "Judged".
+rounding included: without them it is another model, which nobody trained. Source: docs/accuracy.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping

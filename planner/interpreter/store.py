@@ -1,6 +1,6 @@
 """Store: arrays that are read again later, in memory up to a limit, the rest in files without a name.
 
-Source: design 11, section 3.
+Source: docs/accuracy.md.
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """Asked: what is asked of the kernels of a graph, by name or glob of a kernel or an op.
 
 It is kept on the graph as it was written, since a target makes the kernels: `asked_of` says what a kernel is
-asked. A kernel that holds a named op is meant whole. Source: design 11, section 7.
+asked. A kernel that holds a named op is meant whole. Source: docs/specification.md, section 11.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Borders of loops and branches: relations between the ops that stand there.
 
 A loop's carried value enters through one kernel and leaves through another; they share a label, and one runs
-only because the other does. Pure readers of an expanded graph. Source: design 02, case 40.
+only because the other does. Pure readers of an expanded graph. Source: tests/cases, case 40.
 """
 
 from collections.abc import Iterator, Mapping

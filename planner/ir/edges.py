@@ -3,7 +3,7 @@
 A planned text shows each rescale as a kernel `qplan.rescale` between a value and the ports that read it. One
 that the types of both ends imply is derived from them again, so it goes. Any other was written by hand and
 stays a kernel, with a note: it computes in float, its result pinned to its type, which gives equal numbers.
-Source: design 01, sections 3 and 5 ("planning a planned module again").
+Source: docs/specification.md, sections 3 and 5 ("planning a planned module again").
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,7 +2,8 @@
 
 A body's kernels and values are named by path (`w/body`). A call's body reads the caller's values as if it
 stood there; at the borders of loops and branches stand ops that move data (`structure.BORDERS`). Constants of
-a function are there once for all its places. Source: design 01, section 5; 02, cases 40 and 41.
+a function are there once for all its places. Source: docs/specification.md, section 5; tests/cases, cases 40
+and 41.
 """
 
 from collections.abc import Mapping, Sequence

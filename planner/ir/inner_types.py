@@ -3,7 +3,7 @@
 A kernel of several ops rounds once, at its end. A type on a value in between says that numbers are rounded
 and cut there too. In front of a Relu or Clip the kernel's own clamp may give the same numbers; else the
 kernel has to be split at that value, or the type has no effect.
-Source: design 01, section 6, "facts inside a fused kernel".
+Source: docs/specification.md, section 6, "facts inside a fused kernel".
 """
 
 import math

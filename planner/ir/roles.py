@@ -2,7 +2,7 @@
 
 A port is a float value that carries data. Shapes, indices and masks are told by their element type; float
 operands that parametrise an op (a clip's bounds, a resize's scales) are in `NON_PORT_INPUTS`. Weights and
-normalisation statistics are data. Source: ONNX operator schemas; design 01, sections 3 and 4.
+normalisation statistics are data. Source: ONNX operator schemas; docs/specification.md, sections 3 and 4.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -2,7 +2,8 @@
 
 Data only. `expand` puts the bodies in place; what is left of them then is the scope of each kernel and, at
 its borders, the ops named here, which move data: `BEGIN` hands a value into a body, `END` out of a loop,
-`JOIN` makes one value of the results of branches. Source: design 01, section 5; 02, cases 40 and 41.
+`JOIN` makes one value of the results of branches. Source: docs/specification.md, section 5; tests/cases,
+cases 40 and 41.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Reading a LiteRT file: a graph of ONNX ops in normal form whose values carry the file's types as pins.
 
 What no ONNX op equals stays under its own name, opaque and float, and a note says why: `tflite::LSTM`, or
-`tflite.custom::Name`. Source: TensorFlow Lite's schema, version 3; ONNX operators, opset 21; design 12.
+`tflite.custom::Name`. Source: TensorFlow Lite's schema, version 3; ONNX operators, opset 21; docs/litert.md.
 """
 
 import struct

@@ -2,7 +2,7 @@
 
 Verifiers follow the dialect page. A zero point outside the storage is legal to MLIR and useless to us: a
 cast may have one (`zero_point_warning`), a constraint may not. Source: MLIR quant dialect, "Operations";
-design 01, section 9.
+docs/specification.md, section 9.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Our `quant` dialect on xDSL: the ops of annotated modules, and the dialect with all its types and ops.
 
-`qplan.region` is the RFC's logical kernel. Source: MLIR quant dialect; the RFC's region op; design 09.
+`qplan.region` is the RFC's logical kernel. Source: MLIR quant dialect; the RFC's region op; docs/mlir.md.
 """
 
 from collections.abc import Collection, Sequence
@@ -40,7 +40,7 @@ from planner.mlir.types import TYPES, QuantType, uniform_of, with_element
 from planner.mlir.verbatim_types import as_qtype
 
 PLAN: Final = "qplan.plan"
-"""The attribute of a module that is a plan (design 09)."""
+"""The attribute of a module that is a plan (docs/mlir.md)."""
 
 
 @irdl_op_definition

@@ -2,7 +2,8 @@
 
 One sentence naming axis, sizes and type where it does not. Unknown dimensions fit everything. Types are
 taken as written, so those we cannot hold ourselves are judged too. Source: MLIR quant dialect, "Per-axis
-quantization integrity" and "Sub-channel quantization integrity"; design 01, section 9 (zero points).
+quantization integrity" and "Sub-channel quantization integrity"; docs/specification.md, section 9 (zero
+points).
 """
 
 from collections.abc import Sequence

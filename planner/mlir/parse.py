@@ -2,7 +2,7 @@
 
 Our dialect and `func` are verified in full, other dialects only in structure (terminators, order of
 definitions): whether their ops are right is theirs to say. What only our text knows, wide storages and
-calibrated ranges of one point, may stand in specs and nowhere else. Source: design 09, "MLIR".
+calibrated ranges of one point, may stand in specs and nowhere else. Source: docs/mlir.md.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Text in canonical form is found by its brackets and handed to `typetext`; other text is read token by
 token (`verbatim_types`). Ours beside upstream's: `!quant.none`, `!quant.bipolar`, `!quant.dtype`, and
-calibrated types per axis. Source: MLIR quant dialect; design 09, "MLIR".
+calibrated types per axis. Source: MLIR quant dialect; docs/mlir.md.
 """
 
 import re

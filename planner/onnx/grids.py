@@ -1,7 +1,7 @@
 """Grids of weights: those pinned on import, and the rest of one whose channels are scaled.
 
 A device that stores symmetric bytes (above 8 bits: symmetric words) says each number of a grid of as many
-integers around zero at the grid's own scale. Nothing here knows ops. Source: design 05, "In"; QONNX Quant.
+integers around zero at the grid's own scale. Nothing here knows ops. Source: docs/qonnx.md; QONNX Quant.
 """
 
 from dataclasses import replace

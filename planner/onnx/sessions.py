@@ -2,7 +2,7 @@
 
 On the CPU, silent, and as written: with its optimisations on its numbers are no oracle, so whoever wants
 them asks. What it has for wide integers only is widened (`wider_integers`); a model that still does not load
-is refused with the node that does not load alone. Source: design 05, "Traps".
+is refused with the node that does not load alone. Source: docs/formats.md.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""Plan search: the plan of least work that keeps a model as good as is asked (design 11, section 7)."""
+"""Plan search: the plan of least work that keeps a model as good as is asked (docs/search.md)."""

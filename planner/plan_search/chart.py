@@ -1,7 +1,7 @@
 """Chart: the front of a search as SVG: work against quality, every trial a point, the goal a line.
 
 Colours are the text's own (`currentColor`), so it serves light and dark pages, and paper. Every point has its
-figures as a title, and the whole a description in words. Source: design 11, section 7.
+figures as a title, and the whole a description in words. Source: docs/search.md.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Edges: the values between kernels, with what it takes to change their storage and what rounding them does.
 
 The rounding of a stored value is its writer's; where a reader wants another storage, it is rounded again.
-Movers round nothing themselves: what they hand on was rounded at its origins. Source: design 11, section 7.
+Movers round nothing themselves: what they hand on was rounded at its origins. Source: docs/search.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 A plan stands by its verdict, the worse of accuracy and coverage, then by its coverage, then by the aim: of
 those that reach it the one of least work, else the one of best quality. A plan that was better is never given
-up. Source: design 16, point 1.
+up. Source: docs/search.md.
 """
 
 import math

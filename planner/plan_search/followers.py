@@ -2,7 +2,7 @@
 
 Nobody can ask such a kernel for a storage: it has one where a kernel beside it, or the end of the model,
 stores the same value so, and runs in float where none does. Kernels that follow and touch each other follow
-the same ones. Source: design 11, section 7, "Annotations of kernels".
+the same ones. Source: docs/specification.md, section 11.
 """
 
 from collections.abc import Mapping, Sequence

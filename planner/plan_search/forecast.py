@@ -1,6 +1,6 @@
 """Forecast: work and noise of chosen options, with a rescale wherever neighbours store a value differently.
 
-Source: design 11, section 7.
+Source: docs/search.md.
 """
 
 import math

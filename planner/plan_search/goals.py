@@ -1,6 +1,6 @@
 """Goals: what a search is to reach, as a person writes it: `sqnr=30`, `work=0.5`, `drop=1%`, `size=25MB`.
 
-Source: design 11, section 7.
+Source: docs/search.md.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Greedy: kernels raised to one level one after another, those first that save most noise for their work.
 
 What most tools do; here it is where the program starts from, so that a proposal is never dearer.
-Source: design 11, section 7.
+Source: docs/search.md.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 A level asks one thing of all kernels (`float`, a storage, the storages of a row) and is planned whole; a
 kernel's options are the different types it has in those plans, the first as planning chooses without being
 asked. Noise is measured at one option of a kernel, its own alone; at others it grows with the square of the
-steps. Options that quantize at run time are measured apart. Source: design 11, sections 3 and 7.
+steps. Options that quantize at run time are measured apart. Source: docs/accuracy.md, docs/search.md.
 """
 
 import math

@@ -3,7 +3,7 @@
 One column for every option of a kernel, one for every value, storage it is rescaled to and price of that: a
 reader that wants a storage which the writer has not needs that rescale. Noise is a sum over columns for each
 part of the outputs. Numbers of rows are whole, noise in parts of 2^-20 of its bound.
-Source: design 11, section 7.
+Source: docs/search.md.
 """
 
 import math

@@ -3,7 +3,7 @@
 The own noise of every kernel, measured once, predicts what options do to the outputs; a program proposes the
 options of least work for an SQNR, `plan` plans them, and the exported file is measured. Bisection of the SQNR
 that the program is asked for corrects its predictions, until the goal is met as closely as trials allow.
-`plan` stays the judge of what is legal: a search only asks things of kernels. Source: design 11, section 7.
+`plan` stays the judge of what is legal: a search only asks things of kernels. Source: docs/search.md.
 """
 
 import math

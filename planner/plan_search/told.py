@@ -1,6 +1,6 @@
 """Told: a search as a line, as a table of its front, and as JSON data.
 
-Source: design 11, section 7; docs/accuracy.md.
+Source: docs/search.md; docs/accuracy.md.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 A trial runs as its ONNX QDQ file does in onnxruntime, optimisations off, or, where no such file can say the
 plan, in the interpreter; the model as given has run once for all trials. What was measured lies in a file of
-state, so that a search which was stopped goes on. Source: design 11, section 7.
+state, so that a search which was stopped goes on. Source: docs/search.md.
 """
 
 import hashlib

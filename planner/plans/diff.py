@@ -1,7 +1,7 @@
 """Diff: two plans side by side, kernel by kernel, with the reason that changed.
 
 A pure reader of plans: of one model for two targets, or before and after an edit. Kernels are matched by
-name. Source: design 01, section 6; design 03.
+name. Source: docs/specification.md, section 6; ARCHITECTURE.md.
 """
 
 import json

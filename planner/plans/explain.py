@@ -1,7 +1,7 @@
 """Explain: the chain of steps behind a value, a port, a kernel or a rescale, as prose.
 
-A pure function of the plan: causes are data (`Step.because`), this only words them. Source: design 01,
-section 6; addresses as in design 09.
+A pure function of the plan: causes are data (`Step.because`), this only words them. Source:
+docs/specification.md, section 6; addresses as in docs/formats.md.
 """
 
 import math

@@ -1,7 +1,8 @@
 """Fields of a plan: a type (or float) for every port of every kernel, and why. Data, which the writers read.
 
 Rescales are derived from the port types (`rescales`), never stored beside them. A plan carries the rows it
-used and the model's structure (no weights), so its readers need nothing else. Source: design 01, section 6.
+used and the model's structure (no weights), so its readers need nothing else. Source: docs/specification.md,
+section 6.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,7 @@
 """The Plan: the fields of a plan, its text forms, and what follows from it; a Planned knows its model.
 
-Text is read by `read_json` and `read_mlir`, which stand above. Source: design 01, section 6; design 09.
+Text is read by `read_json` and `read_mlir`, which stand above. Source: docs/specification.md, section 6;
+docs/formats.md.
 """
 
 import hashlib
@@ -106,11 +107,11 @@ class Plan(PlanFields):
         return None if key is None else self.target.rows[key]
 
     def to_json(self) -> str:
-        """The plan as `qplan.plan/1` (design 09); `planner.plan_from_json` reads it back."""
+        """The plan as `qplan.plan/1` (docs/formats.md); `planner.plan_from_json` reads it back."""
         return plan_to_json(self)
 
     def to_mlir(self, *, spelling: Spelling = "qplan") -> str:
-        """The plan as an MLIR module of `qplan.region` ops (design 09), lossless too.
+        """The plan as an MLIR module of `qplan.region` ops (docs/formats.md), lossless too.
 
         Args:
           spelling: of what upstream's `quant` dialect has not: `"qplan"`, which LLVM's tools take with

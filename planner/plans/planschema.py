@@ -1,4 +1,4 @@
-"""Fields of a plan file, `qplan.plan/1`, as checked on reading. Source: design 09, "Plan"."""
+"""Fields of a plan file, `qplan.plan/1`, as checked on reading. Source: docs/formats.md."""
 
 from typing import Any, Final, Literal, NotRequired
 

@@ -1,6 +1,6 @@
 """Reading a plan from JSON: `qplan.plan/1`, checked field by field.
 
-The `rescales` of the file must be the ones that the port types give. Source: design 09, "Plan".
+The `rescales` of the file must be the ones that the port types give. Source: docs/formats.md.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Reading a plan from its quantized module.
 
 Regions of kernel `qplan.rescale` are taken out of the graph; they must be the ones that the port types give.
-Source: design 09, "MLIR".
+Source: docs/formats.md.
 """
 
 from collections.abc import Iterable, Mapping

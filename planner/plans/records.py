@@ -1,6 +1,6 @@
 """Records of a plan: ports, kernels, values, steps, rescales, the target as the plan saw it.
 
-Data only; `plan.Plan` holds them together. Source: design 01, section 6; design 09.
+Data only; `plan.Plan` holds them together. Source: docs/specification.md, section 6; docs/formats.md.
 """
 
 from abc import abstractmethod

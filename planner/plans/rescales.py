@@ -4,7 +4,7 @@ A value has a type where it is defined. A pinned value has its pin, in a storage
 kernel that yields another type is followed by one rescale to it, and users start from there. The model's own
 inputs and outputs keep the pin's storage. Uses that want the same type share one rescale unless the target
 says otherwise. Constants are quantized once per type and never rescaled.
-Source: design 01, section 3.
+Source: docs/specification.md, section 3.
 """
 
 import math

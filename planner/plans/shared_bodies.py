@@ -2,7 +2,8 @@
 
 Each place is planned where it stands; those with equal rows and types at every port share a body, the others
 get clones. A clone is called by the first place that needs it, so its name stays while places come and go
-behind it. Derived from the plan, never stored. Source: design 01, section 5; 02, case 41.
+behind it. Derived from the plan, never stored. Source: docs/specification.md, section 5; tests/cases, case
+41.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 In elements requantized, the unit of `rescale.cost`. A kernel's work is that of its multiply-accumulates, of
 the elements that it reads and writes and of its weights, at the rates of its row, or of the target's floats;
-the borders of integers are priced by `rescale.cost` alone. Source: design 11, section 7.
+the borders of integers are priced by `rescale.cost` alone. Source: docs/specification.md, section 11.
 """
 
 from dataclasses import dataclass, replace

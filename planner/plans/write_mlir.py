@@ -3,7 +3,7 @@
 Specs are the port types; each rescale is a `qplan.region` of kernel `qplan.rescale` on the edge it sits
 on; what a module does not show (costs, steps, the target's rows) stands behind it as the resource `qplan`,
 JSON laid out as in `plan.json`; the module attribute `qplan.plan` names its format. Read as a plain model,
-the module is the planned graph. Source: design 09, "MLIR".
+the module is the planned graph. Source: docs/formats.md.
 """
 
 from collections.abc import Iterable, Mapping

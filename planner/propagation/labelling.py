@@ -1,7 +1,7 @@
 """Labelling: every class of a network gets its label, by the least price or in the RFC's greedy order.
 
 Rules may derive types from labels, and labels are chosen with those types known: rounds, until nothing
-moves. How a unit is labelled for the least price is `solve`. Source: design 01, sections 4 and 5.
+moves. How a unit is labelled for the least price is `solve`. Source: docs/specification.md, sections 4 and 5.
 """
 
 from collections.abc import Collection, Sequence

@@ -4,7 +4,7 @@ In: a Graph with regions, a Target. Out: a Plan. Nothing here reads YAML or ONNX
 first; ranges flow forward and what uses keep flows back; values that nothing else has a say in are typed;
 then each component of classes is labelled, and constants and derived ports follow. What then does not fit its
 row is planned again with a remedy.
-Source: MLIR quantization RFC, "Propagation pass"; design 01, sections 3 to 6.
+Source: MLIR quantization RFC, "Propagation pass"; docs/specification.md, sections 3 to 6.
 """
 
 from collections.abc import Callable, Mapping, Sequence

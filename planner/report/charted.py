@@ -1,6 +1,6 @@
 """Charts of a plan: float kernels by reason, rescales by cost, histograms, channels, trade-offs.
 
-Picks the figures; `charts` draws them. Source: design 06, the page.
+Picks the figures; `charts` draws them. Source: docs/service.md.
 """
 
 import math

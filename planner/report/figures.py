@@ -1,6 +1,6 @@
 """Figures of each kernel for the page: multiply-accumulates, work, bits lost, its share of the noise.
 
-Readers of a plan and its losses. Source: design 11, sections 3 and 7.
+Readers of a plan and its losses. Source: docs/accuracy.md, docs/search.md.
 """
 
 from typing import Any, Final

@@ -1,7 +1,7 @@
 """The report: one offline HTML file with the decisions of a plan, their reasons, and their cost in quality.
 
 Tables, which need no script, and the graph (`view`); two scripts of ours, by digest, are all that may run.
-Every name is escaped. Source: design 03, `report.html`; design 06, the page.
+Every name is escaped. Source: docs/plans.md; docs/service.md.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Losses in a report: the outputs, the noise of each kernel alone, where it gets worse, what would help.
 
-Words and figures are `accuracy.told`'s. Source: design 11, section 3.
+Words and figures are `accuracy.told`'s. Source: docs/accuracy.md.
 """
 
 from typing import Final

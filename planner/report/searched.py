@@ -1,6 +1,6 @@
 """A search in a report: its front as a chart and as a table, and what of it could not be measured.
 
-Words and figures are `plan_search.told`'s. Source: design 11, section 7.
+Words and figures are `plan_search.told`'s. Source: docs/search.md.
 """
 
 from planner.plan_search.chart import chart

@@ -1,6 +1,6 @@
 """The top of a report: quality and what it was measured on, kernels in integers, cost in its parts, size.
 
-Source: design 06, the page; thresholds are those of docs/accuracy.md.
+Source: docs/service.md; thresholds are those of docs/accuracy.md.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Totals of a plan, and short words for its rows and ports, for the page, the command and the demo.
 
-Pure readers of a plan. Source: design 01, sections 3 and 6.
+Pure readers of a plan. Source: docs/specification.md, sections 3 and 6.
 """
 
 from collections import Counter

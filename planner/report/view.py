@@ -1,7 +1,7 @@
 """View of a plan for a report's graph, as one JSON value: kernels with places, edges, rescales, the log.
 
 Columns instead of records and every text once, so that 50,000 kernels stay a few megabytes. The page's script
-(`page/`) draws it and decides nothing. Source: design 06, the page.
+(`page/`) draws it and decides nothing. Source: docs/service.md.
 """
 
 import json

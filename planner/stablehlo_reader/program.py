@@ -1,6 +1,6 @@
 """A StableHLO program as an annotated model: its one function, or `@main` with its callees put in place.
 
-Custom form goes through jaxlib (`custom_form`). Source: StableHLO specification, "Programs"; design 05.
+Custom form goes through jaxlib (`custom_form`). Source: StableHLO specification, "Programs"; docs/formats.md.
 """
 
 from collections.abc import Mapping

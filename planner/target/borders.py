@@ -2,7 +2,7 @@
 
 Handing a value into a body, out of it, or from one of several branches moves data and computes nothing, so
 one row each serves any storage with one scale at all ports, in the arithmetic of rows that name none.
-Source: design 01, section 5; 02, case 40.
+Source: docs/specification.md, section 5; tests/cases, case 40.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Circles: `derive` rules of a row that ask for each other's results, and whether any scales satisfy them.
 
 `y.scale = x.scale * 2` with `x.scale = y.scale / 2` says one thing twice; `x.scale = y.scale * 2` contradicts
-it. Found by following the rules round until nothing moves. Source: design 04, `derive`.
+it. Found by following the rules round until nothing moves. Source: docs/targets/rules.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,6 +1,6 @@
 """Differences between two targets: heads, defaults, prices, fusions, rows; lines and comments do not count.
 
-Rows are the same row where kernel and signature agree. Source: design 04, `target diff`.
+Rows are the same row where kernel and signature agree. Source: docs/command.md.
 """
 
 import dataclasses

@@ -9,7 +9,8 @@
 `conditions` puts comparisons around it, for predicates; there an owner is a port or an op.
 
 Numbers are exact rationals; `sqrt` and fractional powers leave them for doubles. Text, depth, exponents, the
-size of results and the steps of an evaluation are limited, since targets may be untrusted. Source: design 04.
+size of results and the steps of an evaluation are limited, since targets may be untrusted. Source:
+docs/targets/reference.md.
 """
 
 import math

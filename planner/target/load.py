@@ -1,7 +1,7 @@
 """Loading a target: a shipped name, a path, text or a mapping becomes a frozen `Target`.
 
 Every error of a file is reported at once, with line and column. Code comes in by `functions` alone;
-a file never imports any. Source: design 04.
+a file never imports any. Source: docs/targets/reference.md.
 """
 
 import hashlib

@@ -4,7 +4,8 @@ Maps merge deep. Kernels merge by kernel and the types of their ports in order, 
 called (and by `when`, where the base has several alike), fusions by kernel and pattern: the author's entries
 come first, each over the inherited one of its key; the other inherited ones follow; `remove` deletes.
 Other lists are replaced. Identity (`id`, `version`, `title`) and tests are never inherited.
-Op groups become single kernels here, so that one op of a group can be replaced. Source: design 04.
+Op groups become single kernels here, so that one op of a group can be replaced. Source:
+docs/targets/reference.md.
 """
 
 import re

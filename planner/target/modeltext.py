@@ -9,7 +9,7 @@
 `_` is an absent operand; a number or a list of numbers is a constant, i64, or f32 where one has a point:
 `Reshape(x, [1, -1])`, `Clip(x, 0.0, 6.0)`. A name that no line defines is an input of the type of the first
 result that reads it, with the range {-1, 1} where that has none. Ops are ONNX's (opset 21), or kernels of the
-target's own; an op is named by its first result. Source: design 04.
+target's own; an op is named by its first result. Source: docs/targets/reference.md.
 """
 
 import json

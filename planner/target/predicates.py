@@ -4,7 +4,7 @@
 `w: constant` a port; `x.rank: 4` and `x.shape[1]: ">= 2 and % 8 == 0"` a shape (`conditions`); `holds` any
 condition. A list means any of its entries; a term that is a list stands for each of its elements. What asks
 for an absent op or port holds. `min_bits` and `asked: true` belong to propagation and are passed over;
-`w.bits` is handed in by it. Source: design 04.
+`w.bits` is handed in by it. Source: docs/targets/reference.md.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Records of a target: a table `<kernel, signature> -> rules`, frozen.
 
 No YAML here (that is `load`), no graph. A row's ports are in order; a variadic port stands for all
-remaining ports of its side. Source: MLIR quantization RFC, "Target Constraints"; design 04.
+remaining ports of its side. Source: MLIR quantization RFC, "Target Constraints"; docs/targets/reference.md.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -158,7 +158,8 @@ class Row:
     Attributes:
       axis: per port name, the quantized axis: a number, or a role such as `out_channel`.
       when: predicates by name, enforced when rows are chosen (`predicates.failing`).
-      requantize: integer arithmetic of this row (design 01, section 8), or the text of an `ir.arithmetic`
+      requantize: integer arithmetic of this row (docs/specification.md, section 8), or the text of an
+      `ir.arithmetic`
         Multiplier.
       accumulator: storage of the accumulator, checked against the actual weights.
       overflow: what becomes of sums that may not fit it: the row is left, or the sum saturates or wraps.
@@ -301,7 +302,7 @@ class Costs:
 
     Attributes:
       wanted_db: what rounding at a row's ports is to leave at the readers of a value, in dB, where it was
-        measured; None asks for nothing. Source: design 11, section 7.
+        measured; None asks for nothing. Source: docs/specification.md, section 11.
       wanted_float: whether a kernel runs in float where no row leaves as much.
     """
 

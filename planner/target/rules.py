@@ -3,7 +3,7 @@
 A rule sees views of the kernel's present ports and answers with the types it decides, by port id; ports
 without a type yet are undecided. How classes are labelled and where rescales go is propagation's business.
 `same_scale_groups` and `expand_ports` say the same about a row before there are types.
-Source: MLIR quantization RFC, "Target Constraints"; design 01, section 4.
+Source: MLIR quantization RFC, "Target Constraints"; docs/specification.md, section 4.
 """
 
 import itertools
@@ -239,7 +239,7 @@ def derive(inputs: Views, outputs: Views, args: Args) -> Mapping[PortId, Uniform
     Raises:
       RuleError: a port it asks is not per tensor, or the result is no scale or zero point.
 
-    Source: design 04, `derive`.
+    Source: docs/targets/rules.md.
     """
     expressions = [parse_expression(str(args.get(key, 0))) for key in ("scale", "zero_point")]
     known = {view.name: view.type for view in (*inputs, *outputs)}
@@ -303,7 +303,7 @@ RULES: Final[Mapping[str, QuantFn]] = {
     "same_scale": same_scale,
     "same_storage": free_scale,  # storages are found before there are types (`storage_groups`)
 }
-"""The shorthands of design 01, section 4, by name; `fn` is `rule_function`'s."""
+"""The shorthands of docs/specification.md, section 4, by name; `fn` is `rule_function`'s."""
 
 
 def in_storage(kind: Uniform, store: Storage) -> Uniform | None:

@@ -1,7 +1,8 @@
 """The document of a target file, as pydantic models: shapes and words, not meaning.
 
 Errors become problems with line, column and code in `documents`; `load` resolves names (of types, groups,
-functions). The JSON Schema that editors read comes from these models (`jsonschema`). Source: design 04.
+functions). The JSON Schema that editors read comes from these models (`jsonschema`). Source:
+docs/targets/reference.md.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Rows and targets as plain data, and rows back, for plan files, `target show` and HTTP.
 
 `row_from_json(row_to_json(row)) == row` for every row. Fields at their default are left out; ports stand in
-order as pairs in lists, since JSON objects have none. Source: design 09, "Plan".
+order as pairs in lists, since JSON objects have none. Source: docs/formats.md.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Port types and rows from the validated document: names resolved, types built, problems collected.
 
-In: the models of `schema` and the marked tree (for places). Out: records. Source: design 04.
+In: the models of `schema` and the marked tree (for places). Out: records. Source: docs/targets/reference.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping

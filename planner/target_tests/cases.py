@@ -2,7 +2,7 @@
 
 A test asks for what its `expect` names and for nothing else; kernels are counted by their rows, so a
 kernel that fell back to float is missing there. The model is a slice of a bigger one, so quantize and
-dequantize cost nothing in a test. Source: design 04, `tests`.
+dequantize cost nothing in a test. Source: docs/targets/reference.md.
 """
 
 import fnmatch

@@ -1,7 +1,7 @@
 """Coverage of a model by a target: kernels without a row, and the row that would serve each.
 
 Rows are chosen as planning does, without ranges. A drafted row is a start, not a claim about the device: its
-types are the target's own, its rules the usual ones of such an op. Source: design 04, `target coverage`.
+types are the target's own, its rules the usual ones of such an op. Source: docs/command.md.
 """
 
 from collections import Counter

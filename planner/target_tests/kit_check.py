@@ -1,7 +1,7 @@
 """Kit check: a device's results beside the integers that a kit expects, row by row.
 
 In: the folder of a kit, and one with a device's results: `ITEM/results.npz` or `ITEM.npz`, arrays by the
-names of `ITEM/expected.npz`. Out: the findings of `row_probe`. Source: design 04, `target kit`.
+names of `ITEM/expected.npz`. Out: the findings of `row_probe`. Source: docs/command.md.
 """
 
 import json

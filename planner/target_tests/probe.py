@@ -1,7 +1,7 @@
 """Probe: run tiny models for every kernel and signature, and write the table of those that run.
 
 In: an engine. Out: those that ran and those refused, both as a target file. The shipped
-`onnxruntime-cpu` is this file plus fusions. Source: design 04, `target probe`.
+`onnxruntime-cpu` is this file plus fusions. Source: docs/command.md.
 """
 
 import textwrap

@@ -3,7 +3,7 @@
 For a hardware team to run: each item is one kernel with integer inputs and results (floats where the row's
 ports are), its float model, its plan, and, where a format can say it, a file. Expected integers are the
 reference interpreter's, in the row's own arithmetic. Rows that no small model reaches are listed with the
-reason. Source: design 04, `target kit`.
+reason. Source: docs/command.md.
 """
 
 import io

@@ -1,7 +1,7 @@
 """Row probe: each row of a target against an engine, with the kit's models: does it run as the row says?
 
 In: a target and an engine. Out: a finding for every item of the kit and every row without one. A claim holds
-where the engine gives the interpreter's integers without computing in float. Source: design 04, `probe`.
+where the engine gives the interpreter's integers without computing in float. Source: docs/command.md.
 """
 
 from collections.abc import Mapping, Sequence

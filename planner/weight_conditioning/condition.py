@@ -2,7 +2,7 @@
 
 Each method is a function of the model as it is by then; what it changed and how far the outputs moved is
 listed. Statistics follow: rescaled where that is exact, else observed again on the samples, else named as to
-be observed again. Source: design 11, section 6; the papers that each method's module names.
+be observed again. Source: docs/accuracy.md, "Conditioning"; the papers that each method's module names.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

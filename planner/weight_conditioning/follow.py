@@ -1,7 +1,8 @@
 """Following: statistics and calibrated ranges of a model whose values were rescaled.
 
 Exact where a range per channel is known, or where all channels have one factor; a range of the whole tensor
-says nothing of its channels, so the value is observed again, or its statistics are gone. Source: design 11.
+says nothing of its channels, so the value is observed again, or its statistics are gone. Source:
+docs/accuracy.md.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """Narrow: scales below that of a slice's range, where clipping the largest weights costs less than it saves.
 
 Each slice is judged by itself, by the squares of its weights' errors. Zero points stay: both ends of a range
-shrink alike. Nothing here reads samples. Source: design 11, section 5 (`mse` below 8 bits);
+shrink alike. Nothing here reads samples. Source: docs/accuracy.md, "Ranges" (`mse` below 8 bits);
 Banner et al. 2019, "Post training 4-bit quantization of convolutional networks", section 3.
 """
 

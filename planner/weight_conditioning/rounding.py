@@ -3,7 +3,7 @@
 A pin (a Uniform fact on the constant) keeps planning on the very grid: ranges of rounded weights would give
 another scale. Below 8 bits scales are narrower than the range where a row's output then loses less. Without
 a target a grid is given: bits, and a block of inputs that share a scale.
-Source: design 11, section 6; `second_order` for the method.
+Source: docs/accuracy.md, "Conditioning"; `second_order` for the method.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Edits: changed constraints on values and ports, in the words of an annotations file.
 
-Source: design 09, "Annotations".
+Source: docs/library.md.
 """
 
 from collections.abc import Mapping

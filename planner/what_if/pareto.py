@@ -1,7 +1,8 @@
 """Pareto: the trade-offs of one component, rescaled elements against the worst bits lost.
 
 The component is cut out and labelled again for falling limits of bits lost, rescaling as little as each
-allows; what no other point beats in both is the front. Source: design 01, section 5, `max_bits_lost`.
+allows; what no other point beats in both is the front. Source: docs/specification.md, section 5,
+`max_bits_lost`.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Equal to planning from scratch: the part is planned twice, before and after the edit; the first must repeat
 what the plan says of it (else the whole is planned), and the difference of their prices is the difference
-of the wholes'. Source: design 01, section 6, `replan`.
+of the wholes'. Source: docs/specification.md, section 6, `replan`.
 """
 
 from dataclasses import fields, replace

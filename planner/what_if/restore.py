@@ -2,7 +2,7 @@
 
 Its ports get the fact `!quant.none`, so that the plan says who asked for it and the checker agrees. It is
 the later word: a kernel that annotations ask to be stored is asked to be float from then on, and a warning
-says what it was asked before. Source: MLIR quantization RFC, "restore"; design 01, section 6.
+says what it was asked before. Source: MLIR quantization RFC, "restore"; docs/specification.md, section 6.
 """
 
 from dataclasses import replace

@@ -2,7 +2,8 @@
 
 Each region is taken apart into the model's ops, which are fused anew by the other target's patterns. A kernel
 that the other target's `legalize` table lists keeps the types of its ports as wishes, where no kernel falls
-back to float for them. The kernels of an annotated model are its own, and stay. Source: design 01, section 6.
+back to float for them. The kernels of an annotated model are its own, and stay. Source:
+docs/specification.md, section 6.
 """
 
 from dataclasses import replace

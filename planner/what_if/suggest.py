@@ -2,7 +2,7 @@
 
 Candidates come from both ends of the rescale: facts that could go, types that could be alike. A range that
 was observed is no candidate: another would be untrue, and losses would be counted against it. What is offered
-was planned; nothing is promised on the word of a rule. Source: design 01, section 6.
+was planned; nothing is promised on the word of a rule. Source: docs/specification.md, section 6.
 """
 
 import itertools

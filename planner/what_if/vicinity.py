@@ -3,7 +3,7 @@
 What is decided at one value reaches another only through a kernel that ties its ports together: a mover, a
 rule that joins or derives, a wildcard. Everything else keeps its ports apart, so a change stays inside the
 closure of the values it touches. One ring of kernels around it is taken along, so that all ports of the
-kernels in the closure see whole components. Source: design 01, section 5, the price, item 2.
+kernels in the closure see whole components. Source: docs/specification.md, section 5, the price, item 2.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
-"""What must come out of each case of design 02 that needs no function or loop, as a table; how it is told.
+"""What must come out of each case that needs no function or loop, as a table; how it is told.
 
-Each case is `NAME.json` beside this file, planned for `npu.yaml`; its number is that of 02. Kernels are named
+Each case is `NAME.json` beside this file, planned for `npu.yaml`; its number is in `numbers.txt`. Kernels are named
 for what they do; the expectation lists the rescales (quantize and dequantize left out: `casts` has those) and
 port types. No tests here.
 """
@@ -31,7 +31,7 @@ class Case:
     """What must come out.
 
     Attributes:
-      number: of the case in design 02.
+      number: of the case.
       rescales: `VALUE#N kind -> first consumer`, and ` x2` where it feeds two ports.
       casts: how many quantize and dequantize.
       ports: address -> type text, or the range whose own i8 type it must be, or None for float.

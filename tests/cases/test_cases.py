@@ -1,4 +1,4 @@
-"""The cases of design 02 that need no function or loop: an annotated model, and what must come out.
+"""The cases of the specification that need no function or loop: an annotated model, and what must come out.
 
 The expectations are in `table.py`; test names bear the number in 02. `golden/NAME.txt` is the whole plan and
 why it is so, as prose.
@@ -106,8 +106,8 @@ def test_every_model_has_a_case():
     assert {path.stem for path in HERE.glob("*.json")} == models
 
 
-def test_every_number_of_the_design_has_a_case_and_goldens():
-    """`numbers.txt` is the list of design 02; some cases need ops, loops or functions (`ELSEWHERE`)."""
+def test_every_number_has_a_case_and_goldens():
+    """`numbers.txt` is the list of tests/cases; some cases need ops, loops or functions (`ELSEWHERE`)."""
     listed = [line.split(maxsplit=1)[0] for line in (HERE / "numbers.txt").read_text().splitlines()]
     assert listed == [str(n) for n in range(1, len(listed) + 1)]
     met = {case.number: f"{name}.txt" for name, case in CASES.items()}

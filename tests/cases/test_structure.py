@@ -1,4 +1,4 @@
-"""Cases 40 and 41 of design 02: loops, branches and functions, as annotated models planned for `npu.yaml`.
+"""Cases 40 and 41 of tests/cases: loops, branches and functions, as annotated models planned for `npu.yaml`.
 
 The models are in `structure/`, the whole plan and its reasons in `golden/`. What holds of any model (a
 function costs what its body costs, a loop no less than its trips) is at the end, on random graphs.

@@ -1,4 +1,4 @@
-"""What design 02 says of its cases beside a plan: other prices, other devices, what is equal to what."""
+"""What tests/cases says of its cases beside a plan: other prices, other devices, what is equal to what."""
 
 import pytest
 

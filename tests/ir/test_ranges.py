@@ -1,4 +1,4 @@
-"""Parameters from a range, against tables worked out by hand with design 01, section 2."""
+"""Parameters from a range, against tables worked out by hand with docs/specification.md, section 2."""
 
 import math
 

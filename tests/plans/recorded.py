@@ -119,7 +119,7 @@ def told(plan: Plan) -> str:
 
 
 def of_cases() -> Iterator[Asked]:
-    """The cases of design 02."""
+    """The cases of the specification."""
     for name, case in CASES.items():
         graph = read(case.model or name)
         yield Asked(f"case {name}", TARGETS[case.target], partial(planned, name, graph))

@@ -1,6 +1,6 @@
 """What is asked of kernels, on random models and every shipped target: it is done, refused, or told.
 
-Design 11, section 7, "Annotations of kernels". The checker accepts what the planner makes of it, and refuses
+docs/specification.md, section 11. The checker accepts what the planner makes of it, and refuses
 plans that do otherwise.
 """
 

@@ -336,7 +336,7 @@ def test_arity(made, number, inputs, said):
 
 
 def test_none_on_an_activation_is_a_matter_of_edges(made):
-    """The kernel may store what the model keeps in float: casts stand around it (02, case 29)."""
+    """The kernel may store what the model keeps in float: casts stand around it (tests/cases, case 29)."""
     plan = with_fact(made.plan, "mu", NoneType())
     check(plan)
     assert {r.kind for r in plan.rescales if r.value == "mu"} == {"dequantize", "quantize"}
@@ -378,7 +378,7 @@ def test_the_preferred_row_serves():
 
 
 def test_a_constant_of_its_own_zero_point():
-    """An operand that is no weight: parameters from its own numbers, asymmetric (02, case 36)."""
+    """An operand that is no weight: parameters from its own numbers, asymmetric (tests/cases, case 36)."""
     graph = model(
         [op("Mul", "x K", "y")],
         inputs={"x": (1, 4)},

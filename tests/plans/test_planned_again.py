@@ -1,4 +1,4 @@
-"""A plan law of design 01, section 5: planning a planned module again changes nothing.
+"""A plan law of docs/specification.md, section 5: planning a planned module again changes nothing.
 
 The plan goes out as text, is read as a model and planned: types, rows, rescales and their prices stay, and
 so do the files written. Bits that were paid for are excused now: with every port pinned, no bit lost could be

@@ -2,7 +2,7 @@
 
 Rewritten to today's syntax (`stablehlo` in generic form), with the device's rows as a target. Specs belong to
 ports there, so the function says `qplan.specs = "ports"`. Where the original has zero point -128 beside the
-storage range -127:127, which no type of ours has (design 01, section 9), it is -127 here.
+storage range -127:127, which no type of ours has (docs/specification.md, section 9), it is -127 here.
 """
 
 import pytest

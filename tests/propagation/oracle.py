@@ -1,4 +1,5 @@
-"""The least price by trying every labelling: slow, obvious, written from design 01, section 5, alone.
+"""The least price by trying every labelling: slow, obvious, written from docs/specification.md, section 5,
+alone.
 
 Knows nothing of planner.propagation; what is known of ports is `oracle_reading`. Raises `TooBig` where there
 are too many labellings.

@@ -1,4 +1,5 @@
-"""The oracle's first half: rows, storages, ranges and what uses keep; design 01, sections 4 and 5 (item 1).
+"""The oracle's first half: rows, storages, ranges and what uses keep; docs/specification.md, sections 4 and 5
+(item 1).
 
 Knows nothing of planner.propagation. It reads a target of one row per kernel whose rules are
 same_scale, fixed_scale, free_scale and multiplier_accumulator_scale, and facts per tensor. Raises

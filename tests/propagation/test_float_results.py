@@ -1,4 +1,4 @@
-"""Rows with float results: case 67 of design 02, every sort of reader, facts, order of rows, what follows."""
+"""Rows with float results (case 67): every kind of consumer, facts, order of rows, consequences."""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""The plan laws of design 01, section 5, on random annotated graphs of up to 60 kernels."""
+"""The plan laws of docs/specification.md, section 5, section 5, on random annotated graphs of up to 60
+kernels.
+"""
 
 import os
 import subprocess

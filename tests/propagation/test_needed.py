@@ -1,4 +1,4 @@
-"""Needed ranges: cases 59 to 64 of design 02, the numbers behind each op's rule, plans of random graphs."""
+"""Needed ranges: cases 59 to 64 of tests/cases, the numbers behind each op's rule, plans of random graphs."""
 
 from dataclasses import replace
 
@@ -76,7 +76,7 @@ def worst(graph, plan, samples):
 
 
 def needs(stats, step, entries=8):
-    """The floor of the sum, as the design has it."""
+    """The floor of the sum, as the specification has it (section 10)."""
     (rows,) = stats.values["sum"].rows
     return rows.least - np.log(entries / step) - 1
 

@@ -1,4 +1,4 @@
-"""Loading: the block of design 04, sources, `extends`, digests, the JSON Schema."""
+"""Loading: the block of docs/targets/reference.md, sources, `extends`, digests, the JSON Schema."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The sixteen shipped targets: what the design asks each to say, and that its own tests miss no kernel."""
+"""The sixteen shipped targets: what each has to say, and that its own tests miss no kernel."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -43,7 +43,7 @@ def test_the_tests_of_a_shipped_target_hold(name):
     assert [(result.source, result.name, result.problems) for result in results if not result.ok] == []
 
 
-def test_the_block_of_the_design_holds():
+def test_the_block_of_the_reference_holds():
     functions = {"my_targets:npu_special": lambda *_: {}}
     results = run_cases(load_target(DEMO, functions))
     assert [(result.name, result.ok) for result in results] == [("concat unifies its inputs", True)]

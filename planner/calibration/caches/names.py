@@ -3,7 +3,8 @@
 A decoder gives its keys and values as `present.*` and gets them back as `past_key_values.*` in the next run,
 as stored: both have one type, or what is read is not what was written. Pairs are told by names, those that
 exporters use or globs of the user's; `Graph.caches` keeps them. Knows nothing of types.
-Source: design 01, section 5 (carried values); names as Optimum and onnxruntime's model builder write them.
+Source: docs/specification.md, section 5 (carried values); names as Optimum and onnxruntime's model builder
+write them.
 """
 
 import re

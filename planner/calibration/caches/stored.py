@@ -1,8 +1,8 @@
 """Caches stored in few bits: each pair of `past` and `present` pinned to one type.
 
 The type comes from the range of both, per tensor; per head where heads have ranges, or from samples. It is a
-fact on the two values, so everybody who reads facts knows it: plan, log, checker, exporters. Source: design
-01, sections 1 and 5.
+fact on the two values, so everybody who reads facts knows it: plan, log, checker, exporters. Source:
+docs/specification.md, sections 1 and 5.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """Re-verify clips and needs: what types cut off, and what readers need, is what the plan says.
 
-Source: design 01, section 5, the price, item 3.
+Source: docs/specification.md, section 5, the price, item 3.
 """
 
 import math

@@ -1,7 +1,8 @@
 """Re-verify pinned weights that are stored finer than their pin: for a bias, and as far as there is room.
 
 Powers are judged, not searched: all fits at the ones that a plan has, and not at the next ones. A weight
-whose bias lies on the grid of its sums has none. Source: design 11, section 6; 02, case 65.
+whose bias lies on the grid of its sums has none. Source: docs/specification.md, section 11; tests/cases, case
+65.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,6 +1,6 @@
 """Re-verify rows with float results: they serve kernels whose results nothing stores, where they fit.
 
-Source: design 11, section 7, "Rows with float results".
+Source: docs/specification.md, section 11.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Re-verify integer islands: kernels that run in float as floats alone are around them, and multiply nothing.
 
-Source: design 11, section 7, "Integer islands".
+Source: docs/specification.md, section 11.
 """
 
 from collections.abc import Iterable

@@ -2,7 +2,7 @@
 
 Not judged: bits of data that had a scale per slice or block, or that passed a mover in float. The sum of cost
 and excused bits follows from the types. How much of it is excused, as every plan loses it, is a matter of all
-labels that might have been: it is known between two ends. Source: design 01, section 5,
+labels that might have been: it is known between two ends. Source: docs/specification.md, section 5,
 items 4 and 5.
 """
 

@@ -2,7 +2,7 @@
 
 Softmax needs nothing that vanishes in its rows, a sigmoid nothing beyond its storage's first and last step,
 `x * sigmoid(x)` nothing left of where it is stored as 0; sums, differences and products by constants hand
-such needs on. Source: design 11, section 1.
+such needs on. Source: docs/specification.md, section 10.
 """
 
 import math

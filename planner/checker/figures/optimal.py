@@ -2,7 +2,7 @@
 
 A proof would take a search; this is a search for its contrary. Each class that neither a rule nor a fact
 decides is tried at the labels around it and at that of its own range, alone and with all that share its label
-without a rescale between them. Source: design 01, section 5, the price.
+without a rescale between them. Source: docs/specification.md, section 5, the price.
 """
 
 import math

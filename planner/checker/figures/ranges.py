@@ -2,7 +2,7 @@
 
 A value's range is what facts say, cut to its pin and to the fixed type of the port that writes it, and, where
 its kernel only moves data, to what that reads. A use keeps all of it, but for fixed types, pins, and kernels
-that move data to uses that keep less. Source: design 01, section 5, the price, item 1.
+that move data to uses that keep less. Source: docs/specification.md, section 5, the price, item 1.
 """
 
 import math

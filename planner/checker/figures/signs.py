@@ -2,7 +2,7 @@
 
 A choice of two for each kernel, with a price where neighbours differ, is least where it costs what a minimum
 cut does; both costs are those of cuts here, one with every kernel held where the plan has it. Of choices of
-one price the plan has the one that leaves the fewest first rows. Source: design 01, section 4.
+one price the plan has the one that leaves the fewest first rows. Source: docs/specification.md, section 4.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """Re-verify the sums of linear kernels: the bits they need, and that the row's accumulator has them.
 
-Written anew, not shared with planning. Source: design 01, section 6; 02, cases 17 to 24.
+Written anew, not shared with planning. Source: docs/specification.md, section 6; tests/cases, cases 17 to 24.
 """
 
 import math

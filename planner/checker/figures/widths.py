@@ -1,6 +1,6 @@
 """Ranges that calibration chose for single widths, for the checker: what storages of a width are to hold.
 
-Source: design 11, sections 2 and 5.
+Source: docs/accuracy.md, "Ranges".
 """
 
 from collections.abc import Mapping, Sequence

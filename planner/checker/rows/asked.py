@@ -1,7 +1,7 @@
 """Re-verify what was asked of kernels: those named run so, of those a glob fits it is said how many do not.
 
-Names, globs and storages are read anew, from the graph and the rows. Source: design 11, section 7,
-"Annotations of kernels".
+Names, globs and storages are read anew, from the graph and the rows. Source: docs/specification.md, section
+11.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -2,7 +2,8 @@
 
 Those that hold what facts say of ranges, then most pins met, then enough dB at readers, then first in the
 file, less the rows that the log says could not be kept: of those it is computed again, at the types that the
-log names, that they cannot. Needs the target and the model's numbers. Source: design 01, section 4.
+log names, that they cannot. Needs the target and the model's numbers. Source: docs/specification.md, section
+4.
 """
 
 import math

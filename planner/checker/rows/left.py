@@ -1,7 +1,8 @@
 """Re-verify the rows that a kernel is said to have left: at the types that the log names they cannot be kept.
 
 Sums beyond an accumulator, biases beyond their storage, multipliers beyond a range or beyond what integers
-express, ports without a type, an engine that data do not come back to. Source: design 01, sections 4 and 6.
+express, ports without a type, an engine that data do not come back to. Source: docs/specification.md,
+sections 4 and 6.
 """
 
 import re

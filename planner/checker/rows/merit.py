@@ -1,6 +1,6 @@
 """Merit: whether a row fits a kernel, and what makes it the one to be preferred, computed again.
 
-Source: design 01, section 4.
+Source: docs/specification.md, section 4.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Mirrors: rows that differ in nothing but that activations are signed in one and unsigned in the other.
 
-Source: design 01, section 4.
+Source: docs/specification.md, section 4.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Re-verify rows that a kernel left as one of its ports has no type in them.
 
 A rule derives none from the types beside it, or a constant has numbers of both signs where the row's zero
-point is an end of its storage. Source: design 01, section 4.
+point is an end of its storage. Source: docs/specification.md, section 4.
 """
 
 import math

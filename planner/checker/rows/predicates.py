@@ -2,7 +2,7 @@
 
 Shares nothing with `target.predicates` but the format: conditions have one parser (`conditions.grammar`) and
 are judged here anew. Terms that need the model's numbers (bounds of a clip) are passed over where no model
-was given; unknown terms do not hold, nor does their contrary. Source: design 04.
+was given; unknown terms do not hold, nor does their contrary. Source: docs/targets/reference.md.
 """
 
 import enum

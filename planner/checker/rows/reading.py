@@ -1,6 +1,7 @@
 """Demands of a row on its ports, for the checker; read once for all kernels with the same ports present.
 
-A row is read as data, without regard to how propagation chose it. Source: design 01, section 4; design 04.
+A row is read as data, without regard to how propagation chose it. Source: docs/specification.md, section 4;
+docs/targets/reference.md.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Re-verify floors of dB independently: rows that leave too little at the readers of their values.
 
-What rounding leaves is a fact of the value; here it is looked up, compared and worded anew. Source: design
-11, section 7, "Rows that hold too little".
+What rounding leaves is a fact of the value; here it is looked up, compared and worded anew. Source:
+docs/specification.md, section 11.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Re-verify which constants keep the grid that training gave them: those of which it costs no reader its row.
 
 A pin rules rows out; the planner makes one of `AnyType.trained` where that leaves a row for every reader.
-Needs the target and the model's numbers. Source: design 01, section 4.
+Needs the target and the model's numbers. Source: docs/specification.md, section 4.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Calls: one function for each operation of the service, as steps; methods of `Client` and `AsyncClient`.
 
 Plans are dictionaries as in plan files; `planner.plan_from_json(json.dumps(plan))` makes a `Plan` of one.
-Nothing here plans or reads models. Source: design 06.
+Nothing here plans or reads models. Source: docs/service.md.
 """
 
 from planner.client.calls.answers import job, wait

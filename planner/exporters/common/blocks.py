@@ -1,7 +1,7 @@
 """Blocks: planned regions one by one, each with its port types and its fused activation taken apart.
 
-An activation folds into stored bounds (`Clamp`). Nothing here writes. Source: design 01, sections 3 and 7;
-design 05, "Traps" (activations fold after propagation only).
+An activation folds into stored bounds (`Clamp`). Nothing here writes. Source: docs/specification.md, sections
+3 and 7; docs/formats.md (activations fold after propagation only).
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,7 +2,7 @@
 
 Blocks come flat, each with its scope; here a body is what its kernel runs, and the borders are that kernel's
 operands and results. A call's body stands where the call does. Nothing here writes.
-Source: design 01, section 5; `ir.structure`.
+Source: docs/specification.md, section 5; `ir.structure`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,6 +1,6 @@
 """Linear operands: Conv, Gemm and MatMul taken apart: operands, bias, accumulator range, rounding.
 
-For onnx-integer, finn and tosa; nothing here writes. Source: design 01, sections 3, 7 and 8.
+For onnx-integer, finn and tosa; nothing here writes. Source: docs/specification.md, sections 3, 7 and 8.
 """
 
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """Pointwise: regions that compute on one stored tensor element by element, so that a table says all of them.
 
-Nothing here writes. Source: design 01, section 8.
+Nothing here writes. Source: docs/specification.md, section 8.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Roundings: what a row's arithmetic makes of an accumulator, as integer steps proved equal to it.
 
 The reference interpreter says which stored value each accumulator gets; `thresholds` finds the integers that
-give the same for all of them. Source: design 01, sections 7 and 8.
+give the same for all of them. Source: docs/specification.md, sections 7 and 8.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 A value has a base: its pin (an integer type, or float), else the type at its definition. Every (value, type)
 has one stored tensor and one float form; both come into being at their first use, so nothing unread is
-written. How a tensor changes its type is the format's own: `Casts`. Source: design 01, section 3;
+written. How a tensor changes its type is the format's own: `Casts`. Source: docs/specification.md, section 3;
 plans/rescales.
 """
 

@@ -1,7 +1,8 @@
 """Walk: the items of a plan written in order, for every format with loops and branches.
 
 The order, what is known before running and what borders define are the same for all; how a format writes a
-block, a choice and a loop it hands in (`Writers`). Source: design 01, section 5; `common.control_flow`.
+block, a choice and a loop it hands in (`Writers`). Source: docs/specification.md, section 5;
+`common.control_flow`.
 """
 
 from collections.abc import Callable, Sequence

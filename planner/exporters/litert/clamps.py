@@ -2,7 +2,7 @@
 
 A bound is at its stored value. The runtime rounds that away from zero and the plan to even: where the two
 differ, or no activation has these bounds, MAXIMUM and MINIMUM with the plan's own numbers stand there.
-Source: TensorFlow Lite, CalculateActivationRangeQuantized; design 01, section 8.
+Source: TensorFlow Lite, CalculateActivationRangeQuantized; docs/specification.md, section 8.
 """
 
 from collections.abc import Mapping, Sequence

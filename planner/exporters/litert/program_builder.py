@@ -1,6 +1,7 @@
 """ProgramBuilder: a planned model as LiteRT operators, with QUANTIZE and DEQUANTIZE between types.
 
-Interfaces are float unless the plan pins them. Source: design 01, section 3; design 12; plans/rescales.
+Interfaces are float unless the plan pins them. Source: docs/specification.md, section 3; docs/litert.md;
+plans/rescales.
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 Stored integers are computed by the runtime's integer operators, what the plan leaves float by its float ones,
 with QUANTIZE and DEQUANTIZE between. Images are stored channels last, with a TRANSPOSE only where the model's
-own order is asked for. Source: TensorFlow Lite's schema and reference kernels; design 12.
+own order is asked for. Source: TensorFlow Lite's schema and reference kernels; docs/litert.md.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Float blocks: regions as float ops between DequantizeLinear and QuantizeLinear, for all ONNX formats.
 
 Which operand reads which port, borders of bodies, and clamps of results. Nothing here knows a QLinear op.
-Source: design 01, sections 3 and 7.
+Source: docs/specification.md, sections 3 and 7.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,8 @@
 """ModelBuilder: the ONNX model being written, with QuantizeLinear and DequantizeLinear between types.
 
 Which tensor holds which value is kept in `values`. The float form of a value's base keeps the value's own
-name, unless the model's boundary is pinned: then the stored tensor has it. Source: design 01, section 3.
+name, unless the model's boundary is pinned: then the stored tensor has it. Source: docs/specification.md,
+section 3.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,8 @@
 """onnx-qcdq: QuantizeLinear, Clip, DequantizeLinear around float ops: storage ranges under 8 bits by a Clip.
 
 Stored integers lie in bytes; a Clip of bytes says the range, on weights too, so that a reader finds it. All
-ops, fused activations included, are float ones between the pairs. Source: the QONNX paper, "QCDQ"; design 05.
+ops, fused activations included, are float ones between the pairs. Source: the QONNX paper, "QCDQ";
+docs/formats.md.
 """
 
 from typing import Final

@@ -6,7 +6,7 @@ QuantizeLinear, so the kernel in front of it stays integer. Views have no pair o
 other widths than 8 and 16 bits lie in the next wider of them, cut to their range. A constant with a scale per
 block is read by a DequantizeLinear in blocks (opset 21), four bits two to a byte; floats of 4 bits want
 opset 23, scales that are exponents 24.
-Source: design 05; onnxruntime's QDQ groups.
+Source: docs/formats.md; onnxruntime's QDQ groups.
 """
 
 from typing import Final

@@ -2,7 +2,8 @@
 
 In: regions whose ops `qlinear.CALLS` knows, in types onnxruntime has the kernel for, become one operator;
 movers work on the stored integers as they are; a fused Relu or Clip is a Clip of stored integers. What
-onnxruntime has no integer kernel for runs between DequantizeLinear and QuantizeLinear. Source: design 05.
+onnxruntime has no integer kernel for runs between DequantizeLinear and QuantizeLinear. Source:
+docs/formats.md.
 """
 
 from functools import partial

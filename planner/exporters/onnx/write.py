@@ -1,7 +1,7 @@
 """Write: a planned model in an ONNX format: refuse, write region by region, bind the outputs.
 
 A format is a record: what it takes, which stored tensors it clamps as they are, and what it does with one
-region. Source: design 05, "Out".
+region. Source: docs/formats.md.
 """
 
 from collections.abc import Callable

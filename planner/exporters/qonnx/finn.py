@@ -2,7 +2,7 @@
 
 What the row's arithmetic makes of each sum is in the thresholds, exactly: ties, biases, fused activations.
 What has no such form is refused; what the plan leaves float stays float. Source: FINN documentation,
-"Streamlining"; design 05, "Out".
+"Streamlining"; docs/formats.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence

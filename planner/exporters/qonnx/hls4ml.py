@@ -3,7 +3,7 @@
 Gemm is MatMul and Add, and nodes have the names QONNX's cleanup gives them, so that the configuration finds
 its layers. A scale of a power of two becomes a fixed-point type exactly, ties to even as in a Quant; a plan
 on other scales is brought onto such ones first (`fixed_point_scales`).
-Source: hls4ml documentation, "Configuration" and "ONNX and QONNX"; design 05.
+Source: hls4ml documentation, "Configuration" and "ONNX and QONNX"; docs/formats.md.
 """
 
 import io

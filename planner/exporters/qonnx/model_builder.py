@@ -2,7 +2,7 @@
 
 A value has a base, as in `builder`: its pin, else the type at its definition. The tensor on the base's grid
 keeps the value's name; other types of it are Quants of that one. Model inputs stay float: a pinned one is
-on its grid behind a Quant. Source: design 01, section 3; plans/rescales.
+on its grid behind a Quant. Source: docs/specification.md, section 3; plans/rescales.
 """
 
 from collections import Counter

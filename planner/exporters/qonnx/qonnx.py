@@ -1,7 +1,8 @@
 """qonnx: the float model with a Quant (or BipolarQuant) where the plan has a type. Any width.
 
 Each op computes in float32 between Quants, which add the zero point and clip before they round: the plan in
-`float32_quant`. Weights are the model's own floats behind a Quant. Source: QONNX operator pages; design 05.
+`float32_quant`. Weights are the model's own floats behind a Quant. Source: QONNX operator pages;
+docs/formats.md.
 """
 
 from collections.abc import Callable, Sequence

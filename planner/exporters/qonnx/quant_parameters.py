@@ -1,7 +1,7 @@
 """Quant parameters: a planned type as the operands and attributes of a QONNX Quant, and which types have one.
 
 A storage range is a width, a sign and a narrowness; widths may be fractional, and one per slice. Source:
-QONNX operator pages, Quant and BipolarQuant; design 05, "Exact semantics".
+QONNX operator pages, Quant and BipolarQuant; docs/qonnx.md.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 A branch whose condition is known before running is written as if the other were not there. A loop carries a
 count, its condition where that is not always true, what one trip hands to the next, and the results it
-collects, a slice a trip. Source: ONNX If, Loop and Scan; design 01, section 5.
+collects, a slice a trip. Source: ONNX If, Loop and Scan; docs/specification.md, section 5.
 """
 
 from collections.abc import Callable, Sequence

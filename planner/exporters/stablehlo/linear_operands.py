@@ -1,6 +1,7 @@
 """Linear operands: Conv, ConvTranspose, Gemm and MatMul on stored integers, taken apart for both forms.
 
-What has an integer accumulator here has one in the reference interpreter. Source: design 01, sections 3, 7.
+What has an integer accumulator here has one in the reference interpreter. Source: docs/specification.md,
+sections 3, 7.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """ProgramBuilder: the StableHLO function being written, in quantized element types or in integers (`Form`).
 
 What is known before running stays numbers until somebody needs a tensor. Unknown dimensions of inputs are 1.
-Source: design 01, section 3; plans/rescales.
+Source: docs/specification.md, section 3; plans/rescales.
 """
 
 import math

@@ -3,7 +3,7 @@
 A dot or convolution ends in i32 at the scale of its products, the bias is added there, and one
 uniform_quantize follows. What breaks a constraint of the specification, or has no operation on quantized
 types, is dequantized, computed in f32 and quantized, which is what the specification says of the others.
-Source: StableHLO specification; design 01, sections 8 and 9.4.
+Source: StableHLO specification; docs/specification.md, sections 8 and 9.4.
 """
 
 from collections.abc import Callable, Mapping

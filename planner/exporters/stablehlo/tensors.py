@@ -1,6 +1,7 @@
 """Tensors of a StableHLO program: names, static shapes, element types; quantized types as text.
 
-Unsigned storage is `ui8` here, not `u8`. Source: StableHLO specification, "Types"; design 01, section 9.7.
+Unsigned storage is `ui8` here, not `u8`. Source: StableHLO specification, "Types"; docs/specification.md,
+section 9.7.
 """
 
 from dataclasses import dataclass

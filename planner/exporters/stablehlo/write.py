@@ -1,7 +1,7 @@
 """Write: a planned model as one StableHLO function, region by region, in either form.
 
 A region is a clamp of stored values, a mover of them, a kernel of the form, or else float operations between
-dequantize and quantize. Source: design 05, "Out"; design 01, section 7.
+dequantize and quantize. Source: docs/formats.md; docs/specification.md, section 7.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,8 @@ def write_stablehlo(graph: Graph, plan: Plan) -> bytes:
 
 
 def write_stablehlo_int(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model as StableHLO on plain integers, equal to `exact_even` (design 01, section 8).
+    """Serialise a planned model as StableHLO on plain integers, equal to `exact_even` (docs/specification.md,
+    section 8).
 
     Args:
       graph: the imported float model the plan was made from, with the numbers of its constants.

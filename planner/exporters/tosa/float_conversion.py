@@ -2,7 +2,7 @@
 
 TOSA does not divide, so quantizing multiplies by the reciprocal and then looks the answer's neighbours up in
 a table of thresholds: the least float32 that QuantizeLinear gives each stored value.
-Source: ONNX QuantizeLinear; TOSA 1.0, CAST, GATHER; design 01, section 8.
+Source: ONNX QuantizeLinear; TOSA 1.0, CAST, GATHER; docs/specification.md, section 8.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 A matrix of weights is a CONV2D with a kernel of 1 x 1, which has a multiplier per channel; one spatial axis
 is two, the first of size 1. Each says False where its operands are not what the operators take.
-Source: TOSA 1.0, tensor operators; design 01, sections 7 and 8.
+Source: TOSA 1.0, tensor operators; docs/specification.md, sections 7 and 8.
 """
 
 from collections.abc import Sequence

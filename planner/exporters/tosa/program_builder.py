@@ -1,7 +1,8 @@
 """ProgramBuilder: a planned model as a TOSA program, with RESCALE between types.
 
 TOSA computes on signed integers, so unsigned types are held with their zero point moved down; only arguments
-and results of the function have the model's own sign. Source: design 01, section 3; plans/rescales.
+and results of the function have the model's own sign. Source: docs/specification.md, section 3;
+plans/rescales.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping

@@ -1,6 +1,7 @@
 """Scaling: RESCALE with the multipliers and shifts of a row's arithmetic, and the CLAMP behind it.
 
-What it gives is interpreter `fixed_point`'s. Source: TOSA 1.0, RESCALE, apply_scale_32; design 01, section 8.
+What it gives is interpreter `fixed_point`'s. Source: TOSA 1.0, RESCALE, apply_scale_32;
+docs/specification.md, section 8.
 """
 
 from collections.abc import Mapping, Sequence

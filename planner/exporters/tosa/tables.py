@@ -2,7 +2,7 @@
 
 GATHER has the tables of a byte and its channel, and those of 16 bits, whole: TABLE interpolates there. The
 numbers are the reference interpreter's: dequantize, the ops in float32, quantize, for every stored value.
-Source: TOSA 1.0, TABLE, GATHER; design 01, section 8.
+Source: TOSA 1.0, TABLE, GATHER; docs/specification.md, section 8.
 """
 
 from dataclasses import replace

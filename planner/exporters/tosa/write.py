@@ -3,7 +3,7 @@
 Every row's arithmetic is RESCALE's own, so the stored integers are the reference interpreter's. What is
 computed on integers there is computed on integers here; float regions become float operators. The function's
 arguments and results are stored integers wherever the plan reads or writes them so.
-Source: TOSA specification 1.0; design 01, sections 7 and 8; design 05, "Out".
+Source: TOSA specification 1.0; docs/specification.md, sections 7 and 8; docs/formats.md.
 """
 
 from collections.abc import Callable, Mapping

@@ -2,7 +2,8 @@
 
 `requantize: {multiplier: 16, rounding: half_up, shift: [1, 46]}` of a target row is a `Multiplier`, and its
 text is the arithmetic's name elsewhere. LiteRT's 16-bit products (`litert_16`) and TOSA's SINGLE_ROUND are
-instances. Numbers only, as in `rescaling`, whose mantissas these are. Source: design 01, section 8.
+instances. Numbers only, as in `rescaling`, whose mantissas these are. Source: docs/specification.md, section
+8.
 """
 
 import re

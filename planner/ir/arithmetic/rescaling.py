@@ -2,7 +2,7 @@
 
 Numbers only: no types, no zero points, no saturation. Products are exact in 64 bits; wider ones go through
 Python's integers. Source: TOSA 1.0, apply_scale_32, apply_scale_16 and reciprocal_scale; TFLite
-MultiplyByQuantizedMultiplier; design 01, section 8.
+MultiplyByQuantizedMultiplier; docs/specification.md, section 8.
 """
 
 from typing import Any, Final, TypeAlias

@@ -2,7 +2,7 @@
 
 A product with constant weights has the same ones at every place: a convolution from its axis 2 on, a matrix
 product on all axes but its last, a recurrent layer in time. Other ops hand on what their operands have.
-Source: ONNX operator schemas; design 16, point 7.
+Source: ONNX operator schemas; docs/accuracy.md.
 """
 
 import math

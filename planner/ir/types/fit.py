@@ -1,6 +1,6 @@
 """Fit of a quantized type and a tensor: the rules of the quant dialect; a misfit is one sentence.
 
-Source: MLIR quant dialect, integrity rules; design 01, sections 2 and 9.
+Source: MLIR quant dialect, integrity rules; docs/specification.md, sections 2 and 9.
 """
 
 from collections.abc import Callable, Mapping

@@ -4,7 +4,8 @@ A pin says which numbers a value has, in a storage that the device may lack: `u8
 where all are bytes. Another storage holds the very same numbers, all integers and the zero point shifted by
 one number, in a part of its range where it has more of them; so nobody has to change the type for the pin.
 A format may have fewer storages than the device, and some of them around 0 alone: there the nearest type that
-it has stands for the pin. Source: design 01, section 3; LiteRT's quantize.cc, int16 (zero points 0).
+it has stands for the pin. Source: docs/specification.md, section 3; LiteRT's quantize.cc, int16 (zero points
+0).
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -2,8 +2,8 @@
 
 `real = (stored - zero_point) * scale`. Data only: reading text is `typetext`, deriving parameters
 from a range is `ranges`, fitting a tensor is `fit`. Every scale is exactly a value of its expressed type:
-build types with `uniform(...)` or `sub_channel(...)`, which round. Source: MLIR quant dialect; design 01,
-section 2.
+build types with `uniform(...)` or `sub_channel(...)`, which round. Source: MLIR quant dialect;
+docs/specification.md, section 2.
 """
 
 import math
@@ -262,7 +262,7 @@ class AnyType:
 class RowMax:
     """The smallest maximum of a row along an axis, in reals; rows of equal entries do not count.
 
-    `entries`: of the longest row, where no shape says it. Source: design 11, section 1.
+    `entries`: of the longest row, where no shape says it. Source: docs/specification.md, section 10.
     """
 
     axis: int
@@ -301,7 +301,7 @@ class WidthRange:
 class AtReaders:
     """What rounding a value to `bits` bits leaves at its readers' results, in dB, the worst of them.
 
-    Source: design 11, section 7, "Rows that hold too little".
+    Source: docs/specification.md, section 11.
     """
 
     bits: int
@@ -323,7 +323,7 @@ class Calibrated:
       row_max: for each axis that a softmax goes along, the smallest maximum of a row.
       two_values: whether every number observed was `lo` or `hi`.
       widths: ranges chosen for storages of some widths, within [lo, hi], by ascending bits; a storage of
-        another width holds all of [lo, hi]. Source: design 11, sections 2 and 5.
+        another width holds all of [lo, hi]. Source: docs/accuracy.md, "Ranges".
       readers: dB at the results of the ops that read it, by ascending bits; of a width that is not there
         nothing is known.
     """

@@ -1,7 +1,7 @@
 """Parameters from a range: scale and zero point that hold the reals of [lo, hi].
 
 Ranges are widened to contain 0; a range of zero width gives scale 1.0, zero point 0. A scale is rounded to
-a value of the expressed type, the zero point computed from that. Source: design 01, section 2.
+a value of the expressed type, the zero point computed from that. Source: docs/specification.md, section 2.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 Two ways: `round_scales` for scales we choose (never 0, never infinite, never below the least normal number,
 where engines lose precision) and `held_scales` for scales of a file (refused where the type has no such
-value, as the quant dialect does). f80 is held in doubles. Source: IEEE 754; design 01, section 2.
+value, as the quant dialect does). f80 is held in doubles. Source: IEEE 754; docs/specification.md, section 2.
 """
 
 import math

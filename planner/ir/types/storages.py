@@ -2,7 +2,7 @@
 
 Text: `i8`, `u4`, `i8<-127:127>`, `f8E4M3FN`. The floats are those of the OCP formats whose largest number is
 an integer; f6E2M3FN, which ends at 7.5, is none. Source: MLIR quant dialect, storage types; OCP Microscaling
-Formats (MX) 1.0, section 5.3; design 01, section 2.
+Formats (MX) 1.0, section 5.3; docs/specification.md, section 2.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 `str(type)` writes; `parse_type` reads. Errors point at the column. Canonical texts of uniform types are read
 by `canonical_texts` first, everything else token by token, without recursion. No MLIR module is parsed here.
-Source: MLIR quant dialect grammar; design 01, section 2; our extensions: docs/types.md.
+Source: MLIR quant dialect grammar; docs/specification.md, section 2; our extensions: docs/types.md.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Wanted: what is asked of a kernel rather than of a value: to run in float, or by a row of given storages.
 
-Text: `float`, `any`, `dynamic`, `i16`, `{in: [i16, i8], out: [i16]}`. Source: design 11, section 7,
-"Annotations of kernels"; design 09, "Annotations".
+Text: `float`, `any`, `dynamic`, `i16`, `{in: [i16, i8], out: [i16]}`. Source: docs/specification.md, section
+11; docs/library.md.
 """
 
 from collections.abc import Iterable, Mapping

@@ -4,7 +4,7 @@ Three steps. Ops that compute become dequantize, float op, quantize; sums and pr
 integers (`quant_to_math_dots`). Casts become `(stored - zero_point) * scale` and `rint(clamp(x / scale +
 zero_point))` in the expressed type. Then quantized types become their storages everywhere, which ops that
 only move data do not notice. Dead ops go, and no op of chlo comes. Source: StableHLO specification,
-"Quantization computations"; design 01, 9.4.
+"Quantization computations"; docs/specification.md, 9.4.
 """
 
 from collections.abc import Callable, Mapping, Sequence

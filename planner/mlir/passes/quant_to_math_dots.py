@@ -4,7 +4,7 @@ Zero points go before: `sum (q - z) * (p - y)`, so the padding of a convolution 
 i32, or i64 where factors and their number could leave i32. Then `uniform_quantize` of `sum * (scale of one
 * scale of the other)`, unless that product is the result's scale already. Weights may be quantized along an
 axis that the result has too. Reals times quantized weights dequantize the weights. Source: StableHLO
-specification, `dot_general`, `convolution`; design 01, 9.4.
+specification, `dot_general`, `convolution`; docs/specification.md, 9.4.
 """
 
 import math

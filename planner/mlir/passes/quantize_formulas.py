@@ -3,7 +3,8 @@
 Quantizing rounds half to even and saturates: `rint(clamp(x / scale + zero_point))` in the expressed type.
 Rounding is adding and taking away 1.5 * 2^(digits - 1), which no optimiser may undo without fast-math, in
 a type whose digits hold the storage; NaN becomes the least stored value. Truncating is the upstream
-form: convert to integers towards zero, then clamp. Source: MLIR qcast and dcast pages; design 01, 9.4.
+form: convert to integers towards zero, then clamp. Source: MLIR qcast and dcast pages; docs/specification.md,
+9.4.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Reading an MLIR module of `qplan.region` ops into a graph; xDSL parses and verifies.
 
 Ops of other dialects become source ops; casts, statistics and element types become constraints
-(`plain_functions`); calls, loops and branches are `read_structure`'s. Source: design 09, "MLIR"; the writing
+(`plain_functions`); calls, loops and branches are `read_structure`'s. Source: docs/mlir.md; the writing
 side is `write_module`.
 """
 

@@ -1,7 +1,7 @@
 """Reading calls, loops and branches: `func.call`, `scf.for` and `scf.if` around calls of functions.
 
-The writing side is `write_structure`; other text is taken in the same shape. Source: design
-09, "MLIR"; MLIR dialects func and scf.
+The writing side is `write_structure`; other text is taken in the same shape. Source:
+docs/mlir.md; MLIR dialects func and scf.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 A tool knows `quant` and refuses a name it does not hold there; of a dialect that it does not know it takes
 any op and type (`--allow-unregistered-dialect`). The MLIR quantization RFC spells all of them `quant.*`: both
-are read, and `as_rfc` writes that. Source: MLIR language reference, "Dialect types"; design 09, "MLIR".
+are read, and `as_rfc` writes that. Source: MLIR language reference, "Dialect types"; docs/mlir.md.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Generic op forms; every name, shape and attribute that MLIR's own syntax cannot hold rides in `qplan.`
 attributes, so `read_module` gives an equal graph back. A region whose ops are unknown has an empty body.
-Source: design 09, "MLIR".
+Source: docs/mlir.md.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Every result of a loop is an argument of its next trip; one that nothing carries starts as `ub.poison`. Facts
 that their syntax has no word for ride in `qplan.` attributes. The reading side is `read_structure`.
-Source: design 09, "MLIR"; MLIR dialects func and scf.
+Source: docs/mlir.md; MLIR dialects func and scf.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """Formulas of quantization operators on numpy arrays, in the order of their definitions.
 
 Element types promote as numpy's do, and results are float32 at the end: so an int64 zero point makes the
-steps behind it float64. Nothing here knows graphs. Source: QONNX operator pages; ONNX Q/DQ; design 05.
+steps behind it float64. Nothing here knows graphs. Source: QONNX operator pages; ONNX Q/DQ; docs/formats.md.
 """
 
 from collections.abc import Callable, Mapping

@@ -2,7 +2,7 @@
 
 Quant becomes Div, Add, Clip, Round (or Floor, Ceil, ...), Sub, Mul in float32, in the order of its
 definition; one on constants becomes its result. An op whose parameters are computed at run time, or that
-has no such form (FloatQuant, MultiThreshold), stays. Source: design 05, "Exact semantics".
+has no such form (FloatQuant, MultiThreshold), stays. Source: docs/qonnx.md.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,8 @@
 """Quantizers: every way a graph says "this value lives on that grid", found and put into one record.
 
 QONNX Quant and BipolarQuant; QuantizeLinear, Clip, DequantizeLinear; the same with explicit Div, Add and
-rounding before it; stored constants behind DequantizeLinear. Reads graphs, changes none. Source: design 05.
+rounding before it; stored constants behind DequantizeLinear. Reads graphs, changes none. Source:
+docs/formats.md.
 """
 
 from collections import Counter

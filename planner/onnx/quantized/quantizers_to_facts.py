@@ -2,7 +2,7 @@
 
 Each quantizer goes; its value gets the type as a fact, a constant also the numbers on that grid. What has no
 type stays as plain float ops, with the reason in the notes. So a model made for one device is planned again
-for another. In: ops of opset 21, canonical dialect. Source: design 05, "In".
+for another. In: ops of opset 21, canonical dialect. Source: docs/qonnx.md.
 """
 
 from collections.abc import Mapping, Sequence

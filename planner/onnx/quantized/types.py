@@ -1,7 +1,7 @@
 """Types: a quantizer as a type of our own language, or the reason why there is none.
 
 Scales that broadcast become per tensor, per axis or per block, whatever shape the file writes them in; a
-width per channel becomes the widest range. Source: design 01, section 2; design 05, "In".
+width per channel becomes the widest range. Source: docs/specification.md, section 2; docs/qonnx.md.
 """
 
 import math

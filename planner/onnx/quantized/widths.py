@@ -1,7 +1,7 @@
 """Widths: bit width, sign and narrowness of a Quant that give a range of stored integers.
 
 QONNX clips to unrounded ends and rounds afterwards, so a range stands for a span of fractional widths, by the
-rounding mode. Source: design 01, section 9, item 6.
+rounding mode. Source: docs/specification.md, section 9, item 6.
 """
 
 import math

@@ -2,7 +2,8 @@
 
 A transpose moves the axis, a reshape keeps it where it stays whole, a concat along it joins the vectors,
 split and slice take their part, a pad repeats the outermost slice. Where an op mixes slices there is no
-answer, and the class is per tensor. Source: 02, case 37; design 01, section 2 (sub-channel types).
+answer, and the class is per tensor. Source: tests/cases, case 37; docs/specification.md, section 2
+(sub-channel types).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Building the network: ports numbered kernel by kernel, with what rows and the ports' own facts say.
 
 Nothing is searched: wildcards are resolved (`wildcards`), ports that the row fixes get their types, and
-kernels are told apart that move data. Source: design 01, section 4.
+kernels are told apart that move data. Source: docs/specification.md, section 4.
 """
 
 from collections.abc import Mapping, Sequence

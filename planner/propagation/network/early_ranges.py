@@ -1,7 +1,8 @@
 """Early ranges: what is known of ranges before there is a network, for wildcards that look for a storage.
 
 Facts, what movers hand on, and what relus and clamps keep. `value_ranges` knows more, later: types that rows
-fix, loops. Two passes over all kernels, made when the first port asks. Source: design 01, section 5, item 1.
+fix, loops. Two passes over all kernels, made when the first port asks. Source: docs/specification.md, section
+5, item 1.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,8 @@ A mover of one class has float as a label of its own. One of several classes (a 
 inputs) runs in float as a whole or not at all; where all around it is float, float costs nothing.
 An integer island is a kernel without multiply-adds between float kernels: two casts for one cheap kernel cost
 a device that has floats more than they save, and round twice. Targets ask for that (`defaults.islands`).
-Source: design 01, section 5, the price, item 2; 11, section 7; 02, cases 54 and 66.
+Source: docs/specification.md, section 5, the price, item 2; docs/specification.md, section 11; tests/cases,
+cases 54 and 66.
 """
 
 from typing import Final

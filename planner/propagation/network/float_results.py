@@ -5,7 +5,7 @@ only to be dequantized again. One that moves data reads a table in integers that
 unless another kernel reads the table in float anyway. Looked at once all float kernels are known. A kernel on
 integers that reads such a result stores it, so these rows never make an island of another kernel, and one
 look is enough.
-Source: design 11, section 7, "Rows with float results"; 02, case 67.
+Source: docs/specification.md, section 11; tests/cases, case 67.
 """
 
 from planner.ir.graph import Graph, Region

@@ -4,7 +4,7 @@ A softmax sends all that lies far below the greatest entry of a row to 0; a sigm
 a last step. What such a reader needs is handed on to the operands of the sums, differences and products in
 front of it, so that a mask of -3.4e38 does not decide their scales. Kernels that move data are
 `value_ranges`' own. Where nothing is known, everything is needed.
-Source: design 11, section 1; cases 59 to 64.
+Source: docs/specification.md, section 10; cases 59 to 64.
 """
 
 import math

@@ -2,8 +2,8 @@
 
 Such a type is no label, so it is not searched for: a pin has it, movers carry it as long as they keep its
 slices whole, and a row that takes slices reads it as it is. Ranges observed per axis become one where every
-port around the value takes slices. Whoever wants one scale gets a requantize. Source: design 01, sections 3
-and 5; 02, cases 37 and 51.
+port around the value takes slices. Whoever wants one scale gets a requantize. Source: docs/specification.md,
+sections 3 and 5; tests/cases, cases 37 and 51.
 """
 
 from planner.ir.graph import Graph

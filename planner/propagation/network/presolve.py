@@ -2,7 +2,8 @@
 
 Every port that stores such a value is free, alone in its class, of one spec and holds the whole range; the
 label of that range then needs no rescale and loses nothing, so it is the cheapest. Most values of a
-convolutional net are plain. Source: design 01, section 5, the price: items 1 to 5 have one answer here.
+convolutional net are plain. Source: docs/specification.md, section 5, the price: items 1 to 5 have one answer
+here.
 """
 
 from planner.ir.types.qtypes import Storage

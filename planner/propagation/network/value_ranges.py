@@ -4,7 +4,7 @@ Two passes, forward (ranges) and backward (kept), over kernels in topological or
 required range is its value's range cut to what is kept. Clipping what nobody keeps is free; a state that a
 recurrent kernel hands to its own next step is kept, whether or not anything else reads it. Where calibration
 chose a range for a width, a port of that width holds this one (`Value.by_width`); movers hand it on.
-Source: design 01, section 5, the price, item 1.
+Source: docs/specification.md, section 5, the price, item 1.
 """
 
 import math

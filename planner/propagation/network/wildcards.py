@@ -4,7 +4,7 @@ That of its own pin, else what was asked of its kernel, else that of its value's
 joined with (a pin's only where the target's ports name one of its width and sign: a device of bytes moves
 trained values of 4 bits in bytes), else of its producer, else of its readers, else the target's default;
 wide enough for what an Any asks of its values, and with signs where its zero point would leave no number for
-a part of the range that facts tell. Source: design 01, section 4; design 11, section 7.
+a part of the range that facts tell. Source: docs/specification.md, sections 4 and 11.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """The bits that sums of products need: of the actual weights, or of all that two activations can hold.
 
 What the weights of one scale add up to: per output channel, or per block where a block has a scale. Not
-counted are averages, additions and other kernels without products. Source: design 01, section 6.
+counted are averages, additions and other kernels without products. Source: docs/specification.md, section 6.
 """
 
 import math

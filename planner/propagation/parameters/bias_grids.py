@@ -2,7 +2,8 @@
 
 A bias is rounded to the product of its factors' scales. Weights of few bits have a coarse scale, and in a
 wider storage the same numbers have a finer one: nothing of the weight changes, and its bias is rounded to
-steps 2^k times smaller. Free weights fill their storage already. Source: design 11, section 6; 02, case 65.
+steps 2^k times smaller. Free weights fill their storage already. Source: docs/specification.md, section 11;
+tests/cases, case 65.
 """
 
 from dataclasses import dataclass, replace

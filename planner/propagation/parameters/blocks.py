@@ -1,8 +1,8 @@
 """Blocks: the sub-channel type of a constant, one scale per output channel and block of what is summed over.
 
 A row lists the sizes its device knows; the first that divides the summed dimension is taken. A row of which
-none does is no match, unless its last block may be shorter than the others. Source: design 04
-(`granularity: block`); 02, cases 17 to 24; ONNX MatMulNBits, whose blocks these are.
+none does is no match, unless its last block may be shorter than the others. Source: docs/targets/reference.md
+(`granularity: block`); tests/cases, cases 17 to 24; ONNX MatMulNBits, whose blocks these are.
 """
 
 from typing import Any, Final

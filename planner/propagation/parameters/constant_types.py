@@ -1,7 +1,7 @@
 """Parameters of constants and derived ports: weights from their numbers, biases from the products.
 
-Runs after labelling: a bias sees its port's scales after rescale. What sums need is in `sums`. Source: design
-01, sections 4 to 6; 02, cases 17 to 24.
+Runs after labelling: a bias sees its port's scales after rescale. What sums need is in `sums`. Source:
+docs/specification.md, sections 4 to 6; tests/cases, cases 17 to 24.
 """
 
 import math
@@ -371,7 +371,7 @@ def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
 def _grow_for_bias(
     network: Network, ports: Mapping[PortId, Port], args: Mapping[str, object], row: Row
 ) -> None:
-    """Grow the scales of weight channels whose bias would overflow its accumulator (02, case 22).
+    """Grow the scales of weight channels whose bias would overflow its accumulator (tests/cases, case 22).
 
     What holds the sums may be narrower than what holds the bias; either way one bit stays free for the sums.
     """

@@ -2,7 +2,7 @@
 
 A rule needs the labels of its kernel's other ports, and those are chosen with the derived ones known: so
 guess, label, derive again, and repeat while something moves. Rules that ask for each other's results are
-followed round until they come to rest, or refused. Source: design 01, section 4.
+followed round until they come to rest, or refused. Source: docs/specification.md, section 4.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Sums beyond an accumulator, biases beyond their storage, multipliers beyond a range or beyond what integers
 express. A result grows where that is enough and worth it, else the kernel leaves its row. All kernels are
-looked at together, so that no order among them decides. Source: design 01, sections 4 and 6.
+looked at together, so that no order among them decides. Source: docs/specification.md, sections 4 and 6.
 """
 
 from collections.abc import Iterator, Mapping

@@ -2,7 +2,8 @@
 
 Too small a multiplier asks for a coarser weight, too large a one for a coarser result. Growing costs bits,
 and is worth it while those cost no more than the casts around the kernel would if it ran in float: bits of a
-weight count as bits of the result. Source: RFC "multiplier_scale"; design 01, section 5, the price.
+weight count as bits of the result. Source: RFC "multiplier_scale"; docs/specification.md, section 5, the
+price.
 """
 
 import math

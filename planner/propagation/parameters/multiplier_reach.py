@@ -2,7 +2,7 @@
 
 A mask of -3.4e38 that is added to scores of 5 is the usual one: a step of it is 1e36, a step of the result
 0.003. Such a kernel leaves its row, and runs in float where no other row reaches. Labels have to be known, so
-this looks at an outcome. Source: TOSA 1.0, RESCALE; design 01, section 8.
+this looks at an outcome. Source: TOSA 1.0, RESCALE; docs/specification.md, section 8.
 """
 
 import math

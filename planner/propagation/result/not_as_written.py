@@ -3,7 +3,7 @@
 A model from quantization-aware training, or of another tool, says where its quantizers are. A plan may
 quantize more: what has a calibrated range, a constant that a row stores in integers, a value that a row has
 another grid for. Its numbers are others then, and the plan says where.
-Source: design 01, section 6 ("facts inside a fused kernel"); 02, case 15; 15, section 2.
+Source: docs/specification.md, section 6 ("facts inside a fused kernel"); tests/cases, case 15; docs/qonnx.md.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

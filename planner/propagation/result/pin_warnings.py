@@ -1,6 +1,7 @@
 """Warnings about values whose types facts fix: where a port or a format has another grid for them.
 
-Each is said at a port, after labelling. Source: design 01, section 3; 02, cases 12 to 14.
+Each is said at a port, after labelling. Source: docs/specification.md, section 3; tests/cases, cases 12 to
+14.
 """
 
 import math

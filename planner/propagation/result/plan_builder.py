@@ -1,6 +1,6 @@
 """Plan builder: the plan of what was decided, its records kernel by kernel. Nothing is searched.
 
-Source: design 01, section 6.
+Source: docs/specification.md, section 6.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Warnings: what a plan's reader should know although nothing is wrong: clips, facts without effect.
 
-Written after labelling. Source: design 01, section 4 ("Unknown is not None") and section 5, item 3;
-02, cases 12 to 14.
+Written after labelling. Source: docs/specification.md, section 4 ("Unknown is not None") and section 5, item
+3; tests/cases, cases 12 to 14.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -360,7 +360,7 @@ def refused_copies(network: Network) -> Iterator[Conflict]:
 
 
 def _of_long_bias(network: Network, port: Port, address: str) -> Iterator[str]:
-    """A bias that leaves the sums it is added to no bit (02, case 22)."""
+    """A bias that leaves the sums it is added to no bit (tests/cases, case 22)."""
     value = network.values[port.value]
     kind = port.type
     if port.kind != DERIVED or kind is None or kind.storage.bits != 32:

@@ -3,7 +3,7 @@
 A network of the plan's own rows and types, with ranges, and nothing chosen or searched. So each warning has
 one text, in `plan_warnings`, and a plan that drops or invents one is refused. What was given up for best
 effort, and what `restore` dropped, came before there was a plan: these are held against what the plan has.
-Source: design 13, section 5.
+Source: docs/specification.md, section 6.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

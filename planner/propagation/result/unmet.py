@@ -1,6 +1,6 @@
 """Unmet: kernels of a plan that do not run as was asked of them; a glob asks of many, and some may not.
 
-Source: design 11, section 7, "Annotations of kernels".
+Source: docs/specification.md, section 11.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

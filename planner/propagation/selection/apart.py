@@ -1,7 +1,7 @@
 """Kernels as rows serve them: taken apart first where no row takes them whole, or a type inside is to hold.
 
 In: a graph as it was fused, and the rows that kernels could not keep. Out: the graph with the kernels that it
-is planned with, a choice for each. Source: design 04, `fusions`; design 01, section 4.
+is planned with, a choice for each. Source: docs/targets/patterns.md; docs/specification.md, section 4.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,6 +1,6 @@
 """The row that was chosen for a kernel, its signature over the ports, and the facts that meet each of them.
 
-Source: design 01, section 4.
+Source: docs/specification.md, section 4.
 """
 
 from collections.abc import Iterable

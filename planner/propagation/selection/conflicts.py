@@ -2,7 +2,7 @@
 
 A conflict names its concession; giving it up makes the conflict go away, so a plan always comes out in
 the end. The facts of a conflict are made few: planning with only these meets it, and dropping any one of
-them ends it (delta debugging, Zeller 2002). Source: design 01, section 6, `conflict`.
+them ends it (delta debugging, Zeller 2002). Source: docs/specification.md, section 6, `conflict`.
 """
 
 import itertools

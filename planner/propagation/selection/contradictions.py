@@ -1,6 +1,6 @@
 """Contradictions: facts that cannot both hold of one value, port or cache, whatever row is chosen.
 
-Looked at before rows are. Source: design 01, section 4.
+Looked at before rows are. Source: docs/specification.md, section 4.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
 A pin is a grid: a scale, a zero point and the integers in use. Where a port stores other integers, and all
 that are in use are among them, the same scale says the same numbers there: weights trained for 3 bits lose
-nothing on a device of bytes. Source: design 01, sections 3 ("a constant is never rescaled at run time") and
-4 ("pinned constants rule rows out"); 02, case 24.
+nothing on a device of bytes. Source: docs/specification.md, sections 3 ("a constant is never rescaled at run
+time") and 4 ("pinned constants rule rows out"); tests/cases, case 24.
 """
 
 from typing import Final

@@ -1,7 +1,8 @@
 """Reach: whether a port can hold what facts say of its range, whatever scale it takes.
 
 A zero point at the end of the storage leaves no number on one side of zero, and a greatest scale bounds both.
-Rows choose, and wildcards take a storage, by it; scales are no matter here. Source: design 01, section 4.
+Rows choose, and wildcards take a storage, by it; scales are no matter here. Source: docs/specification.md,
+section 4.
 """
 
 from math import inf, isnan

@@ -1,6 +1,6 @@
 """Why a row does not serve a kernel: a fact that a port cannot have, a predicate, a size no block divides.
 
-Facts of activations that a rescale can meet refuse nothing. Source: design 01, section 4.
+Facts of activations that a rescale can meet refuse nothing. Source: docs/specification.md, section 4.
 """
 
 import math

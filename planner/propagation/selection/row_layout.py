@@ -1,7 +1,7 @@
 """Layouts: a row's signature spread over as many ports as a kernel has; what kernels of one shape share.
 
 Data and its one cache, which lives as long as its target: a model has thousands of kernels and
-a dozen layouts. Source: design 01, section 4.
+a dozen layouts. Source: docs/specification.md, section 4.
 """
 
 from collections.abc import Iterator

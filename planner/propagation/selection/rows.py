@@ -7,7 +7,7 @@ zero points, then those that leave enough dB at the readers (`too_little`), then
 one kernel looks at no other kernel, so it cannot depend on a visiting order. Rows with float results are
 the exception: they come last, and are preferred once it is known that nothing stores what they hand on
 (`network.float_results`). Rows that differ in signs alone are another (`signs`).
-Source: design 01, section 4; design 11, section 7.
+Source: docs/specification.md, sections 4 and 11.
 """
 
 import math

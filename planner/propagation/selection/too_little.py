@@ -2,7 +2,7 @@
 
 What it leaves was measured while calibrating and is a fact of the value, so the choice for one kernel still
 looks at no other; only the words name readers. Of a width without such a fact nothing is known, and nothing
-is asked. Source: design 11, section 7, "Rows that hold too little".
+is asked. Source: docs/specification.md, section 11.
 """
 
 from collections.abc import Iterable, Mapping

@@ -2,7 +2,7 @@
 
 A grid that few devices have (a zero point, all 256 integers) would put its kernel into float where it were a
 pin, and be lost where only its width counted. So the import says both (`AnyType.trained`), and rows decide.
-Source: design 01, section 4 ("pinned constants rule rows out").
+Source: docs/specification.md, section 4 ("pinned constants rule rows out").
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Wanted rows: whether a row is what was asked of its kernel, and the conflict where none is.
 
 Asked is for the storages of results that a row computes, or has as written; what a wildcard of a mover stores
-is its neighbours' matter. Source: design 11, section 7, "Annotations of kernels".
+is its neighbours' matter. Source: docs/specification.md, section 11.
 """
 
 from collections.abc import Iterator

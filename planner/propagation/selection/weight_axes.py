@@ -1,6 +1,6 @@
 """Axes: which dimension of a constant counts output channels, and which one is cut into blocks.
 
-Source: ONNX operator schemas; design 04 (`axis: {w: out_channel}`, `granularity: block`).
+Source: ONNX operator schemas; docs/targets/reference.md (`axis: {w: out_channel}`, `granularity: block`).
 """
 
 from planner.ir.graph import LINEAR, Graph, Op, Region

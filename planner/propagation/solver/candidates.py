@@ -4,7 +4,7 @@ Candidates are pins, fixed types, own labels, and hulls of neighbours and of all
 labels, a component is cut into neighbourhoods of a few classes each, which get the candidates from around
 them: a label is worth sharing with neighbours. Some labels from over the whole range of scales, and the hull
 of all, are offered everywhere: neighbourhoods that agree on one need no rescales between them.
-Source: design 01, section 5, the price, items 2 and 3.
+Source: docs/specification.md, section 5, the price, items 2 and 3.
 """
 
 import itertools
@@ -60,7 +60,8 @@ def offer_labels(
       the labels of each class, and whether every class was offered the candidates of all.
     """
     free = [c for c in component.classes if classes[c].fixed is None]
-    # Fixed types always win, and are the only label of their class even where they clip (design 01, item 3).
+    # Fixed types always win, and are the only label of their class even where they clip
+    # (docs/specification.md, section 5, item 3).
     offered: Offers = {
         c: [label_of(fixed)] for c in component.classes if (fixed := classes[c].fixed) is not None
     }
@@ -141,7 +142,8 @@ def _neighbourhoods(
     for edge in component.edges:
         for c in edge.groups():
             edges_at.setdefault(c, []).append(edge)
-    # In topological order, so that neighbourhoods are the same for the same net (laws of design 01).
+    # In topological order, so that neighbourhoods are the same for the same net (laws of
+    # docs/specification.md, section 5).
     left = dict.fromkeys(component.classes)
     while left:
         served = [next(iter(left))]

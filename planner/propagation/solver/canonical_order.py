@@ -1,7 +1,7 @@
 """Canonical order: classes by depth, then by their own content and their neighbours', listing order last.
 
 Equal prices must not depend on how a model lists or names its kernels. Colours are refined as in
-Weisfeiler and Leman's test. Source: design 01, section 5, the price, item 6.
+Weisfeiler and Leman's test. Source: docs/specification.md, section 5, the price, item 6.
 """
 
 from collections.abc import Mapping, Sequence

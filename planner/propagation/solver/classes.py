@@ -2,7 +2,8 @@
 
 A label is a pair (scale, zero point) in reals, the zero point counted as for signed storage, so that
 one label can be stored signed, unsigned or wider. A class is the ports of one kernel that a
-`same_scale` rule joins (often a single port). Source: design 01, section 5, the price, items 2 and 3.
+`same_scale` rule joins (often a single port). Source: docs/specification.md, section 5, the price, items 2
+and 3.
 """
 
 import math
@@ -155,7 +156,8 @@ def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
     shift = zero_point + store.offset
     below = (store.qmin - shift) * scale - 0.5 * scale - lo
     above = hi - (store.qmax - shift) * scale - 0.5 * scale
-    # Half a step at each end is lost to rounding anyway, so it does not count as cut off (design 01, item 3).
+    # Half a step at each end is lost to rounding anyway, so it does not count as cut off
+    # (docs/specification.md, section 5, item 3).
     cut = max(below, 0.0) + max(above, 0.0)
     if cut <= 0.0:
         return 0.0
@@ -223,7 +225,7 @@ def _add_class(network: Network, classes: list[LabelClass], members: Sequence[Po
     if not groups or groups[0] < 0:
         classes.append(newest)
         return
-    # The loop's input, body argument, body result and loop result are one class (design 02, case 40): a
+    # The loop's input, body argument, body result and loop result are one class (tests/cases, case 40): a
     # rescale between two trips would be paid every trip.
     first = classes[groups[0]]
     for port in members:
@@ -327,7 +329,7 @@ def own_label(network: Network, entry: LabelClass, max_clip: float) -> Label | N
     """The label of the class's own ranges: its fixed type, the pin of the one value entering, the hull.
 
     A pin is a class's own only where it is legal for it: in a narrower storage its scale would cut the range
-    off, and the hull of that range is what the class needs (design 01, section 5, item 2).
+    off, and the hull of that range is what the class needs (docs/specification.md, section 5, item 2).
     """
     if entry.fixed is not None:
         return label_of(entry.fixed)

@@ -2,7 +2,7 @@
 
 An edge is one value from one starting type to its uses; a pinned value is two edges, one to the pin and
 one from it. Components that share a consuming use are solved together, as a `Unit`.
-Source: design 01, section 5, the price, items 2 and 4.
+Source: docs/specification.md, section 5, the price, items 2 and 4.
 """
 
 from collections.abc import Sequence

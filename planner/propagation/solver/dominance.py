@@ -3,7 +3,7 @@
 Take labels of one scale, and a group of classes linked by values that may carry one of them. Where one
 label that is as fine is legal in the whole group, every class with such a label can switch to it: no use
 loses more, what was equal stays equal, and what differs costs a requantize at most, as before.
-Source: design 01, section 5, the price, items 3 to 5; dead-end elimination.
+Source: docs/specification.md, section 5, the price, items 3 to 5; dead-end elimination.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ def _linked(component: Component) -> dict[int, list[frozenset[int]]]:
 
 def _scales(labels: Sequence[Label]) -> list[int]:
     found: list[int] = []
-    # Scales within 1e-6 count as one (design 02, case 45), so they are dropped or kept together.
+    # Scales within 1e-6 count as one (tests/cases, case 45), so they are dropped or kept together.
     last = -1.0
     for i, (scale, _) in enumerate(labels):
         if scale > last * NEAR:

@@ -6,7 +6,7 @@ tables stay small; where they would not, nothing is found. An entry is one whole
 (price, rescales, elements x lost, label of the first class, ...), so ties are decided exactly: a machine's
 integer where that has room for them, else Python's. Without room for labels alone they are left out, which
 is enough if no two labellings are equally good.
-Source: Dechter, "Bucket elimination"; design 01, section 5, the price, items 5 and 6.
+Source: Dechter, "Bucket elimination"; docs/specification.md, section 5, the price, items 5 and 6.
 """
 
 import heapq

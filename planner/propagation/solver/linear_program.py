@@ -3,7 +3,7 @@
 One variable per class and label; per value and type wanted, what a rescale to it adds; per consuming use,
 the steps of its loss. All factors are 0, 1 and -1 and all costs whole, so the dual solution, rounded, proves
 a bound in whole numbers whatever the solver's tolerances. Limits are counts, never wall time.
-Source: design 01, section 5; weak duality.
+Source: docs/specification.md, section 5; weak duality.
 """
 
 import itertools

@@ -4,7 +4,7 @@ A class follows a neighbour, takes its finest label, or stays float, and a regio
 its classes have in common: any other costs as many rescales and loses more. A change is priced by what it
 changes: uses are counted by the type they want, ways keep their level, and what turns out worse is taken
 back from a journal. Sweeps and steps are counted, so that no unit takes more than its size in work.
-Source: design 01, section 5.
+Source: docs/specification.md, section 5.
 """
 
 from bisect import bisect_left

@@ -1,8 +1,8 @@
 """The price of a labelling, so that "least" is a number.
 
 A sum of rescales (one per value and type wanted) and of bits lost at consuming uses beyond what is
-unavoidable. Prices are integers in 1/1024 of an element-rescale. Source: design 01, section 5, the
-price, items 4 and 5.
+unavoidable. Prices are integers in 1/1024 of an element-rescale. Source: docs/specification.md, section 5,
+the price, items 4 and 5.
 """
 
 from collections.abc import Mapping
@@ -99,7 +99,8 @@ def loss_units(loss: Loss, ways: Ways, labels: Mapping[int, Label | None], known
 
 def loss_price(loss: Loss, lost: int, costs: Costs) -> int:
     """Price of bits lost at a use beyond what is unavoidable and free."""
-    # Bits that every labelling loses are nobody's fault, and half a bit is free (design 01, items 4 and 5).
+    # Bits that every labelling loses are nobody's fault, and half a bit is free (docs/specification.md, items
+    # 4 and 5).
     paid = lost - loss.unavoidable - round(costs.free_bits * UNIT)
     return loss.times * round(loss.elements * costs.bit_price * paid) if paid > 0 else 0
 

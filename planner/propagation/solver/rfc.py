@@ -7,7 +7,7 @@ up decided otherwise, the edge is a rescale, derived from the types. `max_clip` 
 is kept for parity, and as the price that `minimal` has to beat.
 
 Rows, Any and None are settled before (`selection`), ranges too (`network`).
-Source: MLIR quantization RFC, "Propagation pass"; design 01, section 5.
+Source: MLIR quantization RFC, "Propagation pass"; docs/specification.md, section 5.
 """
 
 from collections import deque

@@ -4,7 +4,7 @@ First the finest label that all classes of a component can share (provably least
 one change of label beyond what nobody can avoid). Then, without the labels that nobody needs: exactly by
 eliminating classes, else by a linear program (a proven bound), local search, and branch and bound of the
 whole or of parts. What is not proven optimal carries its bound. Limits are counts, never wall time.
-Source: design 01, section 5.
+Source: docs/specification.md, section 5.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Tie-break: of two places that cost the same, a rescale stands behind the data movement, not before it.
 
 Looks at a finished labelling and moves what costs exactly the same: price, rescales and bits lost stay.
-Source: 02, case 11 ("equal cost: after").
+Source: tests/cases, case 11 ("equal cost: after").
 """
 
 from collections.abc import Mapping, Sequence

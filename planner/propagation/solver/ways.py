@@ -4,7 +4,7 @@ A use loses bits by the coarsest scale its data had on the way, so a loss has to
 the data. Movers stand behind each other by the thousand and branch and join again; listing all classes at
 every use would be quadratic. So a way is a node: a few classes and earlier ways, each with the coarsest pin
 met. What reads ways goes through them once, earlier ones first, with one "coarsest so far" each.
-Source: design 01, section 5, the price, item 4.
+Source: docs/specification.md, section 5, the price, item 4.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -9,7 +9,7 @@
 
 Behind a key (`x.shape[1]: ">= 8 and % 8 == 0"`) the key is meant wherever a test leaves its left side out;
 there a range or a side alone is a test too. A name without a dot is text (`linear`). Nothing is judged here:
-planning (`verdicts`) and the checker each read the tree by themselves. Source: design 04.
+planning (`verdicts`) and the checker each read the tree by themselves. Source: docs/targets/reference.md.
 """
 
 import re

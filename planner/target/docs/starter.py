@@ -1,6 +1,6 @@
 """A target file to start from: empty and commented, or over another target. Text only; loading is `load`.
 
-Source: design 04, `target new`.
+Source: docs/command.md.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The support table of a target: each kernel, the types of its ports, its rules.
 
-Records and Markdown here; HTML is `planner.target_tests.support_page`. Source: design 04, `target doc`.
+Records and Markdown here; HTML is `planner.target_tests.support_page`. Source: docs/command.md.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 `load_target` refuses a target with findings of severity `error`; the others are for `target lint`. No check
 looks at a model. One function a code, by noun (`rows`, `fusions`, `file`, `words`); `CHECKS`.
-Source: design 04, "Tools".
+Source: docs/command.md.
 """
 
 from collections.abc import Callable, Mapping

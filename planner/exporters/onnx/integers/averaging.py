@@ -1,7 +1,7 @@
 """Averaging: GlobalAveragePool and AveragePool as integer sums, each rounded once.
 
-Sums come from ReduceSum, or ConvInteger with weights of one. Source: design 01, sections 7 and 8; interpreter
-`pooling`, which says what they become.
+Sums come from ReduceSum, or ConvInteger with weights of one. Source: docs/specification.md, sections 7 and 8;
+interpreter `pooling`, which says what they become.
 """
 
 from dataclasses import replace

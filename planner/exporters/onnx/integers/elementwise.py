@@ -1,7 +1,7 @@
 """Elementwise: sums, Mul, comparisons, Concat and Where of stored integers, each rounded as its row does.
 
 A sum of two scaled integers is written as one, when trying every pair of stored values shows it equal; else
-as a table of all pairs. Source: design 01, sections 7 and 8.
+as a table of all pairs. Source: docs/specification.md, sections 7 and 8.
 """
 
 from collections.abc import Iterable

@@ -4,7 +4,7 @@ A requantize is a multiplication, an addition and a division by a power of two i
 the row's arithmetic for every accumulator the weights allow; rescales on edges are the same. Input and
 weight scales enter nowhere else. Softmax, Sigmoid and other functions are onnxruntime's operators on stored
 integers where the row is `float32_even`, and float ops where the plan itself says float32.
-Source: design 01, sections 7 and 8; design 05, "Out".
+Source: docs/specification.md, sections 7 and 8; docs/formats.md.
 """
 
 from collections.abc import Callable, Mapping

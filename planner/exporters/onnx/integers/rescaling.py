@@ -1,6 +1,6 @@
 """Rescaling: stored integers of one type as those of another, and the last step of every integer kernel.
 
-Source: design 01, section 3; interpreter `memory.rescaled`, which says what they become.
+Source: docs/specification.md, section 3; interpreter `memory.rescaled`, which says what they become.
 """
 
 import numpy as np

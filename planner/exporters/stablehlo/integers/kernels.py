@@ -2,7 +2,7 @@
 
 Accumulators are i32 where the weights show that they fit, else i64; each result is rounded once
 (`rounding`). Functions of one or two stored tensors that have no integer formula are tables of what the
-reference interpreter computes. Source: design 01, section 8.
+reference interpreter computes. Source: docs/specification.md, section 8.
 """
 
 from collections.abc import Callable, Mapping

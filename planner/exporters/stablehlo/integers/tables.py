@@ -1,7 +1,8 @@
 """Tables: functions of one or two stored tensors as gathers from what the reference interpreter computes.
 
 A function of 8 or 16 stored bits has few enough arguments to be tried out: the interpreter's float32 steps
-run on all of them when the file is written, and the file holds stored integers. Source: design 01, section 8.
+run on all of them when the file is written, and the file holds stored integers. Source:
+docs/specification.md, section 8.
 """
 
 from collections.abc import Mapping
