@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := planner api targets tests examples benchmarks
+SOURCES := planner api targets tests examples benchmarks changelog.d
 PYTEST_ARGS ?=
 # The checkout whose tests qonnx-suite runs: an address or a folder, and a commit.
 QONNX ?= https://github.com/fastmachinelearning/qonnx
@@ -11,7 +11,7 @@ QONNX_AT ?= cc2ec17
 COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
 
 .DEFAULT_GOAL := help
-.PHONY: hashes sbom help demo serve oracles test check lint bench qonnx-suite soak clean
+.PHONY: changelog hashes sbom help demo serve oracles test check lint bench qonnx-suite soak clean
 
 help: ## say what the targets are
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ soak: $(VENV)/.test oracles .oracles/torch/.made .oracles/typescript/.made ## th
 	$(COMPILE)
 	$(BIN)/python -m pytest -m "slow or soak" --junitxml out/soak.xml $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/results/soak.md
+
+changelog: ## move the fragments of changelog.d into CHANGELOG.md
+	$(PYTHON) changelog.d/assemble.py
 
 hashes: docker/requirements.txt ## the image's packages with their hashes, which its build then requires
 

@@ -1,8 +1,8 @@
 """What must come out of each case that needs no function or loop, as a table; how it is told.
 
-Each case is `NAME.json` beside this file, planned for `npu.yaml`; its number is in `numbers.txt`. Kernels are named
-for what they do; the expectation lists the rescales (quantize and dequantize left out: `casts` has those) and
-port types. No tests here.
+Each case is `NAME.json` beside this file, planned for `npu.yaml`; `numbers.txt` has its number. Kernels
+are named for what they do; the expectation lists the rescales (quantize and dequantize left out: `casts` has
+those) and port types. No tests here.
 """
 
 from dataclasses import dataclass, field
