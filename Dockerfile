@@ -9,7 +9,7 @@ ARG PYTHON_IMAGE=python:3.11-slim
 FROM $PYTHON_IMAGE AS build
 ARG REQUIRE_HASHES=
 WORKDIR /source
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml setup.py constraints.txt README.md LICENSE ./
 COPY docker docker
 COPY planner planner
 COPY api api

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := planner api targets tests examples benchmarks changelog.d
+SOURCES := planner api targets tests examples benchmarks changelog.d setup.py
 PYTEST_ARGS ?=
 # The checkout whose tests qonnx-suite runs: an address or a folder, and a commit.
 QONNX ?= https://github.com/fastmachinelearning/qonnx
@@ -59,7 +59,7 @@ clean: ## remove .venv, caches and what demo and builds wrote
 	rm -rf $(VENV) .oracles out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-docker/requirements.txt: pyproject.toml constraints.txt docker/hashes.py | $(VENV)/bin/python
+docker/requirements.txt: pyproject.toml setup.py constraints.txt docker/hashes.py | $(VENV)/bin/python
 	mkdir -p out
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report out/report.json --constraint constraints.txt '.[service,cluster]'
 	$(BIN)/python docker/hashes.py < out/report.json > $@.new
@@ -73,15 +73,15 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, %s is %s; try make PYTHON=python3.11" % (sys.executable, sys.version.split()[0]))'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.core: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/.service: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.service: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[service,cluster]'
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.test: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $@ $(VENV)/.core $(VENV)/.service
 

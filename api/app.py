@@ -1,4 +1,4 @@
-"""The application: settings in, an ASGI application out. `uvicorn api.app:app`.
+"""The application: settings in, an ASGI application out. `uvicorn api.app:app` in a checkout.
 
 Every failure leaves through `handle`, as problem+json. Source: docs/service.md.
 """
@@ -23,37 +23,38 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from api.intake.arrivals import Arrivals
-from api.intake.request_bodies import BodyLimits
-from api.intake.sandbox import Sandbox
-from api.intake.turns import Turns
-from api.jobs.dispatcher import Dispatcher
-from api.jobs.executors import open_executor
-from api.jobs.residents import Residents
-from api.jobs.watch import Watch
-from api.planning.known_targets import KnownTargets, shipped_targets
-from api.planning.plugins import load_functions
-from api.planning.service import Service, Tenants
-from api.problems import Problem, Refused, http_problem, problem_of
-from api.routes import ROUTERS, metrics, pages
-from api.schemas.openapi import ABOUT, openapi_of
-from api.schemas.responses import ProblemDocument
-from api.server.compression import Compression
-from api.server.limits import Quotas
-from api.server.metrics import Metrics
-from api.server.middleware import PROBLEM, ServiceMiddleware, is_answered_as_get, render, request_id
-from api.server.readiness import Readiness
-from api.server.tokens import DEFAULT
-from api.settings import Settings, settings_from, share_of, tenant_share_of
-from api.storage.database import default_url, failure_of, open_database
-from api.storage.gone import gone
-from api.storage.kept_bytes import kept_bytes
-from api.storage.objects import open_objects
-from api.storage.retention import keep_sweeping
-from api.storage.store import Store
-from api.storage.uploads import Uploads
 from planner.errors import PlannerError
 from planner.version import VERSION
+
+from .intake.arrivals import Arrivals
+from .intake.request_bodies import BodyLimits
+from .intake.sandbox import Sandbox
+from .intake.turns import Turns
+from .jobs.dispatcher import Dispatcher
+from .jobs.executors import open_executor
+from .jobs.residents import Residents
+from .jobs.watch import Watch
+from .planning.known_targets import KnownTargets, shipped_targets
+from .planning.plugins import load_functions
+from .planning.service import Service, Tenants
+from .problems import Problem, Refused, http_problem, problem_of
+from .routes import ROUTERS, metrics, pages
+from .schemas.openapi import ABOUT, openapi_of
+from .schemas.responses import ProblemDocument
+from .server.compression import Compression
+from .server.limits import Quotas
+from .server.metrics import Metrics
+from .server.middleware import PROBLEM, ServiceMiddleware, is_answered_as_get, render, request_id
+from .server.readiness import Readiness
+from .server.tokens import DEFAULT
+from .settings import Settings, settings_from, share_of, tenant_share_of
+from .storage.database import default_url, failure_of, open_database
+from .storage.gone import gone
+from .storage.kept_bytes import kept_bytes
+from .storage.objects import open_objects
+from .storage.retention import keep_sweeping
+from .storage.store import Store
+from .storage.uploads import Uploads
 
 THREADS: Final = 1
 """That plan in this process: two would take turns, and each take twice as long."""

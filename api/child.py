@@ -18,28 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from api.intake.confine import confine, peak_memory
-from api.intake.scan import scan_json
-from api.intake.scan_onnx import scan_onnx
-from api.intake.scan_text import scan_mlir, scan_yaml
-from api.intake.size_limits import check_sizes
-from api.jobs.quality import comparisons_of
-from api.jobs.search_task import search_model, search_of
-from api.jobs.task_names import HOLD, WEIGHTS
-from api.jobs.tasks import (
-    add_readers,
-    calibrate_model,
-    compare_file,
-    count_samples,
-    measure_losses,
-    merge_statistics,
-)
-from api.planning.plan_answers import READERS, WHAT_IF, part, preview, tradeoffs_of
-from api.planning.plugins import load_functions
-from api.planning.provenance import make_plan
-from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full, problem_of
-from api.server.logs import frames
-from api.storage.digests import value_names_digest
 from planner.calibration.statistics import Statistics, calibration_digest
 from planner.calibration.statsjson import read_statistics
 from planner.cli.files import model_format
@@ -60,6 +38,29 @@ from planner.target.load import load_target
 from planner.target.records import QuantFn, Target
 from planner.target.show import target_to_json
 from planner.target_tests.cases import run_cases
+
+from .intake.confine import confine, peak_memory
+from .intake.scan import scan_json
+from .intake.scan_onnx import scan_onnx
+from .intake.scan_text import scan_mlir, scan_yaml
+from .intake.size_limits import check_sizes
+from .jobs.quality import comparisons_of
+from .jobs.search_task import search_model, search_of
+from .jobs.task_names import HOLD, WEIGHTS
+from .jobs.tasks import (
+    add_readers,
+    calibrate_model,
+    compare_file,
+    count_samples,
+    measure_losses,
+    merge_statistics,
+)
+from .planning.plan_answers import READERS, WHAT_IF, part, preview, tradeoffs_of
+from .planning.plugins import load_functions
+from .planning.provenance import make_plan
+from .problems import DISK_FULL, Problem, Refused, as_arguments, disk_full, problem_of
+from .server.logs import frames
+from .storage.digests import value_names_digest
 
 MAX_VALUES: Final = 20_000_000
 MAX_LINE: Final = 4 << 20

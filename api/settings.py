@@ -10,8 +10,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from api.server.tokens import Token, parse_token, read_tokens, require_one_owner
 from planner.errors import InputError
+
+from .server.tokens import Token, parse_token, read_tokens, require_one_owner
 
 TOKENS_FILE: Final = "QPLAN_TOKENS_FILE"
 KIB: Final = 1 << 10

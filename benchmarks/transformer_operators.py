@@ -9,13 +9,13 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
 import planner
 from benchmarks.matrix_page import escaped, shorten
 from benchmarks.transformer_models import OPERATORS, Operator, model_of, samples_of
+from planner.installation import targets_folder
 from planner.ir.graph import Graph, Region
 from planner.ir.roles import is_mover
 from planner.plans.plan import Plan
@@ -95,7 +95,7 @@ def reasons(plan: Plan) -> dict[str, str]:
 
 def told_by_target(target: str, word: str) -> str:
     """The paragraph `word: ...` among the comments of a target's file; "" where it has none."""
-    text = resources.files("targets").joinpath(f"{target}.yaml").read_text(encoding="utf-8")
+    text = (targets_folder() / f"{target}.yaml").read_text(encoding="utf-8")
     lines = [line.removeprefix("#").strip() if line.startswith("#") else "" for line in text.splitlines()]
     found = re.search(rf"^{word}: (.*?)(?:\n\n|\Z)", "\n".join(lines), re.DOTALL | re.MULTILINE)
     return " ".join(found[1].split()) if found else ""

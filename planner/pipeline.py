@@ -20,7 +20,14 @@ from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.common.known_shapes import taken_for_one, with_fixed_sizes
-from planner.exporters.table import EXPORTERS, WITH_LEVELS, refuse_bodies, refuse_layout, refuse_level
+from planner.exporters.table import (
+    EXPORTERS,
+    WITH_LEVELS,
+    refuse_bodies,
+    refuse_layout,
+    refuse_level,
+    require_format,
+)
 from planner.exporters.to_file import write_to, write_whole
 from planner.factors.form import form_of_plan
 from planner.foreign_files import foreign_folder, refuse_foreign
@@ -232,7 +239,7 @@ def export_whole(
 
 def _exportable(model: Graph, plan: Plan, name: str) -> Graph:
     """The model as exporters take it, once the plan is checked and the format has all of it."""
-    require_name("export format", name, EXPORTERS)
+    require_format(name)
     model = expand(model)
     check(plan, model)
     return exportable(model, plan, name)

@@ -29,7 +29,7 @@ from planner.errors import (
 )
 from planner.exporters.file_coverage import coverage_of_file
 from planner.exporters.runnable import ARITHMETICS, not_the_file, runnable
-from planner.exporters.table import EXPORTERS
+from planner.exporters.table import EXPORTERS, require_format
 from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
 from planner.factors.form import has_fixed_sizes
 from planner.interpreter.as_used import compare_as_used
@@ -211,7 +211,7 @@ def quantize(
       >>> done.verdict.level
       'good'
     """
-    require_name("export format", format, EXPORTERS)
+    require_format(format)
     require_name("effort", effort, EFFORTS)
     require_share(min_coverage, "min_coverage")
     tell = progress or (lambda _what, _done, _total: None)

@@ -16,8 +16,8 @@ from typing import IO, Final
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
-from api.intake.turns import ALL, portion, refuse_share
-from api.problems import Refused
+from ..problems import Refused
+from .turns import ALL, portion, refuse_share
 
 SMALL: Final = 1 << 16
 """Bytes of a body that stay in memory."""

@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive
 
-from api.intake.arrivals import SMALL, Arrivals
-from api.intake.scan import require_unicode, scan_json
-from api.intake.turns import ALL, Turns
-from api.problems import Refused
-from api.server.limits import Quota
-from api.server.tokens import PRINCIPAL
+from ..problems import Refused
+from ..server.limits import Quota
+from ..server.tokens import PRINCIPAL
+from .arrivals import SMALL, Arrivals
+from .scan import require_unicode, scan_json
+from .turns import ALL, Turns
 
 CHUNK: Final = 1 << 18
 SHORT_PLACES: Final = 64

@@ -13,8 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from api.intake.turns import Turns
-from api.jobs.child_process import (
+from ..jobs.child_process import (
     WAY,
     Bounds,
     Stopped,
@@ -23,11 +22,12 @@ from api.jobs.child_process import (
     run_child,
     run_in_thread,
 )
-from api.jobs.forks import FORKS, Unavailable, WorkerLost
-from api.problems import Refused
-from api.server.metrics import Metrics
-from api.settings import Settings, share_of, tenant_share_of
-from api.storage.store import Store
+from ..jobs.forks import FORKS, Unavailable, WorkerLost
+from ..problems import Refused
+from ..server.metrics import Metrics
+from ..settings import Settings, share_of, tenant_share_of
+from ..storage.store import Store
+from .turns import Turns
 
 
 class Sandbox:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from api.problems import Refused
+from ..problems import Refused
 
 MAX_DEPTH: Final = 64
 

@@ -8,8 +8,9 @@ import re
 from itertools import islice
 from typing import Final, NoReturn
 
-from api.intake.scan import deeper_at
 from planner.errors import ModelError, Problem, TargetError
+
+from .scan import deeper_at
 
 YAML_BYTES: Final = 1_000_000
 YAML_LINE: Final = 16_384

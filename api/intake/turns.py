@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, NoReturn
 
-from api.problems import Refused
+from ..problems import Refused
 
 ALL: Final = 100
 RETRY_SECONDS: Final = 1

@@ -25,12 +25,12 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from api.jobs.endings import refuse_ending
-from api.jobs.forks import FORKS, GONE, LOST, Child, Unavailable, WorkerLost
-from api.problems import DISK_FULL, Refused, as_arguments, disk_full
-from api.server.logs import log_failure
-from api.storage.digests import digest_of_file
-from api.storage.store import Store
+from ..problems import DISK_FULL, Refused, as_arguments, disk_full
+from ..server.logs import log_failure
+from ..storage.digests import digest_of_file
+from ..storage.store import Store
+from .endings import refuse_ending
+from .forks import FORKS, GONE, LOST, Child, Unavailable, WorkerLost
 
 TICK: Final = 0.1
 PATIENCE: Final = 5

@@ -18,14 +18,14 @@ from anyio.to_thread import run_sync
 from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
-from api.intake.turns import ALL
-from api.jobs import queue
-from api.jobs.child_process import WAY
-from api.jobs.executors import Executor
-from api.jobs.fan_out import run_work
-from api.jobs.forks import Unavailable, WorkerLost
-from api.jobs.records import Job
-from api.problems import Problem, Refused, as_arguments
+from ..intake.turns import ALL
+from ..problems import Problem, Refused, as_arguments
+from . import queue
+from .child_process import WAY
+from .executors import Executor
+from .fan_out import run_work
+from .forks import Unavailable, WorkerLost
+from .records import Job
 
 POLL: Final = 0.25
 IDLE_POLL: Final = 1.0

@@ -9,8 +9,8 @@ Source: setrlimit(2), signal(7).
 import signal
 from typing import Final, NoReturn
 
-from api.jobs.forks import LOST, WorkerLost
-from api.problems import Refused
+from ..problems import Refused
+from .forks import LOST, WorkerLost
 
 CRASHES: Final = frozenset({
     signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,

@@ -17,14 +17,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from api.jobs.child_process import Bounds, Cancelled, Stopped, Tell, run_child, run_in_thread
-from api.jobs.forks import Unavailable, WorkerLost
-from api.problems import Refused, as_arguments
-from api.server.tokens import DEFAULT
-from api.settings import Settings
-from api.storage.objects import open_objects
-from api.storage.store import Store
 from planner.errors import InputError
+from planner.installation import install_command
+
+from ..problems import Refused, as_arguments
+from ..server.tokens import DEFAULT
+from ..settings import Settings
+from ..storage.objects import open_objects
+from ..storage.store import Store
+from .child_process import Bounds, Cancelled, Stopped, Tell, run_child, run_in_thread
+from .forks import Unavailable, WorkerLost
 
 DASK: Final = "dask://"
 TOPIC: Final = "qplan-progress"
@@ -237,7 +239,7 @@ def open_executor(settings: Settings, store: Store) -> Executor:
     except ModuleNotFoundError as error:
         raise InputError(
             f"QPLAN_EXECUTOR needs {error.name}, which is not installed",
-            hint="pip install 'quant-planner[cluster]'",
+            hint=install_command("cluster"),
         ) from error
     address = f"tcp://{settings.executor.removeprefix(DASK)}"
     return Cluster(address, settings.data, settings.blobs, bounds)

@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from api.jobs.child_process import Tell, accept
-from api.jobs.executors import Executor
-from api.jobs.records import follow_up, made, stored, work
-from api.server.tokens import DEFAULT
 from planner.calibration.shards import cut
+
+from ..server.tokens import DEFAULT
+from .child_process import Tell, accept
+from .executors import Executor
+from .records import follow_up, made, stored, work
 
 PLANNED: Final = ("model", "external", "dims", "stats", "target", "options", "steps")
 """Arguments of a search that its plan has too."""

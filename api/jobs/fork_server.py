@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from api import child
+from .. import child
 
 LONGEST: Final = 1 << 16
 """Bytes of a folder's name."""

@@ -18,7 +18,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from api.server.paths import import_path
+from ..server.paths import PACKAGE, import_path
 
 LOST: Final = 1 << 16
 """In place of the exit code of a child of which nobody can tell how it ended: its fork server was gone."""
@@ -181,8 +181,8 @@ class Forks:
             control.settimeout(ANSWERS)
             with other, ExitStack() as unless_started:
                 unless_started.callback(control.close)
-                process = subprocess.Popen(
-                    (sys.executable, "-P", "-m", "api.jobs.fork_server"),
+                process = subprocess.Popen(  # noqa: S603
+                    (sys.executable, "-P", "-m", f"{PACKAGE}.jobs.fork_server"),
                     stdin=other.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

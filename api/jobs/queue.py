@@ -16,11 +16,11 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from api.intake.turns import ALL, portion, refuse_share, tenant_of
-from api.jobs.records import ENDED, Event, Job, State
-from api.problems import Refused, unknown
-from api.server.tokens import DEFAULT
-from api.storage.database import events, jobs, now, reading, require_rows_kept, writing
+from ..intake.turns import ALL, portion, refuse_share, tenant_of
+from ..problems import Refused, unknown
+from ..server.tokens import DEFAULT
+from ..storage.database import events, jobs, now, reading, require_rows_kept, writing
+from .records import ENDED, Event, Job, State
 
 LOSSES: Final = 3
 """Workers a job may lose."""

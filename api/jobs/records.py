@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from api.storage.store import Kind
+from ..storage.store import Kind
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from subprocess import TimeoutExpired
 from typing import Any, Final
 
-from api.intake.sandbox import Sandbox
-from api.jobs.child_process import (
+from ..intake.sandbox import Sandbox
+from ..problems import Refused
+from .child_process import (
     CLOSED,
     Stopped,
     ended,
@@ -24,10 +25,9 @@ from api.jobs.child_process import (
     naming_gone,
     start_child,
 )
-from api.jobs.endings import refuse_ending
-from api.jobs.forks import LOST, Child, WorkerLost
-from api.jobs.task_names import HOLD
-from api.problems import Refused
+from .endings import refuse_ending
+from .forks import LOST, Child, WorkerLost
+from .task_names import HOLD
 
 IDLE: Final = 600.0
 """Seconds without a question after which a resident goes."""

@@ -16,8 +16,6 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, model_validator
 
-from api.intake.scan_zip import scan_npz
-from api.planning.provenance import NO_RANGES
 from planner.errors import InputError, UnsupportedExport
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Comparison, compare
@@ -32,6 +30,9 @@ from planner.plan_search.told import FORMAT, given_up, search_json
 from planner.plan_search.trials import State, Trial
 from planner.plans.plan import Plan
 from planner.target.records import Target
+
+from ..intake.scan_zip import scan_npz
+from ..planning.provenance import NO_RANGES
 
 APART: Final = ("kernels", "outputs")
 """Of a trial: as long as the model, so only the whole document has them."""

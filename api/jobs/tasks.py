@@ -14,10 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from api.intake.scan_onnx import scan_onnx
-from api.intake.scan_zip import scan_npz
-from api.jobs.quality import quality_record
-from api.planning.plan_answers import quality_of
 from planner.accuracy.coverage import coverage_of
 from planner.accuracy.losses import losses
 from planner.accuracy.metrics import SQNR, Score
@@ -48,6 +44,11 @@ from planner.plans.read_json import plan_from_json
 from planner.report.summary import INTERPRETED
 from planner.target.records import Target
 from planner.what_if.replan import as_planned
+
+from ..intake.scan_onnx import scan_onnx
+from ..intake.scan_zip import scan_npz
+from ..planning.plan_answers import quality_of
+from .quality import quality_record
 
 MOST_LISTED: Final = 100
 FIRST: Final = "onnx-qdq"

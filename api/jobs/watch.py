@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
-from api.jobs import queue
+from . import queue
 
 EVERY: Final = 0.25
 """Seconds between two looks for all."""

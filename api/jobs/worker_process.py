@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
-from api.server.workers import watch_lifeline
+from ..server.paths import PACKAGE
+from ..server.workers import watch_lifeline
 
 LOST: Final = 1
 WATCHING: Final = "--watching"
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
     lifeline, _held = os.pipe()
-    command = [sys.executable, "-m", "api.jobs.worker_process", WATCHING, str(lifeline), *arguments]
+    command = [sys.executable, "-m", f"{PACKAGE}.jobs.worker_process", WATCHING, str(lifeline), *arguments]
     worker = subprocess.Popen(command, pass_fds=(lifeline,))  # noqa: S603
     workers.append(worker)
     if told:

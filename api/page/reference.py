@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
-from api.page.files import PREFIX, version
 from planner.report.markup import Markup, element, join
+
+from .files import PREFIX, version
 
 _LINKS: Final = (
     ("Models", "/"),

@@ -17,29 +17,29 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.jobs import queue
-from api.jobs.records import File, Job, State, made, stored, work, written
-from api.jobs.task_names import WEIGHTS
-from api.planning.planning import (
-    find_or_make_plan,
-    find_origin,
-    origin_of,
-    plan_without_child,
-    plan_work,
-)
-from api.planning.searching import search_answer, search_work
-from api.planning.service import Service, model_arguments
-from api.problems import PREFIX, TYPES, Refused
-from api.schemas.requests import (
+from ..jobs import queue
+from ..jobs.records import File, Job, State, made, stored, work, written
+from ..jobs.task_names import WEIGHTS
+from ..problems import PREFIX, TYPES, Refused
+from ..schemas.requests import (
     CalibrationRequest,
     ComparisonRequest,
     ExportRequest,
     LossesRequest,
     PlanRequest,
 )
-from api.server.responses import JSON, StoredFile, make_cursor, no_cursor, read_cursor
-from api.settings import share_of, tenant_share_of
-from api.storage.idempotency import hold
+from ..server.responses import JSON, StoredFile, make_cursor, no_cursor, read_cursor
+from ..settings import share_of, tenant_share_of
+from ..storage.idempotency import hold
+from .planning import (
+    find_or_make_plan,
+    find_origin,
+    origin_of,
+    plan_without_child,
+    plan_work,
+)
+from .searching import search_answer, search_work
+from .service import Service, model_arguments
 
 LONGEST_WAIT: Final = 60
 FIRST_LOOK: Final = 0.02

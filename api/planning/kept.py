@@ -9,14 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from api.planning.plan_answers import quality_of
-from api.planning.service import Service
-from api.problems import Refused
-from api.server.responses import page_of
-from api.storage.digests import digest_of
-from api.storage.followers import drop_followers, followers
-from api.storage.store import Kind, Store
 from planner.errors import PlannerError
+
+from ..problems import Refused
+from ..server.responses import page_of
+from ..storage.digests import digest_of
+from ..storage.followers import drop_followers, followers
+from ..storage.store import Kind, Store
+from .plan_answers import quality_of
+from .service import Service
 
 
 def list_files(store: Store, kind: Kind, limit: int, cursor: str | None) -> dict[str, Any]:

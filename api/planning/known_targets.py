@@ -8,20 +8,21 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
-from api.intake.sandbox import Sandbox
-from api.jobs.records import stored, work
-from api.problems import Refused, unknown
-from api.storage.digests import digest_of
-from api.storage.followers import drop_followers
-from api.storage.store import Store
+from planner.installation import targets_folder
 from planner.target.load import load_target, target_ids
 from planner.target.records import Target
+
+from ..intake.sandbox import Sandbox
+from ..jobs.records import stored, work
+from ..problems import Refused, unknown
+from ..storage.digests import digest_of
+from ..storage.followers import drop_followers
+from ..storage.store import Store
 
 _VERSION: Final = re.compile(r"([0-9.]*)(.*)", re.DOTALL)
 _FIELDS: Final = ("id", "version", "title", "mode", "digest")
@@ -103,7 +104,7 @@ class KnownTargets:
         """The YAML of a target that was found, by `id@version`."""
         id_, _, version = name.partition("@")
         if id_ in self.shipped and self.shipped[id_].version == version:
-            return resources.files("targets").joinpath(f"{id_}.yaml").read_text("utf-8")
+            return (targets_folder() / f"{id_}.yaml").read_text("utf-8")
         kept = self.store.find_verified("descriptions", self._record(name)["description"])
         return kept.read_text(encoding="utf-8-sig")
 

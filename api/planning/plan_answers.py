@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from api.planning.provenance import Step, apply_steps
 from planner.accuracy.coverage import coverage_of
 from planner.accuracy.verdict import verdict_of
 from planner.errors import InputError, UnknownName, unknown_name
@@ -22,6 +21,8 @@ from planner.report.charted import reasons
 from planner.report.totals import size_of, totals
 from planner.what_if.pareto import Tradeoff, pareto
 from planner.what_if.suggest import Suggestion, suggest
+
+from .provenance import Step, apply_steps
 
 MOST_REASONS: Final = 100
 MOST_CHANGES: Final = 1000

@@ -11,16 +11,6 @@ from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
-from api.intake.scan import values_in
-from api.intake.size_limits import check_sizes
-from api.jobs.records import made, stored, work, written
-from api.planning.known_targets import KnownTarget
-from api.planning.provenance import Origin, apply_steps, is_before, make_plan, read_origin
-from api.planning.service import Service, model_arguments
-from api.problems import Refused
-from api.schemas.requests import PlanRequest
-from api.storage.digests import digest_of
-from api.storage.store import Store
 from planner.annotated.document import annotated_from_data
 from planner.calibration.annotate import GLOB_SIGNS
 from planner.calibration.statsjson import read_statistics
@@ -28,6 +18,17 @@ from planner.ir.graph import Graph
 from planner.plan_model import check
 from planner.plans.plan import Planned
 from planner.target.records import Target
+
+from ..intake.scan import values_in
+from ..intake.size_limits import check_sizes
+from ..jobs.records import made, stored, work, written
+from ..problems import Refused
+from ..schemas.requests import PlanRequest
+from ..storage.digests import digest_of
+from ..storage.store import Store
+from .known_targets import KnownTarget
+from .provenance import Origin, apply_steps, is_before, make_plan, read_origin
+from .service import Service, model_arguments
 
 SMALL: Final = 1 << 20
 INLINE_BYTES: Final = 1 << 18

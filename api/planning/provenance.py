@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from api.problems import Refused
 from planner.calibration.statistics import Statistics
 from planner.errors import require_name, unknown_name
 from planner.ir.graph import Graph
@@ -22,6 +21,8 @@ from planner.version import MADE_BY
 from planner.what_if.replan import replan
 from planner.what_if.restore import restore
 from planner.what_if.retarget import retarget
+
+from ..problems import Refused
 
 MOST_STEPS: Final = 200
 COSTS: Final = tuple(field.name for field in fields(Costs))

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
-from api.jobs.records import carried, made, stored, work
-from api.planning.planning import origin_of, plan_arguments
-from api.planning.service import Service
-from api.schemas.requests import PlanRequest, SearchRequest
-from api.storage.digests import digest_of
-from api.storage.followers import Source, follow
 from planner.plan_search.goals import goal_of
+
+from ..jobs.records import carried, made, stored, work
+from ..schemas.requests import PlanRequest, SearchRequest
+from ..storage.digests import digest_of
+from ..storage.followers import Source, follow
+from .planning import origin_of, plan_arguments
+from .service import Service
 
 ASKED: Final = ("goal", "effort", "metric", "output", "trials", "reference")
 MEASURED: Final = ("samples", "metric", "output", "reference")

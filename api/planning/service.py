@@ -15,26 +15,27 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from sqlalchemy import Engine
 
-from api.intake.request_bodies import BodyLimits
-from api.intake.sandbox import Sandbox
-from api.intake.turns import Turns
-from api.jobs.dispatcher import Dispatcher
-from api.jobs.records import made, stored, work, written
-from api.jobs.residents import Residents
-from api.jobs.watch import Watch
-from api.planning.known_targets import KnownTargets
-from api.planning.provenance import Origin
-from api.problems import Refused
-from api.schemas.requests import ModelRequest
-from api.server.responses import page_of
-from api.server.tokens import DEFAULT
-from api.settings import Settings
-from api.storage.digests import value_names_digest
-from api.storage.followers import Source, follow
-from api.storage.store import Store
-from api.storage.uploads import Uploads
 from planner.errors import nearest_names
 from planner.plans.plan import Planned
+
+from ..intake.request_bodies import BodyLimits
+from ..intake.sandbox import Sandbox
+from ..intake.turns import Turns
+from ..jobs.dispatcher import Dispatcher
+from ..jobs.records import made, stored, work, written
+from ..jobs.residents import Residents
+from ..jobs.watch import Watch
+from ..problems import Refused
+from ..schemas.requests import ModelRequest
+from ..server.responses import page_of
+from ..server.tokens import DEFAULT
+from ..settings import Settings
+from ..storage.digests import value_names_digest
+from ..storage.followers import Source, follow
+from ..storage.store import Store
+from ..storage.uploads import Uploads
+from .known_targets import KnownTargets
+from .provenance import Origin
 
 MOST_EDITED: Final = 16
 T = TypeVar("T")

@@ -15,23 +15,24 @@ from typing import Any, BinaryIO, Final
 
 from anyio.to_thread import run_sync
 
-from api.jobs.records import File, made, stored, work, written
-from api.jobs.task_names import HOLD
-from api.planning.known_targets import KnownTarget
-from api.planning.plan_answers import READERS, part
-from api.planning.planning import SMALL, find_or_make_plan, find_origin, plan_arguments
-from api.planning.provenance import Step, with_steps
-from api.planning.service import Service
-from api.problems import Refused
-from api.schemas.requests import EditsRequest
-from api.server.responses import make_cursor, no_cursor, read_cursor
-from api.storage.answers import Answer, keep_answer, lacks_room, open_made, passing
-from api.storage.digests import digest_of
-from api.storage.followers import Source, follow, require_sources
 from planner.plans.explain import explain
 from planner.plans.read_json import plan_from_json
 from planner.report.resources import policy
 from planner.version import MADE_BY
+
+from ..jobs.records import File, made, stored, work, written
+from ..jobs.task_names import HOLD
+from ..problems import Refused
+from ..schemas.requests import EditsRequest
+from ..server.responses import make_cursor, no_cursor, read_cursor
+from ..storage.answers import Answer, keep_answer, lacks_room, open_made, passing
+from ..storage.digests import digest_of
+from ..storage.followers import Source, follow, require_sources
+from .known_targets import KnownTarget
+from .plan_answers import READERS, part
+from .planning import SMALL, find_or_make_plan, find_origin, plan_arguments
+from .provenance import Step, with_steps
+from .service import Service
 
 MEASURED: Final = ("live", "report", "summary")
 """Answers that say how good a plan is."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from api.routes import blobs, exports, health, jobs, models, plans, schemas, stats, targets, uploads
+from . import blobs, exports, health, jobs, models, plans, schemas, stats, targets, uploads
 
 ROUTERS: Final[Sequence[APIRouter]] = (
     health.router,

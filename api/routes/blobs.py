@@ -8,14 +8,14 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse
 
-from api.intake.request_bodies import BYTES, digest_of_body, require_media, write_body
-from api.planning.kept import delete_file, list_files
-from api.planning.service import Service
-from api.problems import Refused
-from api.routes.parameters import NOT_MODIFIED, BlobDigest, Cursor, IfMatch, Limit, ServiceOf
-from api.schemas.examples import ANNOTATED_TEXT
-from api.schemas.responses import BlobRecord, FilePage
-from api.server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
+from ..intake.request_bodies import BYTES, digest_of_body, require_media, write_body
+from ..planning.kept import delete_file, list_files
+from ..planning.service import Service
+from ..problems import Refused
+from ..schemas.examples import ANNOTATED_TEXT
+from ..schemas.responses import BlobRecord, FilePage
+from ..server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
+from .parameters import NOT_MODIFIED, BlobDigest, Cursor, IfMatch, Limit, ServiceOf
 
 router = APIRouter(tags=["blobs"])
 

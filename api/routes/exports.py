@@ -6,18 +6,18 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from api.intake.request_bodies import JsonRoute
-from api.planning.job_requests import answer_export, answer_job
-from api.routes.parameters import JOB, Sent, ServiceOf
-from api.schemas.measured import CalibrationRecord, ComparisonRecord, LossesRecord, SearchRecord
-from api.schemas.requests import (
+from ..intake.request_bodies import JsonRoute
+from ..planning.job_requests import answer_export, answer_job
+from ..schemas.measured import CalibrationRecord, ComparisonRecord, LossesRecord, SearchRecord
+from ..schemas.requests import (
     CalibrationRequest,
     ComparisonRequest,
     ExportRequest,
     LossesRequest,
     SearchRequest,
 )
-from api.schemas.responses import ExportRecord
+from ..schemas.responses import ExportRecord
+from .parameters import JOB, Sent, ServiceOf
 
 Route = TypeVar("Route", bound=Callable[..., Any])
 

@@ -4,13 +4,14 @@ from typing import get_args
 
 from fastapi import APIRouter, Request
 
-from api.routes.parameters import ServiceOf
-from api.schemas.requests import ExportFormat
-from api.schemas.responses import Health, ServerRecord
-from api.schemas.schema_files import SCHEMAS
-from api.server.middleware import SCOPES, TOKEN
-from api.server.tokens import EVERYTHING
 from planner.version import VERSION
+
+from ..schemas.requests import ExportFormat
+from ..schemas.responses import Health, ServerRecord
+from ..schemas.schema_files import SCHEMAS
+from ..server.middleware import SCOPES, TOKEN
+from ..server.tokens import EVERYTHING
+from .parameters import ServiceOf
 
 router = APIRouter(tags=["server"])
 

@@ -7,11 +7,11 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette.sse import EventSourceResponse
 
-from api.jobs import queue
-from api.planning.job_requests import delete_job, job_events, list_jobs, record_of
-from api.routes.parameters import Cursor, JobId, Limit, ServiceOf
-from api.schemas.responses import JobKind, JobPage, JobRecord
-from api.server.responses import PAGE, next_link
+from ..jobs import queue
+from ..planning.job_requests import delete_job, job_events, list_jobs, record_of
+from ..schemas.responses import JobKind, JobPage, JobRecord
+from ..server.responses import PAGE, next_link
+from .parameters import Cursor, JobId, Limit, ServiceOf
 
 router = APIRouter(tags=["jobs"])
 

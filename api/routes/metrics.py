@@ -7,9 +7,9 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
-from api.jobs.queue import count
-from api.jobs.records import State
-from api.server.metrics import MEDIA_TYPE
+from ..jobs.queue import count
+from ..jobs.records import State
+from ..server.metrics import MEDIA_TYPE
 
 STATES: Final = get_args(State)
 

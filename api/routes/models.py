@@ -5,13 +5,13 @@ from typing import Any
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request, Response
 
-from api.intake.request_bodies import JsonRoute
-from api.planning import kept
-from api.planning.service import find_model, list_models, read_model
-from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ModelDigest, ServiceOf
-from api.schemas.requests import ModelRequest
-from api.schemas.responses import ModelPage, ModelRecord
-from api.server.responses import PAGE, json_answer, next_link, require_match
+from ..intake.request_bodies import JsonRoute
+from ..planning import kept
+from ..planning.service import find_model, list_models, read_model
+from ..schemas.requests import ModelRequest
+from ..schemas.responses import ModelPage, ModelRecord
+from ..server.responses import PAGE, json_answer, next_link, require_match
+from .parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ModelDigest, ServiceOf
 
 router = APIRouter(tags=["models"], route_class=JsonRoute)
 

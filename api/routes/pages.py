@@ -2,11 +2,11 @@
 
 from fastapi import APIRouter, Request, Response
 
-from api.page.files import files, page, page_policy, version
-from api.page.reference import reference_page
-from api.problems import unknown
-from api.server.responses import unchanged
-from api.storage.digests import digest_of
+from ..page.files import files, page, page_policy, version
+from ..page.reference import reference_page
+from ..problems import unknown
+from ..server.responses import unchanged
+from ..storage.digests import digest_of
 
 router = APIRouter(include_in_schema=False)
 

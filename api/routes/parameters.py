@@ -4,12 +4,12 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import Depends, Header, Path, Query, Request
 
-from api.planning.service import Service
-from api.schemas.examples import BLOB, NO_DIGEST, NO_JOB, NO_STATS
-from api.schemas.responses import JobRecord
-from api.server.responses import MOST, PAGE
-from api.server.tokens import DEFAULT, PRINCIPAL, TENANT
-from api.storage.idempotency import IdempotencyKey
+from ..planning.service import Service
+from ..schemas.examples import BLOB, NO_DIGEST, NO_JOB, NO_STATS
+from ..schemas.responses import JobRecord
+from ..server.responses import MOST, PAGE
+from ..server.tokens import DEFAULT, PRINCIPAL, TENANT
+from ..storage.idempotency import IdempotencyKey
 
 
 # Not `def`: FastAPI calls these in a thread, which costs a request more than they do.

@@ -9,10 +9,10 @@ from pydantic import Field
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse
 
-from api.intake.request_bodies import JsonRoute
-from api.planning.job_requests import answer_plan
-from api.planning.kept import delete_plan, list_plans
-from api.planning.what_if import (
+from ..intake.request_bodies import JsonRoute
+from ..planning.job_requests import answer_plan
+from ..planning.kept import delete_plan, list_plans
+from ..planning.what_if import (
     answer_from_plans,
     answer_tag,
     answer_what_if,
@@ -23,11 +23,10 @@ from api.planning.what_if import (
     replan,
     report_parts,
 )
-from api.problems import Refused
-from api.routes.parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, PlanKey, Sent, ServiceOf
-from api.schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
-from api.schemas.openapi import PLAN_REF
-from api.schemas.planned import (
+from ..problems import Refused
+from ..schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
+from ..schemas.openapi import PLAN_REF
+from ..schemas.planned import (
     Difference,
     Explanation,
     PlanPage,
@@ -38,8 +37,8 @@ from api.schemas.planned import (
     Suggestions,
     Tradeoffs,
 )
-from api.schemas.requests import EditsRequest, PlanRequest
-from api.server.responses import (
+from ..schemas.requests import EditsRequest, PlanRequest
+from ..server.responses import (
     JSON,
     PAGE,
     UNCHANGING,
@@ -49,7 +48,8 @@ from api.server.responses import (
     require_match,
     unchanged,
 )
-from api.storage.answers import Answer
+from ..storage.answers import Answer
+from .parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, PlanKey, Sent, ServiceOf
 
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
 

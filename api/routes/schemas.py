@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from api.problems import unknown
-from api.routes.parameters import NOT_MODIFIED
-from api.schemas.schema_files import SCHEMAS, schema_text
-from api.server.responses import unchanged
-from api.storage.digests import digest_of
+from ..problems import unknown
+from ..schemas.schema_files import SCHEMAS, schema_text
+from ..server.responses import unchanged
+from ..storage.digests import digest_of
+from .parameters import NOT_MODIFIED
 
 router = APIRouter(tags=["schemas"])
 

@@ -6,15 +6,15 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Body, Request, Response
 from starlette.responses import FileResponse
 
-from api.intake.request_bodies import JsonRoute
-from api.planning.kept import delete_file, list_files
-from api.planning.service import read_stats
-from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ServiceOf, StatsDigest
-from api.schemas.examples import STATS
-from api.schemas.measured import StatsRecord
-from api.schemas.openapi import STATISTICS_REF
-from api.schemas.responses import FilePage
-from api.server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
+from ..intake.request_bodies import JsonRoute
+from ..planning.kept import delete_file, list_files
+from ..planning.service import read_stats
+from ..schemas.examples import STATS
+from ..schemas.measured import StatsRecord
+from ..schemas.openapi import STATISTICS_REF
+from ..schemas.responses import FilePage
+from ..server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
+from .parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ServiceOf, StatsDigest
 
 router = APIRouter(tags=["statistics"], route_class=JsonRoute)
 

@@ -10,16 +10,17 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import PydanticCustomError
 
-from api.intake.request_bodies import BYTES, YAML, require_media, write_body
-from api.planning.known_targets import lint_target, try_target
-from api.planning.service import Service
-from api.planning.what_if import show_target
-from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, ServiceOf
-from api.schemas.examples import TARGET, TARGET_NAME
-from api.schemas.responses import LintReport, TargetDescription, TargetRecord, TestReport
-from api.server.responses import JSON, MOST, json_answer, next_link, page_of, require_match, unchanged
-from api.storage.digests import digest_of
 from planner.target.show import target_to_json
+
+from ..intake.request_bodies import BYTES, YAML, require_media, write_body
+from ..planning.known_targets import lint_target, try_target
+from ..planning.service import Service
+from ..planning.what_if import show_target
+from ..schemas.examples import TARGET, TARGET_NAME
+from ..schemas.responses import LintReport, TargetDescription, TargetRecord, TestReport
+from ..server.responses import JSON, MOST, json_answer, next_link, page_of, require_match, unchanged
+from ..storage.digests import digest_of
+from .parameters import NOT_MODIFIED, Cursor, IfMatch, ServiceOf
 
 router = APIRouter(tags=["targets"])
 

@@ -5,14 +5,14 @@ from typing import Annotated, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Path, Request, Response
 
-from api.intake.request_bodies import BYTES, JsonRoute, require_media
-from api.routes.parameters import Cursor, Limit, ServiceOf
-from api.schemas.examples import ANNOTATED_TEXT, UPLOAD
-from api.schemas.requests import UploadRequest
-from api.schemas.responses import UploadPage, UploadRecord
-from api.server.responses import PAGE, next_link
-from api.storage.idempotency import IdempotencyKey, hold
-from api.storage.uploads import ID, Upload, as_record, new_id
+from ..intake.request_bodies import BYTES, JsonRoute, require_media
+from ..schemas.examples import ANNOTATED_TEXT, UPLOAD
+from ..schemas.requests import UploadRequest
+from ..schemas.responses import UploadPage, UploadRecord
+from ..server.responses import PAGE, next_link
+from ..storage.idempotency import IdempotencyKey, hold
+from ..storage.uploads import ID, Upload, as_record, new_id
+from .parameters import Cursor, Limit, ServiceOf
 
 router = APIRouter(tags=["uploads"], route_class=JsonRoute)
 

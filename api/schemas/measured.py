@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from api.schemas.requests import Digest
+from .requests import Digest
 
 
 class StatsRecord(BaseModel):

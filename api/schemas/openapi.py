@@ -9,9 +9,10 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api.problems import MEDIA_TYPE
-from api.schemas.schema_files import STATS
 from planner.plans.planschema import PLAN
+
+from ..problems import MEDIA_TYPE
+from .schema_files import STATS
 
 ABOUT: Final = (
     "Chooses a type for every tensor of a model so that a device's kernels can run it. "

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.measured import PlanQuality, VerdictRecord
-from api.schemas.requests import Digest
+from .measured import PlanQuality, VerdictRecord
+from .requests import Digest
 
 
 class PlanRecord(BaseModel):

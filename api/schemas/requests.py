@@ -23,10 +23,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from api.schemas.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST
-from api.storage.digests import DIGEST
 from planner.calibration.statistics import ACCEPTED, percentile_of
 from planner.errors import StatsError
+
+from ..storage.digests import DIGEST
+from .examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST
 
 STRICT: Final = ConfigDict(extra="forbid")
 MOST_TRIALS: Final = 200

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.requests import Digest, ExternalData
+from .requests import Digest, ExternalData
 
 JobKind: TypeAlias = Literal["plan", "export", "calibration", "comparison", "losses", "search"]
 """Grows with what can be asked for."""

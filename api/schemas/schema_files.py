@@ -3,12 +3,12 @@
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib import resources
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
 from planner.annotated.schema import AnnotatedDoc
+from planner.installation import targets_folder
 from planner.plans.planschema import PLAN
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -94,9 +94,7 @@ SCHEMAS: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
     "annotations": lambda: _ANNOTATIONS,
     "plan": PLAN.json_schema,
     "stats": lambda: STATS,
-    "target": lambda: json.loads(
-        resources.files("targets").joinpath("target.schema.json").read_text("utf-8")
-    ),
+    "target": lambda: json.loads((targets_folder() / "target.schema.json").read_text("utf-8")),
 }
 """By the name of the format; all but a target's are of version 1."""
 

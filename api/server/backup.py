@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from api.storage.database import DATABASE
-from api.storage.sqlite_files import ENDS
-from api.storage.store import TENANTS
 from planner.errors import InputError
+
+from ..storage.database import DATABASE
+from ..storage.sqlite_files import ENDS
+from ..storage.store import TENANTS
 
 PART: Final = ".part"
 CHANGING: Final = frozenset({"keys", "models", "qualities", "states", "targets"})

@@ -10,9 +10,10 @@ from typing import Final
 
 from starlette.types import Message, Receive, Scope, Send
 
-from api.problems import Problem, Refused, as_arguments
-from api.settings import Settings
 from planner.report.resources import policy
+
+from ..problems import Problem, Refused, as_arguments
+from ..settings import Settings
 
 REQUEST_ID: Final = "qplan.request_id"
 DRAINED: Final = 1 << 30

@@ -25,29 +25,31 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.jobs.child_process import Bounds, run_child
-from api.jobs.forks import Unavailable, WorkerLost
-from api.jobs.records import work, written
-from api.planning.plugins import load_functions
-from api.problems import Refused
-from api.schemas.examples import TARGET
-from api.server.backup import damaged
-from api.server.paths import import_path
-from api.server.run import is_loopback
-from api.settings import DATABASE_URLS, VARIABLES, Settings, settings_from, unknown_variables
-from api.storage.database import DATABASE, default_url, make_engine, reading
-from api.storage.objects import open_objects
-from api.storage.postgres import unusable
-from api.storage.store import Store
 from planner.errors import InputError, PlannerError
+from planner.installation import install_command
 from planner.target.yamltree import read_yaml
 from planner.version import VERSION
+
+from ..jobs.child_process import Bounds, run_child
+from ..jobs.forks import Unavailable, WorkerLost
+from ..jobs.records import work, written
+from ..planning.plugins import load_functions
+from ..problems import Refused
+from ..schemas.examples import TARGET
+from ..settings import DATABASE_URLS, VARIABLES, Settings, settings_from, unknown_variables
+from ..storage.database import DATABASE, default_url, make_engine, reading
+from ..storage.objects import open_objects
+from ..storage.postgres import unusable
+from ..storage.store import Store
+from .backup import damaged
+from .paths import PACKAGE, import_path
+from .run import is_loopback
 
 LITTLE: Final = 1 << 30
 OLDEST_ONNX: Final = (1, 21)
 _PACKAGES: Final = ("fastapi", "onnx", "onnxruntime", "pydantic", "SQLAlchemy", "uvicorn")
 _CONFINED: Final = (
-    "import json; from pathlib import Path; from api.intake.confine import confine;"
+    f"import json; from pathlib import Path; from {PACKAGE}.intake.confine import confine;"
     "print(json.dumps(confine([Path('/')], [])))"
 )
 
@@ -221,7 +223,7 @@ def _executor(name: str, settings: Settings) -> Iterator[Check]:
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError:
-        yield Check(name, "bad", "Dask is not installed: pip install 'quant-planner[cluster]'")
+        yield Check(name, "bad", f"Dask is not installed: {install_command('cluster')}")
         return
     address = settings.executor.replace("dask://", "tcp://")
     try:

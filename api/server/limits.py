@@ -17,8 +17,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from api.problems import Refused
-from api.server.metrics import SHARED
+from ..problems import Refused
+from .metrics import SHARED
 
 SLOTS: Final = 8192
 PROBES: Final = 8

@@ -18,15 +18,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.page.files import is_open
-from api.problems import MEDIA_TYPE, Problem, Refused, document
-from api.server.body_stream import REQUEST_ID, BodyStream, too_large
-from api.server.limits import RateLimiter, retry_after
-from api.server.logs import log_request
-from api.server.metrics import Metrics
-from api.server.responses import drop_range
-from api.server.tokens import METRICS, PRINCIPAL, TENANT, KnownTokens, find_token, needed
-from api.settings import Settings
+from ..page.files import is_open
+from ..problems import MEDIA_TYPE, Problem, Refused, document
+from ..settings import Settings
+from .body_stream import REQUEST_ID, BodyStream, too_large
+from .limits import RateLimiter, retry_after
+from .logs import log_request
+from .metrics import Metrics
+from .responses import drop_range
+from .tokens import METRICS, PRINCIPAL, TENANT, KnownTokens, find_token, needed
 
 PROBLEM: Final = "qplan.problem"
 TOKEN: Final = "qplan.token"  # noqa: S105 - a key of the scope

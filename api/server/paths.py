@@ -1,8 +1,16 @@
-"""Paths: how a process that is started finds these packages, from the sources or installed."""
+"""Paths: how a process that is started finds these packages, from the sources or installed.
+
+In a checkout this package is `api`. A wheel installs it as `quant_planner_service` (setup.py), since users
+have packages called `api`. So its modules import each other by relative names.
+"""
 
 import os
 import sysconfig
 from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = __name__.partition(".")[0]
+"""What this package is called here."""
 
 
 def import_path() -> str:

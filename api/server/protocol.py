@@ -13,9 +13,9 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.problems import MEDIA_TYPE, Problem, document
-from api.server.body_stream import HEADERS
-from api.server.middleware import head_too_large
+from ..problems import MEDIA_TYPE, Problem, document
+from .body_stream import HEADERS
+from .middleware import head_too_large
 
 TOO_LARGE: Final = 431
 

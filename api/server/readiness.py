@@ -15,10 +15,10 @@ from anyio.to_thread import run_sync
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.intake.sandbox import Sandbox
-from api.problems import Problem, Refused
-from api.storage.database import jobs, missing, reading
-from api.storage.store import Store
+from ..intake.sandbox import Sandbox
+from ..problems import Problem, Refused
+from ..storage.database import jobs, missing, reading
+from ..storage.store import Store
 
 LASTS: Final = 1.0
 """Seconds that an answer holds."""

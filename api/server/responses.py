@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from api.problems import Refused
+from ..problems import Refused
 
 JSON: Final = "application/json"
 PAGE: Final = 100

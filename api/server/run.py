@@ -18,18 +18,19 @@ from typing import Final
 import uvicorn
 from fastapi import FastAPI
 
-from api.app import create_app
-from api.jobs.executors import open_executor
-from api.planning.plugins import load_functions
-from api.server.logs import configure
-from api.server.middleware import HEAD_BYTES
-from api.server.protocol import protocol
-from api.server.workers import supervise, watch_lifeline
-from api.settings import CannotStart, Settings, settings_from
-from api.storage.database import default_url, open_database
-from api.storage.objects import open_objects
-from api.storage.store import Store
 from planner.errors import InputError
+
+from ..app import create_app
+from ..jobs.executors import open_executor
+from ..planning.plugins import load_functions
+from ..settings import CannotStart, Settings, settings_from
+from ..storage.database import default_url, open_database
+from ..storage.objects import open_objects
+from ..storage.store import Store
+from .logs import configure
+from .middleware import HEAD_BYTES
+from .protocol import protocol
+from .workers import supervise, watch_lifeline
 
 BACKLOG: Final = 1024
 BETWEEN_COLLECTIONS: Final = 50_000

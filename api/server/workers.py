@@ -20,8 +20,8 @@ from typing import Final
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from api.server.metrics import SHARED
-from api.server.paths import import_path
+from .metrics import SHARED
+from .paths import PACKAGE, import_path
 
 PAUSE: Final = 1.0
 TICK: Final = 0.1
@@ -37,7 +37,7 @@ def supervise(listening: Sequence[socket.socket], environment: Mapping[str, str]
 
     def started(place: int) -> subprocess.Popen[bytes]:
         own = listening[place].fileno()
-        line = [sys.executable, "-P", "-m", "api.server.run", str(own), str(lifeline)]
+        line = [sys.executable, "-P", "-m", f"{PACKAGE}.server.run", str(own), str(lifeline)]
         return subprocess.Popen(line, env=variables, pass_fds=(own, lifeline))  # noqa: S603
 
     try:

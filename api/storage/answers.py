@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from api.problems import Refused
-from api.storage.store import Store
+from ..problems import Refused
+from .store import Store
 
 _OPEN: Final = "/proc/self/fd"
 

@@ -40,11 +40,13 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.types import JSON
 
-from api.problems import DISK_FULL, Problem, Refused, disk_full
-from api.server.tokens import DEFAULT
-from api.storage.postgres import CONNECT, ISOLATION, NO_SPACE, OUT_OF_ORDER, state_of, unusable
-from api.storage.sqlite_files import Identity, missing_files, opened_files
 from planner.errors import InputError
+from planner.installation import install_command
+
+from ..problems import DISK_FULL, Problem, Refused, disk_full
+from ..server.tokens import DEFAULT
+from .postgres import CONNECT, ISOLATION, NO_SPACE, OUT_OF_ORDER, state_of, unusable
+from .sqlite_files import Identity, missing_files, opened_files
 
 DATABASE: Final = "qplan.sqlite"
 """Name of SQLite's file in a data folder."""
@@ -266,7 +268,7 @@ def make_engine(url: str) -> Engine:
     except ModuleNotFoundError as error:
         raise InputError(
             f"this database needs {error.name}, which is not installed",
-            hint="pip install 'quant-planner[cluster]'",
+            hint=install_command("cluster"),
         ) from error
 
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from api.problems import Refused
-from api.storage.store import Kind, Store
+from ..problems import Refused
+from .store import Kind, Store
 
 FOLLOWERS: Final = "followers"
 FOLLOWING: Final[tuple[Kind, ...]] = ("answers", "states")

@@ -7,10 +7,10 @@ been told a moment later. Nothing here opens a file or knows a route.
 import re
 from typing import Final
 
-from api.problems import Refused, unknown
-from api.storage.kept_bytes import UPLOADS
-from api.storage.store import NAMES
-from api.storage.uploads import ID
+from ..problems import Refused, unknown
+from .kept_bytes import UPLOADS
+from .store import NAMES
+from .uploads import ID
 
 _FILE: Final = re.compile(rf"/({'|'.join(NAMES)})/([0-9a-f]{{2}})/(\2[0-9a-f]{{62}})\Z")
 _PART: Final = re.compile(rf"/{UPLOADS}/({ID.strip('^$')})/\w+\Z")

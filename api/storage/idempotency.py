@@ -11,9 +11,9 @@ from anyio.to_thread import run_sync
 from fastapi import Header
 from starlette.requests import Request
 
-from api.planning.service import Service
-from api.problems import Refused
-from api.storage.digests import digest_of
+from ..planning.service import Service
+from ..problems import Refused
+from .digests import digest_of
 
 LONGEST: Final = 200
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final, get_args
 
-from api.storage.store import Kind, Store
+from .store import Kind, Store
 
 UPLOADS: Final = "uploads"
 _LINKS: Final = frozenset({"requests"})

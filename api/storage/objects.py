@@ -13,8 +13,9 @@ from typing import Any, Final
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from api.problems import Refused
 from planner.errors import InputError
+
+from ..problems import Refused
 
 PART: Final = ".part"
 SCHEMES: Final = ("s3", "file")

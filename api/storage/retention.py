@@ -21,14 +21,14 @@ from anyio.to_thread import run_sync
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.jobs.queue import forget, has_key
-from api.problems import Refused
-from api.server.limits import Quotas
-from api.server.tokens import DEFAULT
-from api.settings import Settings
-from api.storage.followers import FOLLOWING, drop_followers, followers, sources_here
-from api.storage.store import Kind, Store
-from api.storage.uploads import Uploads
+from ..jobs.queue import forget, has_key
+from ..problems import Refused
+from ..server.limits import Quotas
+from ..server.tokens import DEFAULT
+from ..settings import Settings
+from .followers import FOLLOWING, drop_followers, followers, sources_here
+from .store import Kind, Store
+from .uploads import Uploads
 
 DAY: Final = 86_400.0
 EVERY: Final = 3600.0

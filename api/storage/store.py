@@ -20,11 +20,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from api.problems import Refused, unknown
-from api.server.limits import Quota, Quotas
-from api.server.tokens import DEFAULT
-from api.storage.digests import DIGEST, digest_of_file
-from api.storage.objects import Objects
+from ..problems import Refused, unknown
+from ..server.limits import Quota, Quotas
+from ..server.tokens import DEFAULT
+from .digests import DIGEST, digest_of_file
+from .objects import Objects
 
 Kind: TypeAlias = Literal[
     "answers",

@@ -22,14 +22,14 @@ from typing import Any, Final
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
-from api.intake.request_bodies import CHUNK
-from api.problems import Refused, unknown
-from api.server.limits import Quota
-from api.server.responses import page_of
-from api.settings import Settings
-from api.storage.digests import digest_of_file
-from api.storage.kept_bytes import UPLOADS
-from api.storage.store import Store
+from ..intake.request_bodies import CHUNK
+from ..problems import Refused, unknown
+from ..server.limits import Quota
+from ..server.responses import page_of
+from ..settings import Settings
+from .digests import digest_of_file
+from .kept_bytes import UPLOADS
+from .store import Store
 
 ID: Final = r"^[0-9a-f]{8,12}-[0-9a-f]{32}$"
 

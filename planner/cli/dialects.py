@@ -315,8 +315,10 @@ def mlir(
     from planner.mlir.passes.table import PASSES
     from planner.mlir.passes.tool import SEPARATOR, run_parts
     from planner.mlir.pipeline_text import read_pipeline
-    from planner.stablehlo_reader.serialized import SERIALS
+    from planner.stablehlo_reader.serialized import SERIALS, require_jaxlib
 
+    if to in SERIALS:
+        require_jaxlib("serialized MLIR is written")
     if pass_pipeline is not None:
         if passes:
             raise InputError("--pass beside --pass-pipeline", hint="name all passes in one of them")

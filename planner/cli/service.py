@@ -12,6 +12,7 @@ import typer
 from planner.cli.console import say, say_json, say_table
 from planner.cli.options import JsonOption
 from planner.errors import InputError
+from planner.installation import install_command, service_package
 
 NEGATIVE: Final = 1
 UNIX: Final = ("fcntl", "grp", "pwd", "resource")
@@ -111,9 +112,9 @@ def _environment(data: str | None) -> dict[str, str]:
 
 def _part(name: str) -> Any:
     try:
-        return importlib.import_module(f"api.{name}")
+        return importlib.import_module(f"{service_package()}.{name}")
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in ("api", "planner"):
+        if error.name is None or error.name.partition(".")[0] in (service_package(), "planner"):
             raise
         if error.name in UNIX:
             raise InputError(
@@ -122,5 +123,5 @@ def _part(name: str) -> Any:
             ) from error
         raise InputError(
             f"the service needs {error.name}, which is not installed",
-            hint="pip install 'quant-planner[service]'",
+            hint=install_command("service"),
         ) from error

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from planner.errors import UnsupportedExport
+from planner.errors import UnsupportedExport, require_name
 from planner.exporters.litert.write import write_litert
 from planner.exporters.onnx.integers.integer import write_integer
 from planner.exporters.onnx.matmulnbits import write_matmulnbits
@@ -17,6 +17,7 @@ from planner.exporters.qonnx.qonnx import write_qonnx
 from planner.exporters.stablehlo.write import write_stablehlo, write_stablehlo_int
 from planner.exporters.tosa.write import write_tosa
 from planner.ir.graph import Graph
+from planner.litert_reader.schema import require_packages
 from planner.plans.plan import Plan
 
 Exporter: TypeAlias = Callable[[Graph, Plan], bytes]
@@ -38,6 +39,21 @@ EXPORTERS: Final[Mapping[str, Exporter]] = {
     "stablehlo-int": write_stablehlo_int,
     "tosa": write_tosa,
 }
+
+
+def require_format(name: str) -> None:
+    """Refuse a name of no format, and a format whose packages are not installed.
+
+    Whoever exports in the end asks this before calibrating and planning.
+
+    Raises:
+      InputError: the name, with the nearest ones.
+      UnsupportedExport: the packages, with the command that installs them.
+    """
+    require_name("export format", name, EXPORTERS)
+    if name == "litert":
+        require_packages("written", UnsupportedExport)
+
 
 WITH_LEVELS: Final[Mapping[str, Callable[[Graph, Plan, int], bytes]]] = {
     "onnx-matmulnbits": write_matmulnbits,

@@ -1,12 +1,14 @@
 """Schema: the packages of the extra `litert`, imported where a file is read or written."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Final
 
 from planner.errors import PlannerError
+from planner.installation import install_command
 
-INSTALL: Final = "pip install 'quant-planner[litert]'"
+PACKAGES: Final = ("flatbuffers", "tflite")
 
 
 def package(name: str, done: str, error: type[PlannerError]) -> ModuleType:
@@ -16,9 +18,21 @@ def package(name: str, done: str, error: type[PlannerError]) -> ModuleType:
       done: what is done with it: `read` or `written`.
       error: to be raised where it is not installed.
     """
-    try:
-        return import_module(name)
-    except ImportError as cause:
+    require_packages(done, error)
+    return import_module(name)
+
+
+def require_packages(done: str, error: type[PlannerError]) -> None:
+    """Refuse where a package of the extra `litert` is missing; nothing is imported.
+
+    Args:
+      done: what is to be done with them: `read` or `written`.
+      error: to be raised.
+    """
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
         raise error(
-            f"litert files are {done} with the packages flatbuffers and tflite: {cause}", hint=INSTALL
-        ) from cause
+            f"litert files are {done} with the packages flatbuffers and tflite; not installed: "
+            f"{', '.join(missing)}",
+            hint=install_command("litert"),
+        )

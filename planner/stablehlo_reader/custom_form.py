@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from planner.errors import ModelError
+from planner.installation import install_command
 from planner.stablehlo_reader.regular_form import regular
 
 _MARK: Final = re.compile(r"(?<![\"\w.#!@])(?:stablehlo|chlo)\.[a-z0-9_]++(?!\s*=)")
@@ -25,7 +26,6 @@ _PLACE: Final = re.compile(r'error: "-":(\d+:\d+): (.*)')
 _LOADS_QUANT: Final = "builtin.module(vhlo-legalize-to-stablehlo)"
 _RESCALE: Final = re.compile(r"(?<!\")\btosa\.rescale\s+(%[^{}:\n]*?)\s*\{([^{}]*)\}")
 _MODE: Final = re.compile(r"rounding_mode\s*=\s*([A-Z_]+)")
-INSTALL: Final = "pip install 'quant-planner[stablehlo]'"
 
 
 def readable(text: str) -> str:
@@ -80,7 +80,8 @@ def generic_form(text: str) -> str:
         line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
         raise ModelError(
             f"{line}:{column}: StableHLO ops in custom form are read through jaxlib, which is not installed",
-            hint=f"{INSTALL}, or write the module in generic form (mlir-opt --mlir-print-op-generic)",
+            hint=f"{install_command('stablehlo')}, or write the module in generic form "
+            "(mlir-opt --mlir-print-op-generic)",
         )
     ir, context, _ = bindings()
     with context, ir.Location.unknown():

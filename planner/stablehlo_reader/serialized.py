@@ -9,7 +9,8 @@ from io import BytesIO
 from typing import Any, Final, Literal, TypeAlias
 
 from planner.errors import ModelError
-from planner.stablehlo_reader.custom_form import INSTALL, bindings, is_available
+from planner.installation import install_command
+from planner.stablehlo_reader.custom_form import bindings, is_available
 from planner.stablehlo_reader.identifier import is_portable, payload
 
 Serial: TypeAlias = Literal["mlirbc", "vhlo"]
@@ -25,7 +26,7 @@ def serialized_text(data: bytes) -> str:
     bytecode = payload(data)
     if bytecode is None:
         raise ModelError("no serialized MLIR: it does not hold MLIR's bytecode")
-    _require("serialized MLIR is read")
+    require_jaxlib("serialized MLIR is read")
     ir, context, stablehlo = bindings()
     with context, ir.Location.unknown():
         try:
@@ -45,7 +46,7 @@ def serialize(text: str, form: Serial, *, version: str = "") -> bytes:
     Raises:
       ModelError: a module that jaxlib refuses or the version cannot hold, or that there is no jaxlib.
     """
-    _require("serialized MLIR is written")
+    require_jaxlib("serialized MLIR is written")
     ir, context, stablehlo = bindings()
     with context, ir.Location.unknown():
         try:
@@ -72,6 +73,7 @@ def _portable(stablehlo: Any, text: str, version: str) -> bytes:
     return newest
 
 
-def _require(what: str) -> None:
+def require_jaxlib(what: str) -> None:
+    """Refuse what needs jaxlib where it is not installed."""
     if not is_available():
-        raise ModelError(f"{what} through jaxlib, which is not installed", hint=INSTALL)
+        raise ModelError(f"{what} through jaxlib, which is not installed", hint=install_command("stablehlo"))

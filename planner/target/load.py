@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from planner.errors import InputError, Problem, TargetError, expect, unknown_name
+from planner.installation import targets_folder
 from planner.ir.types.qtypes import storage
 from planner.target.documents import check_document
 from planner.target.lint.findings import Finding, lint_errors, quote
@@ -122,9 +122,8 @@ def target_ids() -> tuple[str, ...]:
 
 
 @cache
-def _shipped() -> Mapping[str, Any]:
-    entries = resources.files("targets").iterdir()
-    return {entry.name[:-5]: entry for entry in entries if entry.name.endswith(".yaml")}
+def _shipped() -> Mapping[str, Path]:
+    return {path.stem: path for path in targets_folder().glob("*.yaml")}
 
 
 def _file(source: str | Path | Mapping[str, Any], *, trusted: bool, name: str) -> _File:

@@ -83,4 +83,4 @@ def test_bytecode_and_artifacts_are_uploaded_planned_and_exported(packages, tmp_
 def test_without_jaxlib_the_problem_says_what_to_install(service):
     answer = service.post("/v1/models", json={"blob": put(service, MAGIC + b"\x0dMLIR\0")})
     check(answer, "model-invalid", "serialized MLIR is read through jaxlib")
-    assert answer.json()["hint"] == "pip install 'quant-planner[stablehlo]'"
+    assert answer.json()["hint"] == "pip install 'jaxlib>=0.5'"

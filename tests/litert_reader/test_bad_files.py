@@ -132,7 +132,7 @@ def test_a_missing_extra_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tflite", None)
     with pytest.raises(ModelError, match="litert files are read with the packages") as caught:
         planner.load_model(small()[0])
-    assert caught.value.hint == "pip install 'quant-planner[litert]'"
+    assert caught.value.hint == "pip install 'flatbuffers>=24.3' 'tflite>=2.18'"
 
 
 def test_a_quantized_tensor_without_elements():

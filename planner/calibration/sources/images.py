@@ -1,6 +1,6 @@
 """Images: a folder of pictures as samples, each opened with Pillow and handed to the caller's transform.
 
-Pillow is an extra (`[images]`) and loaded when the first picture is opened. How a picture becomes an array
+Pillow is an extra (`[images]`) and loaded when a folder is taken. How a picture becomes an array
 is the model's own business, so nothing is guessed of sizes, means or the order of channels.
 """
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import InputError, SampleError
+from planner.installation import install_command
 
 SUFFIXES: Final = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
-INSTALL: Final = "pip install 'quant-planner[images]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ def images(
     """
     if not callable(transform):
         raise InputError(f"transform is a function of a picture, not a {type(transform).__name__}")
+    _pillow()  # asked here, before anything is calibrated
     root = Path(folder)
     if not root.is_dir():
         raise SampleError(f"{folder}: no such folder")
@@ -88,11 +89,17 @@ def has_images(folder: Path) -> bool:
     return any(path.suffix.lower() in SUFFIXES for path in folder.iterdir())
 
 
-def _opened(path: Path) -> Any:
+def _pillow() -> Any:
     try:
-        pillow = import_module("PIL.Image")
+        return import_module("PIL.Image")
     except ImportError as error:
-        raise InputError("pictures are opened with Pillow, which is not installed", hint=INSTALL) from error
+        raise InputError(
+            "pictures are opened with Pillow, which is not installed", hint=install_command("images")
+        ) from error
+
+
+def _opened(path: Path) -> Any:
+    pillow = _pillow()
     try:
         with pillow.open(path) as picture:
             return picture.convert("RGB")

@@ -36,7 +36,7 @@ from planner.cli.options import (
     stats_warnings,
 )
 from planner.cli.saved import with_sources
-from planner.errors import InputError, unknown_name
+from planner.errors import InputError
 
 if TYPE_CHECKING:
     from planner.accuracy.coverage import Coverage
@@ -260,11 +260,10 @@ def _best_covered(planned: "Plan", comparisons: "Mapping[str, Comparison]") -> "
 
 
 def _check_choices(formats: list[str], data: str | None, stats: str | None) -> None:
-    from planner.exporters.table import EXPORTERS
+    from planner.exporters.table import require_format
 
     for name in formats:
-        if name not in EXPORTERS:
-            raise unknown_name("export format", name, EXPORTERS)
+        require_format(name)
     if data is not None and stats is not None:
         raise InputError("--data and --stats both give ranges", hint="give one of them")
 

@@ -54,8 +54,8 @@ def kit_target(
     """
     from pathlib import Path
 
-    from planner.errors import InputError, unknown_name
-    from planner.exporters.table import EXPORTERS
+    from planner.errors import InputError
+    from planner.exporters.table import require_format
     from planner.target_tests.kit_check import check_kit
     from planner.target_tests.probe_kit import kit_files, make_kit
 
@@ -63,8 +63,7 @@ def kit_target(
         return _say_findings(check_kit(Path(check), Path(target)), f"{target} beside {check}", (), json=json)
     if out is None:
         raise InputError("no folder to write the kit into", hint="--out DIR; --check DIR compares with one")
-    if form not in EXPORTERS:
-        raise unknown_name("export format", form, EXPORTERS)
+    require_format(form)
     kit = make_kit(read_target(target, functions), form=form, seed=seed, arithmetic=arithmetic)
     folders: dict[str, dict[str, bytes]] = {}
     for path, data in kit_files(kit).items():
@@ -157,11 +156,11 @@ def _engine(name: str, form: str | None) -> "Engine":
     from dataclasses import replace
 
     from planner.errors import unknown_name
-    from planner.exporters.table import EXPORTERS
+    from planner.exporters.table import require_format
     from planner.target_tests.engines.table import ENGINES, own_engine
 
-    if form is not None and form not in EXPORTERS:
-        raise unknown_name("export format", form, EXPORTERS)
+    if form is not None:
+        require_format(form)
     if ":" in name:
         return own_engine(load_function(name, "--engine"), form or "onnx-qdq")
     if name not in ENGINES:

@@ -1,1 +1,0 @@
-"""Shipped target descriptions, as package data: one YAML a device."""
