@@ -101,6 +101,8 @@ BY_NAME: Final = {
     "planner.litert_reader.schema": "tflite and flatbuffers, an extra",
     "planner.mlir": "xdsl",
     "planner.plans": "xdsl",
+    "planner.ir.topology": "networkx, for an error",
+    "planner.onnx.structure.functions_to_subgraphs": "networkx, for few files",
     "planner.propagation.selection.signs": "networkx, for few plans",
     "planner.checker.figures.signs": "networkx, for few plans",
     "planner.model_objects": "torch.onnx, of a caller who has it",
