@@ -96,6 +96,7 @@ BY_NAME: Final = {
     "planner.annotated": "pydantic",
     "planner.calibration.sources.images": "Pillow, an extra",
     "planner.exporters": "all formats",
+    "planner.factors.form": "onnx, for models whose sizes are fixed late",
     "planner.cli.options": "the user's module of functions",
     "planner.cli.service": "the service, which is an extra",
     "planner.litert_reader.schema": "tflite and flatbuffers, an extra",

@@ -5,17 +5,13 @@ brings the model into the same form first. Knows no kernel and no type.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 from planner.factors.absorb import absorbed_like
-from planner.factors.facts import is_observed
 from planner.ir.dims import TAKEN, fixed_as_seen, open_dims
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, Value, with_facts, with_sizes
-from planner.onnx.folding import fold_constants
-from planner.onnx.normalise import drop_dead
-from planner.onnx.shapes import infer
+from planner.ir.graph import Graph, with_facts, with_sizes
 from planner.target.records import Target
 
 FIXED_SIZES: Final = frozenset({"litert", "stablehlo", "stablehlo-int", "tosa"})
@@ -30,7 +26,7 @@ def has_fixed_sizes(device: Target, formats: Sequence[str]) -> bool:
 def with_sizes_fixed(model: Graph) -> Graph:
     """A flat model with the sizes that all samples agree in, and without the ops that compute them."""
     fixed = fixed_as_seen(model)
-    return model if fixed is model else _without_shape_arithmetic(fixed)
+    return model if fixed is model else _sized().without_shape_arithmetic(fixed)
 
 
 def form_of_plan(model: Graph, planned: Graph) -> Graph:
@@ -39,7 +35,9 @@ def form_of_plan(model: Graph, planned: Graph) -> Graph:
     if _is_fixed(planned) and any(True for _ in open_dims(flat)):
         fixed = fixed_as_seen(flat)
         # Without statistics the plan tells the sizes of what it has, and the rest follows from them.
-        flat = _without_shape_arithmetic(infer(with_sizes(flat, planned)) if fixed is flat else fixed)
+        sized = _sized()
+        known = sized.infer(with_sizes(flat, planned)) if fixed is flat else fixed
+        flat = sized.without_shape_arithmetic(known)
     return absorbed_like(flat, planned)
 
 
@@ -52,29 +50,6 @@ def _is_fixed(planned: Graph) -> bool:
     return any(note.startswith(TAKEN) for note in planned.notes)
 
 
-def _unobserved(graph: Graph) -> Graph:
-    """The model without ranges that samples showed of values that follow from sizes: each is one number."""
-    known = set(graph.constants)
-    found: dict[str, Value] = {}
-    for op in graph.ops:
-        is_known = bool(op.inputs) and known.issuperset(filter(None, op.inputs))
-        if op.type not in ("Shape", "Size") and not is_known:
-            continue
-        known.update(op.outputs)
-        for name in op.outputs:
-            value = graph.values.get(name)
-            if value is not None and value.facts and is_observed(value):
-                found[name] = replace(value, facts=())
-    return replace(graph, values={**graph.values, **found}) if found else graph
-
-
-def _without_shape_arithmetic(graph: Graph) -> Graph:
-    """A flat model without the ops whose results follow from sizes alone.
-
-    Of a model with loops or branches, or one whose text is edited in place, all ops stay: exporters compute
-    there what they can.
-    """
-    if graph.module or graph.scopes or graph.regions:
-        return graph
-    folded = fold_constants(_unobserved(graph))
-    return folded if folded is graph else replace(drop_dead(folded), notes=graph.notes)
+def _sized() -> Any:
+    # onnx and its runtime, which a server that hands its work to others does not load.
+    return import_module("planner.onnx.structure.sized")
