@@ -184,6 +184,20 @@ def test_the_output_is_named_where_there_are_several():
         judge_of(("y", "z"), "logits", ())
 
 
+@pytest.mark.parametrize(
+    ("classes", "asked", "names"),
+    [
+        (6, (), ["top1"]),  # of six classes nearly every answer is among five
+        (6, ("top5",), ["top1", "top5"]),
+        (10, (), ["top1", "top5"]),
+    ],
+)
+def test_top5_is_for_many_classes(classes, asked, names):
+    scores = SCORES[:, :classes]
+    labels = np.minimum(LABELS, classes - 1)
+    assert list(judged([scores], [scores], [labels], *asked).scores()) == names
+
+
 def test_metrics_go_by_names_or_are_functions():
     assert judge_of(("y",), None, ("sqnr",)).asked == ()
     with pytest.raises(UnknownName):

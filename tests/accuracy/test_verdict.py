@@ -91,7 +91,7 @@ def test_main_reasons_come_first():
     model = read_model_text(CHAIN, "chain")
     plan = planner.plan(planner.annotate(model, kernels={"a": "float"}), "litert-int8")
     (first, *_), covered = fallback_lines(coverage_of(plan)), coverage_of(plan)
-    assert first == "1 fully_connected, 100 % of multiply-adds: annotated: float"
+    assert first == "1 kernel (100 % of multiply-adds) is in float on request: fully_connected (1)"
     assert (covered.fallbacks[0].kernel, covered.fallbacks[0].macs) == ("a", 8192)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.exporters.table import EXPORTERS
 from tests.cli.conftest import DATA, DIGITS, MODEL
 
 
@@ -63,6 +64,12 @@ def test_unknown_target(refused):
 def test_unknown_format(refused):
     text = refused(MODEL, "-t", "litert-int8", "--data", DATA, "-f", "onnx-qdk")
     assert text.startswith("unknown export format 'onnx-qdk' (did you mean 'onnx-qdq'")
+
+
+def test_a_format_unlike_any_lists_them(refused):
+    text = refused(MODEL, "-t", "litert-int8", "--data", DATA, "-f", "int8")
+    names = ", ".join(repr(name) for name in sorted(EXPORTERS))
+    assert text == f"unknown export format 'int8' (known: {names})"
 
 
 def test_unknown_cost(refused):
