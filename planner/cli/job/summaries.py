@@ -121,6 +121,6 @@ def summary_text(planned: "Plan") -> str:
     engines += "".join(f"\n  {note}" for note in sized)
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
-        f"  {count.integer} of {count.kernels} kernels on integers{whole}\n"
+        f"  {count.integer} of {count.kernels} kernels quantized{whole}\n"
         f"  rescales: {count.rescales}, casts: {count.casts}, cost: {count.cost_text}{engines}"
     )
