@@ -127,9 +127,9 @@ class Judge:
         if not self.output:
             reason = f"the model has several outputs: name the one they are for ({', '.join(wanted)})"
         elif labels.dtype.kind not in "iub":
-            reason = f"they are {labels.dtype}, no class numbers: judge by a metric of your own"
+            reason = f"they are {labels.dtype}, no class numbers: give a metric of your own"
         elif wanted[self.output].dtype.kind != "f" or max(wanted[self.output].shape, default=1) < 2:
-            reason = f"{self.output!r} has no scores of classes: judge it by a metric of your own"
+            reason = f"{self.output!r} has no scores of classes: give a metric of your own"
         if reason and self.asked:
             raise SampleError(f"{self.asked[0]} cannot use the labels: {reason}")
         if reason and not self.metrics:

@@ -8,11 +8,10 @@ The bounds are ours, for a first look; a bound that matters is `--min-sqnr`, `--
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from planner.accuracy.causes import causes_of
 from planner.accuracy.coverage import Coverage
 from planner.accuracy.metrics import BUILT_IN, Score, score_text
 from planner.accuracy.quality import Quality, decibels
@@ -36,11 +35,7 @@ FAIR_MACS: Final = 0.5
 GOOD_KERNELS: Final = 0.5
 """Share of the kernels that run on the device: below, most of the model is float with casts between."""
 FAIR_KERNELS: Final = 0.2
-SHOWN: Final = 3
-"""Causes of float kernels that are listed."""
 KEEP: Final = "keep the float model"
-LONGEST: Final = 160
-"""Characters of one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,21 +215,6 @@ def missed_coverage(coverage: Coverage, bound: float | None) -> str:
     if bound is None or coverage.mac_share >= bound:
         return ""
     return f"{share_text(coverage.mac_share)} of multiply-adds are quantized, of at least {bound:.0%}"
-
-
-def fallback_lines(coverage: Coverage) -> Iterator[str]:
-    """The main causes of what falls back to float, most multiply-adds first, a line each."""
-    causes = causes_of(coverage.fallbacks)
-    for one in causes[:SHOWN]:
-        share = f"{share_text(one.macs / coverage.macs)} of multiply-adds" if one.macs else ""
-        yield shortened(one.text(share))
-    if (more := len(causes) - SHOWN) > 0:
-        yield f"{more} more cause{'s' if more > 1 else ''}: the report lists all"
-
-
-def shortened(text: str) -> str:
-    """A text, cut where it is long."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def share_text(share: float) -> str:

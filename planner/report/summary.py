@@ -1,4 +1,4 @@
-"""The top of a report: quality and what it was measured on, kernels in integers, cost in its parts, size.
+"""The top of a report: quality and what it was measured on, kernels quantized, cost in its parts, size.
 
 Source: docs/service.md; thresholds are those of docs/accuracy.md.
 """
@@ -107,7 +107,7 @@ def _kernels(plan: Plan, comparisons: Mapping[str, Comparison]) -> Markup:
     told.append(element("p", covered.reason, class_="quiet"))
     figure = join(f"{count.integer} of {count.kernels} ", element("span", covered.level, class_="level"))
     return _card(
-        "Kernels on integers", figure, shares("Kernels", parts), *told,
+        "Kernels quantized", figure, shares("Kernels", parts), *told,
         *((element("ul", *others, class_="reasons"),) if others else ()), class_=covered.level,
     )  # fmt: skip
 

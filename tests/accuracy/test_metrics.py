@@ -165,10 +165,10 @@ def test_labels_of_some_samples_only():
 @pytest.mark.parametrize(
     ("labels", "outputs", "scores", "said"),
     [
-        ([0.5], ("y",), SCORES[:1], "they are float64, no class numbers: judge by a metric of your own"),
+        ([0.5], ("y",), SCORES[:1], "they are float64, no class numbers: give a metric of your own"),
         ([1], ("y", "z"), SCORES[:1], "the model has several outputs: name the one they are for (y, z)"),
-        ([1], ("y",), SCORES[:1, :1], "'y' has no scores of classes: judge it by a metric of your own"),
-        ([1], ("y",), LABELS[:1], "'y' has no scores of classes: judge it by a metric of your own"),
+        ([1], ("y",), SCORES[:1, :1], "'y' has no scores of classes: give a metric of your own"),
+        ([1], ("y",), LABELS[:1], "'y' has no scores of classes: give a metric of your own"),
     ],
 )
 def test_labels_that_judge_nothing_are_noted(labels, outputs, scores, said):

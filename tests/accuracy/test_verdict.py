@@ -5,7 +5,8 @@ import pytest
 import planner
 from planner.accuracy.coverage import Coverage, coverage_of
 from planner.accuracy.quality import Quality
-from planner.accuracy.verdict import LEVELS, coverage_part, fallback_lines, sqnr_level, verdict_of
+from planner.accuracy.verdict import LEVELS, coverage_part, sqnr_level, verdict_of
+from planner.report.causes import fallback_lines
 from planner.report.summary import mark
 from planner.target.modeltext import read_model_text
 

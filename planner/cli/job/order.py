@@ -285,7 +285,7 @@ def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_
             hint="--format onnx-qdq, say",
         )
     if data is None and eval_data is None:
-        raise InputError("no samples to judge by", hint="--eval-data, held out, or --data")
+        raise InputError("no evaluation data", hint="--eval-data, held out, or --data")
 
 
 def statistics_of(

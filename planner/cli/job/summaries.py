@@ -113,7 +113,7 @@ def summary_text(planned: "Plan") -> str:
     if not count.integer:
         lacking = sum(kernel.reason == NO_RANGE for kernel in planned.kernels_in_order)
         asked = all(kernel.reason == ANNOTATED for kernel in planned.kernels_in_order)
-        why = "asked for" if asked else f"{planned.target.id} serves none of them"
+        why = "as requested" if asked else f"{planned.target.id} serves none of them"
         why = f"{lacking} lack a range" if lacking else why
         whole = f": {why}, the plan is all float"
     engines = f"\n  engines: {count.engines_text}" if count.engines else ""

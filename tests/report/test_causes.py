@@ -2,9 +2,8 @@
 
 import pytest
 
-from planner.accuracy.causes import causes_of, kinds_listed
 from planner.accuracy.coverage import Coverage, Fallback
-from planner.accuracy.verdict import fallback_lines
+from planner.report.causes import causes_of, fallback_lines, kinds_listed
 
 
 def fallback(reason, kinds, macs=0, largest=0):
@@ -76,7 +75,15 @@ def fallback(reason, kinds, macs=0, largest=0):
         ({"annotated: float": {"conv2d": 1}}, "1 kernel is in float on request: conv2d (1)"),
         (
             {"moves data between float ops": {"Reshape": 3}},
-            "3 kernels: moves data between float ops: Reshape (3)",
+            "3 kernels move data between float kernels: Reshape (3)",
+        ),
+        (
+            {"integer island: float kernels alone are around it": {"Sigmoid": 1}},
+            "1 kernel is in float because its neighbours are: Sigmoid (1)",
+        ),
+        (
+            {"Resize.mode is cubic": {"Resize": 2}},
+            "2 kernels: Resize.mode is cubic: Resize (2)",
         ),
     ],
 )

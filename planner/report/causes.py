@@ -6,22 +6,45 @@ sentences without value names, each with its remedy where there is one. The reas
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from planner.accuracy.coverage import Fallback
+from planner.accuracy.coverage import Coverage, Fallback
+from planner.accuracy.verdict import share_text
+from planner.propagation.network.float_islands import BETWEEN_FLOATS, ISLAND
 from planner.propagation.selection.choice import NO_RANGE
 from planner.propagation.selection.wanted_rows import ANNOTATED
 
 Kind: TypeAlias = Literal[
-    "no match", "no range", "open size", "other", "refused", "requested", "some size", "unsupported"
+    "between floats",
+    "island",
+    "no match",
+    "no range",
+    "open size",
+    "other",
+    "refused",
+    "requested",
+    "some size",
+    "unsupported",
 ]
 
 LISTED: Final = 4
 """Kinds of kernels that a sentence names."""
+SHOWN: Final = 3
+"""Causes of float kernels that are listed."""
+LONGEST: Final = 160
+"""Characters of one of them."""
 
 SENTENCES: Final[Mapping[Kind, tuple[str, str]]] = {
+    "between floats": (
+        "{n} kernel{share} moves data between float kernels: {kinds}",
+        "{n} kernels{share} move data between float kernels: {kinds}",
+    ),
+    "island": (
+        "{n} kernel{share} is in float because its neighbours are: {kinds}",
+        "{n} kernels{share} are in float because their neighbours are: {kinds}",
+    ),
     "no match": (
         "{n} operator{share} matches no kernel of the target: {kinds}: {about}",
         "{n} operators{share} match no kernel of the target: {kinds}: {about}",
@@ -65,6 +88,13 @@ _NOTES: Final = re.compile(r" \((?:'[^']*'[^()]*|-?[\d.]+(?:e[-+]?\d+)?)\)")
 """In brackets: the name of a value, or a size."""
 
 
+_WHOLE: Final[Mapping[str, Kind]] = {
+    ANNOTATED: "requested",
+    BETWEEN_FLOATS: "between floats",
+    ISLAND: "island",
+    NO_RANGE: "no range",
+}
+"""Reasons that say the same for every kernel."""
 _READ: Final = re.compile(r"'[^']*' is read by '[^']*' too")
 _INSIDE: Final = "a value inside has another consumer"
 
@@ -126,10 +156,8 @@ def cause_of(reason: str) -> tuple[Kind, str]:
         return "open size", found["size"]
     if _OPEN_VALUE.search(reason):
         return "some size", ""
-    if reason == NO_RANGE:
-        return "no range", ""
-    if reason == ANNOTATED:
-        return "requested", ""
+    if reason in _WHOLE:
+        return _WHOLE[reason], ""
     if found := _UNMATCHED.match(reason):
         return "no match", _plain(found["why"] or "no fusion takes these operands")
     return ("refused" if _PLACE.match(reason) else "other"), _plain(reason)
@@ -148,3 +176,18 @@ def kinds_listed(kinds: Mapping[str, int]) -> str:
     text = ", ".join(f"{kind} ({many})" for kind, many in often[:LISTED])
     more = len(often) - LISTED
     return f"{text} and {more} other kind{'' if more == 1 else 's'}" if more > 0 else text
+
+
+def fallback_lines(coverage: Coverage) -> Iterator[str]:
+    """The main causes of what falls back to float, most multiply-adds first, a line each."""
+    causes = causes_of(coverage.fallbacks)
+    for one in causes[:SHOWN]:
+        share = f"{share_text(one.macs / coverage.macs)} of multiply-adds" if one.macs else ""
+        yield shortened(one.text(share))
+    if (more := len(causes) - SHOWN) > 0:
+        yield f"{more} more cause{'s' if more > 1 else ''}: the report lists all"
+
+
+def shortened(text: str) -> str:
+    """A text, cut where it is long."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
