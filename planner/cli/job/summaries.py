@@ -41,7 +41,7 @@ def next_steps(
         lines.append(f"{source} is the {kind}: this plan is for it")
     plan_file = str(folder / "plan.json")
     covered = coverage_of(planned)
-    commands = [("losses", out, "--data", data)] if is_wanting and data else []
+    commands: list[tuple[str, ...]] = [("losses", out, "--data", data)] if is_wanting and data else []
     if coverage_part(covered).level != "good" and covered.largest_float_kernel:
         # Where most of the work falls back to float, that is what to look at.
         commands.append(("explain", plan_file, covered.largest_float_kernel))
