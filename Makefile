@@ -11,13 +11,15 @@ QONNX_AT ?= cc2ec17
 COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
 
 .DEFAULT_GOAL := help
-.PHONY: changelog hashes sbom help demo serve oracles test check lint bench qonnx-suite soak clean
+.PHONY: changelog hashes sbom help setup demo serve oracles test check lint bench qonnx-suite soak clean
 
 help: ## say what the targets are
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.core ## plan the digits example for three targets, run the files, print a table
 	$(BIN)/python examples/demo.py
+
+setup: $(VENV)/.test ## install all that development needs into .venv
 
 serve: $(VENV)/.service ## serve the planner over HTTP on loopback, data in out/service
 	$(BIN)/qplan serve --data out/service

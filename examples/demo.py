@@ -104,7 +104,7 @@ def table(results: Sequence[Result]) -> Table:
         "file",
         "digits read right",
         "worst digit",
-        "kernels on integers",
+        "kernels quantized",
         "rescales",
         "SQNR",
         "size",

@@ -30,6 +30,10 @@ _COMPARED: Final = 1_000_000
 """Pairs of characters that are compared at most where something has the nearest names in its error."""
 _CANDIDATES: Final = 50
 _LONGEST: Final = 200
+_SHORT: Final = 24
+"""Names that an error lists in full, where none of them is much like the wrong one."""
+_CLOSE: Final = 0.55
+"""Likeness of a name that was probably meant: `int8` is neither `finn` nor `litert`."""
 
 
 class PlannerError(Exception):
@@ -215,12 +219,14 @@ def require_name(kind: str, name: object, known: Iterable[str]) -> None:
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownName:
-    """Make the error for a `name` that is none of `known`, with the nearest three."""
+    """Make the error for a `name` that is none of `known`, with the nearest three; else with a short list."""
     names = sorted(known)
     near = nearest_names(str(name), names)
-    if near:
+    is_close = near and (len(names) > _SHORT or nearest_names(str(name), names, cutoff=_CLOSE))
+    if is_close:
         hint = "did you mean " + " or ".join(repr(n) for n in near) + "?"
     else:
-        shown = ", ".join(repr(n) for n in names[:8])
-        hint = f"known: {shown}{', ...' if len(names) > 8 else ''}" if names else "there are none"
+        most = len(names) if len(names) <= _SHORT else 8
+        shown = ", ".join(repr(n) for n in names[:most])
+        hint = f"known: {shown}{', ...' if len(names) > most else ''}" if names else "there are none"
     return UnknownName(f"unknown {kind} {name!r}", hint=hint)

@@ -109,7 +109,7 @@ def quality(sqnr, **groups):
         ({"y": quality(20.0)}, {}, "fair: y has 20.00 dB"),
         ({"y": quality(19.9)}, {}, "poor: y has 19.90 dB"),
         ({"y": quality(math.nan)}, {}, "poor: y has nan dB"),
-        ({"y": quality(math.inf)}, {}, "good: y has exact"),
+        ({"y": quality(math.inf)}, {}, "good: y is exact"),
         ({"y": quality(50.0), "z": quality(40.0, low=8.0)}, {}, "poor: z has 8.00 dB"),
         ({"y": quality(5.0)}, {"top1": Score(0.9, 0.89)}, "good: top1 89.0 %, 90.0 % as given"),
         ({"y": quality(50.0)}, {"top1": Score(0.9, 0.87)}, "fair: top1 87.0 %, 90.0 % as given"),

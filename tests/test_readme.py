@@ -1,5 +1,6 @@
 """The README tells the truth: its Python runs, its commands exist, its files appear."""
 
+import itertools
 import re
 import shlex
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.app import run
+from tests import walked
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,13 +27,13 @@ def elsewhere(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(("page", "outputs"), [("README.md", ["digits-int8.onnx"]), ("docs/library.md", [])])
-def test_python_runs(elsewhere, page, outputs):
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("page", ["README.md", "docs/library.md"])
+def test_python_runs(page):
     names: dict[str, object] = {}
     for block in blocks(page, "python"):
         if "layer*" not in block:  # constraints of a model that is not the example
             exec(compile(block, page, "exec"), names)  # noqa: S102 - our own page
-    assert all((elsewhere / name).is_file() for name in outputs)
 
 
 def test_the_target_of_the_docs_is_one(elsewhere):
@@ -42,20 +44,44 @@ def test_the_target_of_the_docs_is_one(elsewhere):
     assert run(["plan", "examples/digits/digits.onnx", "--target", "my.yaml", *data, "--out", "out"]) == 0
 
 
-def test_commands_run(elsewhere):
+def shown(language: str) -> list[str]:
+    """The lines that the README shows behind a block of a language."""
+    found = list(walked.blocks(ROOT / "README.md"))
+    (text,) = [
+        after.text
+        for before, after in itertools.pairwise(found)
+        if (before.language, after.language) == (language, "text")
+    ]
+    return text.splitlines()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_python_prints_what_the_readme_shows(capsys):
+    (block,) = blocks("README.md", "python")
+    exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - our own page
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in shown("python") if not walked.is_printed(line, printed)] == []
+
+
+def test_commands_run(elsewhere, capsys):
     lines = [line for block in blocks("README.md", "sh") for line in block.replace("\\\n", " ").splitlines()]
-    commands = [shlex.split(line) for line in lines if line.startswith("qplan ")]
-    assert len(commands) == 4
-    for command in commands:
-        assert run(command[1:]) == 0
-    written = sorted(path.name for path in (elsewhere / "out" / "digits").iterdir())
-    assert written == [
+    (command,) = [shlex.split(line) for line in lines if line.startswith("qplan ")]
+    capsys.readouterr()
+    assert run(command[1:]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in shown("sh") if not walked.is_printed(line, printed)] == []
+    assert sorted(path.name for path in (elsewhere / "out" / "digits").iterdir()) == [
         "digits.corrected-float.onnx",
         "onnx-qdq.onnx",
         "plan.json",
         "plan.mlir",
         "report.html",
     ]
+
+
+def test_the_first_commands_are_those_of_make():
+    first = blocks("README.md", "sh")[0].splitlines()
+    assert [line.split("#")[0].strip() for line in first] == ["make demo", "make test"]
 
 
 def test_make_targets_exist():

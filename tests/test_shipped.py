@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from benchmarks.shipped import metrics
-from benchmarks.shipped.__main__ import README, merged, quoted, read
+from benchmarks.shipped.__main__ import PAGE, merged, read
 from benchmarks.shipped.data import Task
 from benchmarks.shipped.front import Point, on_the_front, picture
 from benchmarks.shipped.minilm import read_safetensors, write
 from benchmarks.shipped.page import beaten_by, page, points, summary, wanted
 from benchmarks.shipped.profiled import multiply_adds, profile
 from benchmarks.shipped.sides import Job, Written, make, sides
+from benchmarks.shipped.tasks import TASKS
 from benchmarks.shipped.texts import word_pieces
-from benchmarks.shipped.wheels import WHEELS, requirements
+from benchmarks.shipped.wheels import ROOT, WHEELS, requirements
 
 
 @pytest.mark.parametrize(
@@ -237,7 +238,7 @@ def test_a_model_measured_again_takes_its_place():
     assert first["models"][0]["float"] == 0.1235
 
 
-def test_the_readme_quotes_the_results():
-    text = README.read_text(encoding="utf-8")
-    assert quoted(text, read()) == text
-    assert all(f"| {record['model']}, " in text for record in read()["models"])
+def test_the_page_has_the_results_and_the_readme_leads_there():
+    wheels = requirements(WHEELS.read_text(encoding="utf-8"))
+    assert PAGE.read_text(encoding="utf-8") == page(read(), TASKS, wheels)
+    assert "docs/results/shipped.md" in (ROOT / "README.md").read_text(encoding="utf-8")

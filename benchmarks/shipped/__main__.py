@@ -2,8 +2,7 @@
 
 Usage, from the repository root: `python -m benchmarks.shipped [--write] [--models NAME ...] [--cache DIR]
 [--ours 'NAME=ARGUMENTS' ...]`. Each model's figures go into the JSON beside the page as soon as they are
-known, so that a run can be taken up later by `--models`; `--page` writes the page and the README's table from
-the JSON alone.
+known, so that a run can be taken up later by `--models`; `--page` writes the page from the JSON alone.
 """
 
 import argparse
@@ -19,7 +18,7 @@ import onnxruntime
 from benchmarks.shipped.data import NoData, Task
 from benchmarks.shipped.front import picture
 from benchmarks.shipped.measuring import THREADS, Record, in_order, measure
-from benchmarks.shipped.page import is_quiet, page, points, summary
+from benchmarks.shipped.page import is_quiet, page, points
 from benchmarks.shipped.sides import OURS, sides
 from benchmarks.shipped.tasks import TASKS
 from benchmarks.shipped.wheels import (
@@ -35,10 +34,6 @@ from benchmarks.shipped.wheels import (
 RESULTS: Final = ROOT / "docs" / "results"
 PAGE: Final = RESULTS / "shipped.md"
 JSON: Final = RESULTS / "shipped.json"
-README: Final = ROOT / "README.md"
-"""Quotes the table of all models between `BEGIN` and `END`."""
-BEGIN: Final = "<!-- python -m benchmarks.shipped --page -->"
-END: Final = "<!-- end -->"
 
 
 def read() -> dict[str, Any]:
@@ -69,14 +64,6 @@ def write_page(results: dict[str, Any]) -> None:
             (folder / f"shipped-{record['model']}.svg").write_text(drawn, encoding="utf-8")
     wheels = requirements(WHEELS.read_text(encoding="utf-8"))
     PAGE.write_text(page(results, TASKS, wheels), encoding="utf-8")
-    README.write_text(quoted(README.read_text(encoding="utf-8"), results), encoding="utf-8")
-
-
-def quoted(text: str, results: dict[str, Any]) -> str:
-    """Return the README with the table of these results."""
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n\n{summary(results, TASKS)}\n\n{END}{tail}"
 
 
 def one(task: Task, given: argparse.Namespace) -> Record:
@@ -110,9 +97,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--ours", action="append", help="a row of ours: NAME=ARGUMENTS of qplan quantize")
     parser.add_argument("--write", action="store_true", help="write the JSON, the page and its pictures")
-    parser.add_argument(
-        "--page", action="store_true", help="measure nothing, write page and README from the JSON"
-    )
+    parser.add_argument("--page", action="store_true", help="measure nothing, write the page from the JSON")
     given = parser.parse_args()
     given.ours = _named(given.ours) if given.ours else OURS
     return given

@@ -178,7 +178,7 @@ def _cell(row: Record | None, *, with_latency: bool) -> str:
 
 
 def summary(results: Record, tasks: Sequence[Task]) -> str:
-    """Return the table of all models, which the README quotes: metrics, and latencies of a quiet machine."""
+    """Return the table of all models: metrics, and latencies of a quiet machine."""
     by_name = {task.name: task for task in tasks}
     records = [record for record in results["models"] if "missing" not in record]
     names = list(dict.fromkeys(row["side"] for record in records for row in record["sides"]))

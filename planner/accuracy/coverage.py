@@ -6,7 +6,7 @@ without weights were never meant. Multiply-adds are those of `ir.macs`, an open 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.ir.graph import Graph, Region
@@ -27,12 +27,14 @@ class Fallback:
       macs: their multiply-adds in all.
       kinds: how many of which kind.
       kernel: the name of the one with most multiply-adds.
+      largest: how many these are.
     """
 
     reason: str
     macs: int
     kinds: Mapping[str, int]
     kernel: str
+    largest: int = 0
 
     @property
     def kernels(self) -> int:
@@ -73,6 +75,12 @@ class Coverage:
         return self.macs_on_device / self.macs if self.macs else self.kernel_share
 
     @property
+    def largest_float_kernel(self) -> str:
+        """The float kernel with most multiply-adds; "" where all are quantized."""
+        largest = max(self.fallbacks, key=lambda one: one.largest, default=None)
+        return "" if largest is None else largest.kernel
+
+    @property
     def is_nothing(self) -> bool:
         """Whether there is something to quantize, and none of it is."""
         return bool(self.kernels) and not self.on_device
@@ -107,15 +115,7 @@ def coverage_of(plan: PlanFields) -> Coverage:
     for kernel, macs in counted:
         if kernel.row is None:
             found.setdefault(reason_text(kernel), []).append((kernel, macs))
-    fallbacks = [
-        Fallback(
-            reason,
-            sum(macs for _, macs in members),
-            Counter(kernel.kernel for kernel, _ in members),
-            max(members, key=lambda member: member[1])[0].name,
-        )
-        for reason, members in found.items()
-    ]
+    fallbacks = [_fallback(reason, members) for reason, members in found.items()]
     return Coverage(
         len(counted),
         len(served),
@@ -125,6 +125,12 @@ def coverage_of(plan: PlanFields) -> Coverage:
         work_of(plan).total,
         float_work_of(plan),
     )
+
+
+def _fallback(reason: str, members: Sequence[tuple[KernelPlan, int]]) -> Fallback:
+    largest, macs = max(members, key=lambda member: member[1])
+    kinds = Counter(kernel.kernel for kernel, _ in members)
+    return Fallback(reason, sum(macs for _, macs in members), kinds, largest.name, macs)
 
 
 def kernel_macs(kernel: KernelPlan, region: Region, graph: Graph) -> int:

@@ -74,6 +74,8 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
     "top1": BuiltIn(_hits(1), is_share=True),
     "top5": BuiltIn(_hits(5), is_share=True),
 }
+FIVE_OF: Final = 10
+"""Classes from which top-5 is reported without a request: of six, nearly every answer is among five."""
 _UNASKED: Final = ("top1", "top5")
 
 
@@ -125,9 +127,9 @@ class Judge:
         if not self.output:
             reason = f"the model has several outputs: name the one they are for ({', '.join(wanted)})"
         elif labels.dtype.kind not in "iub":
-            reason = f"they are {labels.dtype}, no class numbers: judge by a metric of your own"
+            reason = f"they are {labels.dtype}, no class numbers: give a metric of your own"
         elif wanted[self.output].dtype.kind != "f" or max(wanted[self.output].shape, default=1) < 2:
-            reason = f"{self.output!r} has no scores of classes: judge it by a metric of your own"
+            reason = f"{self.output!r} has no scores of classes: give a metric of your own"
         if reason and self.asked:
             raise SampleError(f"{self.asked[0]} cannot use the labels: {reason}")
         if reason and not self.metrics:
@@ -154,7 +156,7 @@ class Judge:
         self._rows += flat.size
         is_probability = _are_probabilities(rows)
         for key in dict.fromkeys((*_UNASKED, *self.asked)):
-            if key == "top5" and rows.shape[1] <= 5 and key not in self.asked:
+            if key == "top5" and rows.shape[1] < FIVE_OF and key not in self.asked:
                 continue
             rule = BUILT_IN[key]
             pair = (rows, others)

@@ -118,7 +118,7 @@ def measure_readers(
     """
     if count < 1 or not widths or not all(2 <= bits <= MOST_WIDTH for bits in widths):
         raise InputError(
-            f"readers on {count} samples at {', '.join(map(str, widths)) or 'no'} bits; "
+            f"consumers on {count} samples at {', '.join(map(str, widths)) or 'no'} bits; "
             f"accepted: 1 sample or more, 2 to {MOST_WIDTH} bits"
         )
     flat = replace(graph, ops=tuple(graph.all_ops()), regions=())
@@ -138,7 +138,7 @@ def measure_readers(
         sums = sums + (0.0 if session is None else _run(session, outputs, feed))
         done += 1
     if not done:
-        raise SampleError("no samples to compute readers on", hint=f"the first {SAMPLES} of calibration do")
+        raise SampleError("no samples to run the consumers on", hint=f"the first {SAMPLES} of calibration do")
     return _with_readers(stats, work.pairs, dict(zip(outputs, sums.tolist(), strict=True)))
 
 
@@ -287,7 +287,7 @@ def _run(session: Any, outputs: Sequence[str], feed: Feed) -> Array:
     try:
         found = session.run(list(outputs), {name: feed.arrays[name] for name in used & feed.arrays.keys()})
     except FAILURES as error:
-        raise SampleError(f"{feed.name}: onnxruntime cannot run the readers: {one_line(error)}") from error
+        raise SampleError(f"{feed.name}: onnxruntime cannot run the consumers: {one_line(error)}") from error
     return np.asarray([float(one) for one in found])
 
 

@@ -8,7 +8,7 @@ The bounds are ours, for a first look; a bound that matters is `--min-sqnr`, `--
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -35,11 +35,7 @@ FAIR_MACS: Final = 0.5
 GOOD_KERNELS: Final = 0.5
 """Share of the kernels that run on the device: below, most of the model is float with casts between."""
 FAIR_KERNELS: Final = 0.2
-SHOWN: Final = 3
-"""Reasons of float kernels that are listed."""
 KEEP: Final = "keep the float model"
-LONGEST: Final = 160
-"""Characters of one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +166,8 @@ def coverage_text(coverage: Coverage) -> str:
     if not coverage.kernels:
         return "no kernel computes with floats"
     if coverage.is_nothing:
+        if coverage.kernels == 1:
+            return "nothing is quantized, the only kernel falls back to float"
         return f"nothing is quantized, all {coverage.kernels} kernels fall back to float"
     macs = f" and {share_text(coverage.mac_share)} of multiply-adds" if coverage.macs else ""
     rest = "" if coverage.on_device == coverage.kernels else "; the rest falls back to float"
@@ -219,21 +217,6 @@ def missed_coverage(coverage: Coverage, bound: float | None) -> str:
     return f"{share_text(coverage.mac_share)} of multiply-adds are quantized, of at least {bound:.0%}"
 
 
-def fallback_lines(coverage: Coverage) -> Iterator[str]:
-    """The main reasons of what falls back to float, most multiply-adds first, a line each."""
-    for one in coverage.fallbacks[:SHOWN]:
-        kinds = ", ".join(f"{many} {kind}" for kind, many in one.kinds.items())
-        macs = f", {share_text(one.macs / coverage.macs)} of multiply-adds" if one.macs else ""
-        yield f"{kinds}{macs}: {shortened(one.reason)}"
-    if (more := len(coverage.fallbacks) - SHOWN) > 0:
-        yield f"{more} more reason{'s' if more > 1 else ''}: the report has all"
-
-
-def shortened(text: str) -> str:
-    """A text, cut where it is long."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
-
-
 def share_text(share: float) -> str:
     """`97 %`; what is not all or nothing is neither 100 nor 0 %."""
     percent = round(100 * share)
@@ -281,7 +264,9 @@ def _accuracy(outputs: Mapping[str, Quality], scores: Mapping[str, Score]) -> Pa
         outputs, key=lambda output: (LEVELS.index(quality_level(outputs[output])), outputs[output].worst)
     )
     worst = outputs[name]
-    return Part(quality_level(worst), f"{name} has {decibels(worst.worst)}{decided_text(worst)}")
+    figure = decibels(worst.worst)
+    verb = "is" if math.isinf(worst.worst) else "has"
+    return Part(quality_level(worst), f"{name} {verb} {figure}{decided_text(worst)}")
 
 
 def _level(value: float, good: float, fair: float) -> Level:

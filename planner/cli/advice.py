@@ -57,7 +57,7 @@ def losses(
         typer.Option("--reference", metavar="MODEL", help="The float model, if biases were corrected."),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", metavar="NAME", help="Judge by this output, not the worst.")
+        str | None, typer.Option("--output", metavar="NAME", help="Evaluate this output, not the worst.")
     ] = None,
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="Kernels and values to list.")] = 10,
     functions: FunctionsOption = None,

@@ -193,10 +193,21 @@ def _drop_output() -> None:
 def _usage(error: typer.TyperException) -> int:
     message = error.format_message().replace("Value error, ", "")
     if message:
-        complain(f"{message} (qplan --help lists what there is)")
+        complain(f"{message} ({_way_out(error)})")
         for line in lines_of(_option_of(error)):
             sys.stderr.write(f"{line}\n")
     return error.exit_code
+
+
+def _way_out(error: typer.TyperException) -> str:
+    """What to type instead: a line of the verb where something of it is missing, else where to look."""
+    # Of typer's errors only those of a verb know its context.
+    words = tuple(str(getattr(getattr(error, "ctx", None), "command_path", "")).split()[1:])
+    name = words[-1] if words else ""
+    examples = TARGET_EXAMPLES.get(name, ()) if words[:1] == ("target",) else EXAMPLES.get(name, ())
+    if not examples:
+        return "qplan --help lists what there is"
+    return f"for example: {examples[0]}; qplan help {' '.join(words)} lists the options"
 
 
 def _option_of(error: typer.TyperException) -> str:

@@ -227,7 +227,7 @@ def verdict_text(
       verdict: of the plan alone, its coverage.
       formats: of the files that were written: a verdict names its own where there are several.
     """
-    from planner.accuracy.verdict import fallback_lines
+    from planner.report.causes import fallback_lines
 
     lines = list(verdict_lines(comparisons, is_named=len(set(formats)) > 1))
     if not lines and verdict is not None:

@@ -48,7 +48,7 @@ def convert(
         typer.Option(
             "--prune",
             metavar="TENSOR[@AXIS]=N,N",
-            help="Take out channels and all that belongs to them; axis 1 unless told; repeatable.",
+            help="Take out channels and all that belongs to them; axis 1 by default; repeatable.",
         ),
     ] = None,
     cut: CutOption = None,
@@ -209,7 +209,7 @@ def tensors(
         typer.Option(
             "--range",
             metavar="[INPUT=]LO:HI",
-            help="What an input lies between; numbers with commas are channels; repeatable.",
+            help="Range of an input; numbers with commas are channels; repeatable.",
         ),
     ] = None,
     data: DataOption = None,
@@ -217,7 +217,7 @@ def tensors(
     dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say of every tensor its QONNX datatype, what it lies between, and which channels never change."""
+    """Print the QONNX datatype, the bounds and the constant channels of each tensor."""
     from planner.analysis.tensors import as_json, rows, tensors_of
     from planner.calibration.samples import open_samples
     from planner.onnx.read import read_written
@@ -303,7 +303,7 @@ def mlir(
     ] = None,
     form: Annotated[
         Literal["attributes", "casts", "types"] | None,
-        typer.Option("--form", help="With --casts: what says the types; casts unless told."),
+        typer.Option("--form", help="With --casts: how types are written; casts by default."),
     ] = None,
     out: Annotated[
         str | None,

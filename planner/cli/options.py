@@ -71,7 +71,7 @@ ReadersOption: TypeAlias = Annotated[
         "--readers",
         metavar="N",
         min=0,
-        help="Samples to measure what rounding a value leaves at its readers.",
+        help="Samples on which to measure the effect of rounding on consumers.",
     ),
 ]
 MethodOption: TypeAlias = Annotated[
@@ -93,7 +93,7 @@ AnnotationsOption: TypeAlias = Annotated[
 ]
 EvalDataOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--eval-data", metavar="DIR|NPZ", help="Held-out samples to judge by, with labels or not."),
+    typer.Option("--eval-data", metavar="DIR|NPZ", help="Held-out evaluation data, with or without labels."),
 ]
 OutputOption: TypeAlias = Annotated[
     str | None, typer.Option("--output", metavar="NAME", help="The output that labels are for.")
@@ -121,7 +121,7 @@ MinCoverageOption: TypeAlias = Annotated[
 ]
 ReferenceOption: TypeAlias = Annotated[
     Literal["written", "stripped"],
-    typer.Option("--reference", help="Judge against the model as given, or without its own quantizers."),
+    typer.Option("--reference", help="Compare with the model as given, or without its own quantizers."),
 ]
 FunctionsOption: TypeAlias = Annotated[
     str | None,
@@ -131,7 +131,8 @@ OutFile = Annotated[
     str | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file, not standard output.")
 ]
 BestEffortOption: TypeAlias = Annotated[
-    bool, typer.Option("--best-effort", help="Give up, with a warning, what contradicts something else.")
+    bool,
+    typer.Option("--best-effort", help="Drop conflicting constraints with a warning instead of failing."),
 ]
 CutOption: TypeAlias = Annotated[
     str | None,

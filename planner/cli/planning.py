@@ -79,7 +79,7 @@ def plan(
     reference: ReferenceOption = "written",
     json: JsonOption = False,
 ) -> int:
-    """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
+    """Plan a model for a target and write plan.json, plan.mlir, report.html and the requested formats."""
     return carry_out(
         Order(
             model=model,

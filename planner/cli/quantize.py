@@ -42,7 +42,7 @@ def quantize(
             "--target",
             "-t",
             metavar="T",
-            help="Shipped name (see target list) or a YAML file; by default of the engine installed with us.",
+            help="Shipped name (see target list) or a YAML file; onnxruntime-cpu by default.",
             autocompletion=complete_target,
         ),
     ] = TARGET,
@@ -65,7 +65,7 @@ def quantize(
         Literal["quick", "normal", "high"],
         typer.Option(
             "--effort",
-            help="Where a plan is not good, search a better one: normal 16 trials, high 48, quick none.",
+            help="Search on if the verdict is not good: quick 0 trials, normal 16, high 48.",
         ),
     ] = "normal",
     method: MethodOption = None,

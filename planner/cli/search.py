@@ -70,7 +70,7 @@ def search(
     reference: ReferenceOption = "written",
     state: Annotated[
         str | None,
-        typer.Option("--state", metavar="FILE", help="What was measured; OUT/search.json by default."),
+        typer.Option("--state", metavar="FILE", help="Measurements so far; OUT/search.json by default."),
     ] = None,
     functions: FunctionsOption = None,
     json: JsonOption = False,

@@ -69,7 +69,7 @@ def doctor(
 
 def token(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What logs and limits call who holds it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of its holder, for logs and limits.")],
     scope: Annotated[
         list[str] | None, typer.Option("--scope", metavar="S", help="read, plan, write, metrics; several.")
     ] = None,

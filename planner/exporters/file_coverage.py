@@ -80,6 +80,7 @@ def coverage_in_file(source: str | Path | bytes, sample: Mapping[str, np.ndarray
             sum(layer.macs for layer in members),
             {kind: len(members)},
             max(members, key=lambda layer: layer.macs).name,
+            max(layer.macs for layer in members),
         )
         for kind, members in floats.items()
     ]

@@ -69,7 +69,7 @@ def _limit(search: Search) -> float | None:
 
 
 def _work_axis(search: Search, drawn: Sequence[Trial]) -> Axis:
-    """Shares of the dearest plan's work, from 0, or logarithmic where they lie far apart."""
+    """Shares of the costliest plan's work, from 0, or logarithmic where they lie far apart."""
     shares = [share(search, trial.work) for trial in drawn] or [1.0]
     if search.goal.kind == "work":
         shares.append(search.goal.bound)
@@ -107,7 +107,7 @@ def _ticks(x: Axis, y: Axis, drawn: Sequence[Trial]) -> Iterator[Markup]:
 
 
 def _titles(search: Search) -> Iterator[Markup]:
-    yield label("work, share of the dearest plan's", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, "middle")
+    yield label("work, share of the costliest plan's", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, "middle")
     yield label("metric" if _is_scored(search) else "SQNR, dB", LEFT - 40, TOP - 12, "start")
 
 
@@ -163,7 +163,7 @@ def _best_label(search: Search, x: Axis, y: Axis) -> Markup:
 
 def _figures(search: Search, trial: Trial) -> str:
     """A trial in words, for its title."""
-    means = f"{share(search, trial.work):.1%} of the dearest plan's work ({work_text(search, trial.work)})"
+    means = f"{share(search, trial.work):.1%} of the costliest plan's work ({work_text(search, trial.work)})"
     return f"{trial.origin}: {_quality(search, trial)} at {means}, {len(trial.kernels)} kernels asked"
 
 

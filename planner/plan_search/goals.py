@@ -37,7 +37,7 @@ GOALS: Final[Mapping[str, Meaning]] = {
         True,
     ),
     "work": Meaning(
-        "work, as a share of the plan with every kernel at its dearest, at most",
+        "work, as a share of the plan with every kernel at its costliest, at most",
         lambda bound: 0 < bound <= 1,
         "above 0 and up to 1, such as work=0.5",
         False,

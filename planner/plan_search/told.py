@@ -20,7 +20,7 @@ from planner.plans.plan import Plan
 
 FORMAT: Final = "qplan.search-result/1"
 FRONT_HEAD: Final = (
-    *("work", "of the dearest", "predicted", "SQNR", "metric"),
+    *("work", "of the costliest", "predicted", "SQNR", "metric"),
     *("weights", "found by", "kernels asked", ""),
 )
 KINDS: Final = 3
@@ -31,7 +31,7 @@ def sentence(search: Search) -> str:
     """Whether the goal is met, with the work and the quality of the best trial."""
     best, count = search.best, len(search.trials)
     head = f"{search.goal} is met" if search.met else f"{search.goal} is not met; the nearest"
-    means = f"work {work_text(search, best.work)}, {share(search, best.work):.0%} of the dearest plan's"
+    means = f"work {work_text(search, best.work)}, {share(search, best.work):.0%} of the costliest plan's"
     trials = f"{count} trial{'' if count == 1 else 's'}"
     return f"{head}: {_quality(best)}; {means}; {trials}"
 
@@ -64,7 +64,7 @@ def _row(search: Search, trial: Trial) -> tuple[str, ...]:
 
 
 def share(search: Search, work: float) -> float:
-    """Work as a share of the dearest plan's; 1 where no plan takes any."""
+    """Work as a share of the costliest plan's; 1 where no plan takes any."""
     return work / search.dearest if search.dearest else 1.0
 
 

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from planner.accuracy.coverage import reason_text
+from planner.accuracy.coverage import Fallback, coverage_of, reason_text
 from planner.accuracy.verdict import FAIR_SQNR, GOOD_SQNR
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
+from planner.report.causes import Cause, causes_of
 from planner.report.charts import (
     Bar,
     Level,
@@ -53,6 +54,14 @@ def reasons(plan: Plan) -> list[Reason]:
         if not is_integer(kernel):
             found.setdefault(reason_text(kernel), Counter())[kernel.kernel] += 1
     return sorted(found.items(), key=lambda item: (-sum(item[1].values()), item[0]))
+
+
+def causes(plan: Plan) -> list[Cause]:
+    """Why kernels run in float, grouped: those that compute first, most multiply-adds, then most kernels."""
+    counted = coverage_of(plan).fallbacks
+    known = {one.reason for one in counted}
+    rest = (Fallback(reason, 0, kinds, "") for reason, kinds in reasons(plan) if reason not in known)
+    return causes_of((*counted, *rest))
 
 
 def kinds_text(kinds: Mapping[str, int]) -> str:
@@ -146,9 +155,7 @@ def channels_chart(plan: Plan) -> Markup:
 
 def tradeoffs_chart(tradeoffs: Mapping[str, Sequence[Tradeoff]]) -> Markup:
     """The trade-offs of each component that was asked for."""
-    note = (
-        "What plans of the same component could rescale less, and the bits that its readers would lose by it."
-    )
+    note = "Plans of the same component with fewer rescaled elements, and the bits that consumers would lose."
     drawn = grid(
         *(
             trades(name, [Trade(one.rescaled_elements, one.worst_bits_lost, one.chosen) for one in points])

@@ -71,7 +71,7 @@ def write_report(
         *_section("Kernels in float, and why", join(float_chart(plan), _float_kernels(plan))),
         *_section("Rescales, and why", join(rescale_chart(plan), _rescales(plan))),
         *_section("Values", _values(plan)),
-        *_section("Notes of the reader", _items(plan.graph.notes), shown=bool(plan.graph.notes)),
+        *_section("Notes on the model", _items(plan.graph.notes), shown=bool(plan.graph.notes)),
     ]
     # A live page stands below its host's heading, which says the same.
     hidden = {"class_": "unseen"} if live else {}
@@ -214,8 +214,8 @@ def _values_charts(plan: Plan, stats: Statistics | None, losses: Losses | None) 
     """Histograms and weights per channel, where there are any."""
     drawn = Markup() if stats is None else histograms(plan, stats, losses)
     note = (
-        "What calibration saw (heights are square roots), the range that the type holds, "
-        "and its steps where they are apart."
+        "The values that calibration observed (heights are square roots), the range of the type, "
+        "and its steps if they are wide enough to show."
     )
     weights = channels_chart(plan)
     told = "The largest weight that each channel's scale holds, of the weights whose channels differ most."
@@ -349,7 +349,7 @@ def _values(plan: Plan) -> Markup:
         for name, value in typed[:SHOWN]
     ]  # fmt: skip
     n_float = len(plan.values) - len(typed)
-    note = element("p", f"Values that stay in float: {n_float}.", class_="quiet") if n_float else Markup()
+    note = element("p", f"Values in float: {n_float}.", class_="quiet") if n_float else Markup()
     head = ("value", "type at its definition", "bits lost", "clipped")
     return join(table(head, rows), _more(len(typed)), note)
 

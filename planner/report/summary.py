@@ -1,4 +1,4 @@
-"""The top of a report: quality and what it was measured on, kernels in integers, cost in its parts, size.
+"""The top of a report: quality and what it was measured on, kernels quantized, cost in its parts, size.
 
 Source: docs/service.md; thresholds are those of docs/accuracy.md.
 """
@@ -14,7 +14,7 @@ from planner.accuracy.quality import decibels
 from planner.accuracy.verdict import coverage_part, sqnr_level
 from planner.interpreter.compare import Comparison
 from planner.plans.plan import Plan
-from planner.report.charted import kinds_text, reasons
+from planner.report.charted import causes
 from planner.report.charts import Bar, shares
 from planner.report.markup import Markup, element, join
 from planner.report.totals import size_of, totals
@@ -22,7 +22,7 @@ from planner.report.totals import size_of, totals
 INTERPRETED: Final = "interpreter"
 """In place of a format: the plan itself was run, by the reference interpreter."""
 FEW: Final = 3
-"""Reasons at the top; the section of float kernels has all."""
+"""Causes at the top; the section of float kernels has all reasons."""
 
 
 def bytes_text(number: float) -> str:
@@ -95,15 +95,11 @@ def _graded(sqnr: float, told: str, *rest: Markup, level: str | None = None) -> 
 def _kernels(plan: Plan, comparisons: Mapping[str, Comparison]) -> Markup:
     files = [one.coverage for one in comparisons.values() if one.coverage is not None]
     count = totals(plan)
-    others = []
-    for reason, kinds in reasons(plan)[:FEW]:
-        text = f"{sum(kinds.values())} {reason} ({kinds_text(kinds)})"
-        others.append(element("li", text, title=text))
-    more = len(reasons(plan)) - FEW
+    found = causes(plan)
+    others = [element("li", one.text(), title=one.text()) for one in found[:FEW]]
+    more = len(found) - FEW
     if more > 0:
-        others.append(
-            element("li", f"{more} more {'reason' if more == 1 else 'reasons'} below", class_="quiet")
-        )
+        others.append(element("li", f"{more} more cause{'' if more == 1 else 's'} below", class_="quiet"))
     n_float = count.kernels - count.integer
     parts = (Bar("integers", count.integer, str(count.integer)), Bar("float", n_float, str(n_float)))
     covered = coverage_part(max(files, key=lambda one: one.pays, default=None) or coverage_of(plan))
@@ -111,7 +107,7 @@ def _kernels(plan: Plan, comparisons: Mapping[str, Comparison]) -> Markup:
     told.append(element("p", covered.reason, class_="quiet"))
     figure = join(f"{count.integer} of {count.kernels} ", element("span", covered.level, class_="level"))
     return _card(
-        "Kernels on integers", figure, shares("Kernels", parts), *told,
+        "Kernels quantized", figure, shares("Kernels", parts), *told,
         *((element("ul", *others, class_="reasons"),) if others else ()), class_=covered.level,
     )  # fmt: skip
 

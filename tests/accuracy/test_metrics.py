@@ -165,10 +165,10 @@ def test_labels_of_some_samples_only():
 @pytest.mark.parametrize(
     ("labels", "outputs", "scores", "said"),
     [
-        ([0.5], ("y",), SCORES[:1], "they are float64, no class numbers: judge by a metric of your own"),
+        ([0.5], ("y",), SCORES[:1], "they are float64, no class numbers: give a metric of your own"),
         ([1], ("y", "z"), SCORES[:1], "the model has several outputs: name the one they are for (y, z)"),
-        ([1], ("y",), SCORES[:1, :1], "'y' has no scores of classes: judge it by a metric of your own"),
-        ([1], ("y",), LABELS[:1], "'y' has no scores of classes: judge it by a metric of your own"),
+        ([1], ("y",), SCORES[:1, :1], "'y' has no scores of classes: give a metric of your own"),
+        ([1], ("y",), LABELS[:1], "'y' has no scores of classes: give a metric of your own"),
     ],
 )
 def test_labels_that_judge_nothing_are_noted(labels, outputs, scores, said):
@@ -182,6 +182,20 @@ def test_the_output_is_named_where_there_are_several():
     assert list(found.scores()) == ["top1", "top5"]
     with pytest.raises(UnknownName):
         judge_of(("y", "z"), "logits", ())
+
+
+@pytest.mark.parametrize(
+    ("classes", "asked", "names"),
+    [
+        (6, (), ["top1"]),  # of six classes nearly every answer is among five
+        (6, ("top5",), ["top1", "top5"]),
+        (10, (), ["top1", "top5"]),
+    ],
+)
+def test_top5_is_for_many_classes(classes, asked, names):
+    scores = SCORES[:, :classes]
+    labels = np.minimum(LABELS, classes - 1)
+    assert list(judged([scores], [scores], [labels], *asked).scores()) == names
 
 
 def test_metrics_go_by_names_or_are_functions():

@@ -196,7 +196,7 @@ def test_bad_input(options, message):
 
 def test_without_samples_nothing_is_measured():
     stats = planner.calibrate(one("Sin"), feeds(ANGLES))
-    with pytest.raises(SampleError, match="no samples to compute readers on"):
+    with pytest.raises(SampleError, match="no samples to run the consumers on"):
         measure_readers(one("Sin"), stats, [])
 
 

@@ -5,7 +5,8 @@ import pytest
 import planner
 from planner.accuracy.coverage import Coverage, coverage_of
 from planner.accuracy.quality import Quality
-from planner.accuracy.verdict import LEVELS, coverage_part, fallback_lines, sqnr_level, verdict_of
+from planner.accuracy.verdict import LEVELS, coverage_part, sqnr_level, verdict_of
+from planner.report.causes import fallback_lines
 from planner.report.summary import mark
 from planner.target.modeltext import read_model_text
 
@@ -91,7 +92,7 @@ def test_main_reasons_come_first():
     model = read_model_text(CHAIN, "chain")
     plan = planner.plan(planner.annotate(model, kernels={"a": "float"}), "litert-int8")
     (first, *_), covered = fallback_lines(coverage_of(plan)), coverage_of(plan)
-    assert first == "1 fully_connected, 100 % of multiply-adds: annotated: float"
+    assert first == "1 kernel (100 % of multiply-adds) is in float on request: fully_connected (1)"
     assert (covered.fallbacks[0].kernel, covered.fallbacks[0].macs) == ("a", 8192)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.exporters.table import EXPORTERS
 from tests.cli.conftest import DATA, DIGITS, MODEL
 
 
@@ -65,6 +66,12 @@ def test_unknown_format(refused):
     assert text.startswith("unknown export format 'onnx-qdk' (did you mean 'onnx-qdq'")
 
 
+def test_a_format_unlike_any_lists_them(refused):
+    text = refused(MODEL, "-t", "litert-int8", "--data", DATA, "-f", "int8")
+    names = ", ".join(repr(name) for name in sorted(EXPORTERS))
+    assert text == f"unknown export format 'int8' (known: {names})"
+
+
 def test_unknown_cost(refused):
     text = refused(MODEL, "-t", "litert-int8", "--data", DATA, "--set", "bit_prize=1")
     assert text.startswith("unknown cost 'bit_prize' (did you mean 'bit_price'")
@@ -118,7 +125,7 @@ def test_statistics_of_one_value_leave_all_in_float(qplan, stats, tmp_path):
     document["values"] = {"image": document["values"]["image"]}
     (tmp_path / "s.json").write_text(json.dumps(document))
     answer = qplan("plan", MODEL, "-t", "litert-int8", "--stats", tmp_path / "s.json", "-o", tmp_path / "out")
-    assert "0 of 15 kernels on integers: 15 lack a range, the plan is all float" in answer.out
+    assert "0 of 15 kernels quantized: 15 lack a range, the plan is all float" in answer.out
 
 
 def test_a_target_of_weights_alone_asks_for_no_statistics(qplan, tmp_path):
@@ -237,7 +244,7 @@ def test_a_model_no_kernel_serves_is_a_float_plan(qplan, stats, tmp_path):
     answer = qplan(*line, "-f", "onnx-qdq", "--json")
     assert answer.code == 1  # nothing is quantized
     assert (answer.json["integer"], answer.json["rescales"], answer.json["fully_quantized"]) == (0, 0, False)
-    assert "0 of 21 kernels on integers: bare serves none of them, the plan is all float" in qplan(*line).out
+    assert "0 of 21 kernels quantized: bare serves none of them, the plan is all float" in qplan(*line).out
     assert "no row is called so" in (tmp_path / "out" / "report.html").read_text()
 
 

@@ -207,8 +207,18 @@ def test_a_missing_choice_lists_what_there_is(name, qplan):
     assert [row.split()[0] for row in rows] == sorted(known)
 
 
-def test_other_missing_options_list_nothing(qplan):
-    assert len(qplan("plan", MODEL, "-t", "tosa-int8").err.splitlines()) == 1
+@pytest.mark.parametrize(
+    ("line", "verb", "example"),
+    [
+        (["plan", MODEL, "-t", "tosa-int8"], "plan", EXAMPLES["plan"][0]),
+        (["losses", "out"], "losses", EXAMPLES["losses"][0]),
+        (["losses", "out", "--dat", "x"], "losses", EXAMPLES["losses"][0]),
+        (["target", "coverage"], "target coverage", TARGET_EXAMPLES["coverage"][0]),
+    ],
+)
+def test_other_missing_options_give_a_line_of_the_verb(line, verb, example, qplan):
+    (said,) = qplan(*line).err.splitlines()
+    assert said.endswith(f" (for example: {example}; qplan help {verb} lists the options)")
 
 
 def completed(*words: str) -> list[str]:

@@ -179,7 +179,7 @@ def test_nothing_to_judge_is_refused(qplan, plan, tmp_path):
         "needs one that can be run here (--format onnx-qdq, say)" in plan("--min-sqnr", "3", form="mlir").err
     )
     line = ("plan", MODEL, "-t", "onnxruntime-cpu", "-f", "onnx-qdq", "--min-sqnr", "3", "-o", tmp_path / "x")
-    assert "no samples to judge by (--eval-data, held out, or --data)" in qplan(*line).err
+    assert "no evaluation data (--eval-data, held out, or --data)" in qplan(*line).err
     assert "no samples to compare on (--eval-data, held out, or --data)" in qplan("compare", MODEL, MODEL).err
 
 

@@ -19,20 +19,20 @@ _SCORED = a_trial("program", 1_500_000.0, 12.0, metric=-0.95, reference=-0.9287)
     [
         (
             {},
-            "sqnr=30 is met: 30.2 dB, 8 bits a weight; work 150 cycles, 38% of the dearest plan's; 5 trials",
+            "sqnr=30 is met: 30.2 dB, 8 bits a weight; work 150 cycles, 38% of the costliest plan's; 5 trials",  # noqa: E501
         ),
         (
             {"goal": "sqnr=99", "met": False, "unit": ""},
             (
                 "sqnr=99 is not met; the nearest: 30.2 dB, 8 bits a weight; "
-                "work 150, 38% of the dearest plan's; 5 trials"
+                "work 150, 38% of the costliest plan's; 5 trials"
             ),
         ),
         (
             {"goal": "drop=1%", "best": _SCORED, "dearest": 3e6, "trials": (_SCORED,)},
             (
                 "drop=1% is met: 12.0 dB, metric -0.95 (the model -0.9287), 8 bits a weight; "
-                "work 1,500,000 cycles, 50% of the dearest plan's; 1 trial"
+                "work 1,500,000 cycles, 50% of the costliest plan's; 1 trial"
             ),
         ),
         (
@@ -44,12 +44,12 @@ _SCORED = a_trial("program", 1_500_000.0, 12.0, metric=-0.95, reference=-0.9287)
             },
             (
                 "size=2MB is met: 12.0 dB, metric -0.95 (the model -0.9287), 8 bits a weight, "
-                "weights 1.235MB; work 1,500,000 cycles, 50% of the dearest plan's; 1 trial"
+                "weights 1.235MB; work 1,500,000 cycles, 50% of the costliest plan's; 1 trial"
             ),
         ),
         (
             {"best": _ALONE, "trials": (_ALONE,), "dearest": 0.0},
-            "sqnr=30 is met: exact, 8 bits a weight; work 0 cycles, 100% of the dearest plan's; 1 trial",
+            "sqnr=30 is met: exact, 8 bits a weight; work 0 cycles, 100% of the costliest plan's; 1 trial",
         ),
     ],
 )

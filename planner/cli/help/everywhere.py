@@ -14,14 +14,14 @@ Verb = Callable[..., int | None]
 _QUIET: Final = Annotated[
     bool,
     typer.Option(
-        "--quiet", "-q", help="Print errors and asked-for documents only.", rich_help_panel="Everywhere"
+        "--quiet", "-q", help="Print errors and requested documents only.", rich_help_panel="Everywhere"
     ),
 ]
 _PROGRESS: Final = Annotated[
     bool | None,
     typer.Option(
         "--progress/--no-progress",
-        help="Tell how far it is on standard error; by default on a terminal.",
+        help="Show progress on standard error; by default on a terminal.",
         rich_help_panel="Everywhere",
     ),
 ]

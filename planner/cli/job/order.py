@@ -10,7 +10,6 @@ from planner.cli.comparing import (
     Judging,
     bigger,
     is_negative,
-    is_poor,
     judged_json,
     lost_text,
     missed,
@@ -239,12 +238,12 @@ def carry_out(order: Order) -> int:
         say(verdict_text(comparisons, whole_verdict, formats))
         say("" if tried is None else tried.text)
         given_data = order.eval_data if order.eval_data is not None else data
-        poor, changed = is_poor(comparisons), bool(made.changes)
+        wanting, changed = is_wanting(comparisons), bool(made.changes)
         if is_kept:
-            say(kept_text(covered, order.plan_line))
+            say(kept_text(order.plan_line))
         else:
             say(f"wrote {', '.join(written)}")
-            say(next_steps(out, planned, files, model, given_data, is_poor=poor, conditioned=changed))
+            say(next_steps(out, planned, files, model, given_data, is_wanting=wanting, conditioned=changed))
         say(lost_text(lost))
         if short:
             say_missed(f"missed: {'; '.join(short)}")
@@ -286,7 +285,7 @@ def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_
             hint="--format onnx-qdq, say",
         )
     if data is None and eval_data is None:
-        raise InputError("no samples to judge by", hint="--eval-data, held out, or --data")
+        raise InputError("no evaluation data", hint="--eval-data, held out, or --data")
 
 
 def statistics_of(

@@ -1,20 +1,16 @@
 """Summaries of a plan: its totals, and the commands to go on with."""
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from planner.cli.job.files import corrected_file
 
 if TYPE_CHECKING:
-    from planner.accuracy.coverage import Coverage
     from planner.accuracy.verdict import Verdict
     from planner.interpreter.compare import Comparison
     from planner.plans.plan import Plan
-
-_OPEN: Final = re.compile(r"shape\[-?[0-9]+\] is not fixed \('([^']+)'\)")
 
 
 def next_steps(
@@ -24,18 +20,18 @@ def next_steps(
     model: str,
     data: str | None,
     *,
-    is_poor: bool = False,
+    is_wanting: bool = False,
     conditioned: bool = False,
 ) -> str:
-    """Return the purpose of each file, and commands to go on with: where it is lost, if quality is poor.
+    """Return the purpose of each file, and commands to go on with.
 
     Args:
+      is_wanting: the accuracy is less than good, so the first command shows which kernels lose it.
       conditioned: the float model written beside the plan has other weights than the one given.
     """
     from planner.accuracy.coverage import coverage_of
     from planner.accuracy.verdict import coverage_part
     from planner.exporters.table import EXPORTERS, file_name
-    from planner.report.totals import totals
 
     folder, lines = Path(out), []
     corrected = corrected_file(planned.graph.name)
@@ -43,19 +39,15 @@ def next_steps(
     if corrected in files:
         kind = "conditioned float model" if conditioned else "float model with corrected biases"
         lines.append(f"{source} is the {kind}: this plan is for it")
-    count = totals(planned)
-    if 0 < count.integer < count.kernels:
-        floats = count.kernels - count.integer
-        lines.append(f"{floats} kernel{'s stay' if floats > 1 else ' stays'} float: the report says why")
     plan_file = str(folder / "plan.json")
-    output = next(iter(planned.graph.outputs), "ADDRESS")
     covered = coverage_of(planned)
-    if covered.fallbacks and coverage_part(covered).level != "good":
+    commands: list[tuple[str, ...]] = [("losses", out, "--data", data)] if is_wanting and data else []
+    if coverage_part(covered).level != "good" and covered.largest_float_kernel:
         # Where most of the work falls back to float, that is what to look at.
-        output = covered.fallbacks[0].kernel
-        lines += _open_size(covered)
-    words = ("losses", out, "--data", data) if is_poor and data else ("explain", plan_file, output)
-    lines += [f"next: open {folder / 'report.html'}, or", f"  {shlex.join(('qplan', *words))}"]
+        commands.append(("explain", plan_file, covered.largest_float_kernel))
+    output = next(iter(planned.graph.outputs), "ADDRESS")
+    lines.append(f"next: open {folder / 'report.html'}, or")
+    lines += [f"  {shlex.join(('qplan', *words))}" for words in commands or [("explain", plan_file, output)]]
     names = [name for name in EXPORTERS if file_name(name) in files]
     exported = next((str(folder / file_name(name)) for name in names if name.startswith("onnx-")), None)
     if not names:
@@ -67,7 +59,7 @@ def next_steps(
     return "\n".join(lines)
 
 
-def kept_text(covered: "Coverage", plan_line: Sequence[str]) -> str:
+def kept_text(plan_line: Sequence[str]) -> str:
     """Return what to do where nothing is written, since the float model is as good.
 
     Args:
@@ -76,16 +68,9 @@ def kept_text(covered: "Coverage", plan_line: Sequence[str]) -> str:
     return "\n".join(
         (
             "nothing is written; --force writes the files all the same",
-            *_open_size(covered),
             f"why, kernel by kernel: {shlex.join(plan_line)}",
         )
     )
-
-
-def _open_size(covered: "Coverage") -> list[str]:
-    """Return the option that fixes an open size which keeps kernels in float."""
-    sizes = _OPEN.findall(" ".join(one.reason for one in covered.fallbacks))
-    return [f"an open size keeps kernels in float; to fix it: --dim {size}=1" for size in sizes[:1]]
 
 
 def worst_verdict(
@@ -128,7 +113,7 @@ def summary_text(planned: "Plan") -> str:
     if not count.integer:
         lacking = sum(kernel.reason == NO_RANGE for kernel in planned.kernels_in_order)
         asked = all(kernel.reason == ANNOTATED for kernel in planned.kernels_in_order)
-        why = "asked for" if asked else f"{planned.target.id} serves none of them"
+        why = "as requested" if asked else f"{planned.target.id} serves none of them"
         why = f"{lacking} lack a range" if lacking else why
         whole = f": {why}, the plan is all float"
     engines = f"\n  engines: {count.engines_text}" if count.engines else ""
@@ -136,6 +121,6 @@ def summary_text(planned: "Plan") -> str:
     engines += "".join(f"\n  {note}" for note in sized)
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
-        f"  {count.integer} of {count.kernels} kernels on integers{whole}\n"
+        f"  {count.integer} of {count.kernels} kernels quantized{whole}\n"
         f"  rescales: {count.rescales}, casts: {count.casts}, cost: {count.cost_text}{engines}"
     )

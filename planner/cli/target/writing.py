@@ -66,7 +66,7 @@ def lint_target(
     sarif: Annotated[bool, typer.Option("--sarif", help="A SARIF 2.1.0 log on standard output.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Say what is wrong or odd in a target description; exit code 1 if something is wrong."""
+    """Report errors and warnings of a target description; exit code 1 if there is an error."""
     import planner
     from planner.target.lint.findings import finding_text, lint, quote
     from planner.target.lint.sarif import sarif_of_findings

@@ -1,0 +1,132 @@
+"""User-visible text has the field's words: the README, the how-tos, `--help`, messages of the command.
+
+The words are those that readers of ONNX Runtime's, PyTorch's or LLVM's documentation would not know in our
+sense; each has a better one. A true use of a word stands in `ALLOWED` with the words around it.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from planner.cli.app import TARGET_VERBS, VERBS, app
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+WORDS: Final = {
+    r"readers?": "consumer",
+    r"movers?": "data-movement operator",
+    r"dear(?:er|est)?": "expensive",
+    r"pin(?:s|ned)?": "fixed type",
+    r"asked[- ](?:for|to)|wanted|let go": "requested",
+    r"told": "reported",
+    r"grown": "widened",
+    r"comes? along": "built in",
+    r"[oi]n integers": "quantized",
+    r"stays? (?:in )?float": "falls back to float",
+    r"judg\w+": "evaluate, evaluation",
+    r"shall": "will, must",
+    r"strangers?(?:'s)?": "untrusted",
+    r"odd": "unusual, or what is wrong with it",
+}
+STARTS: Final = re.compile(r"(?:^|[.:!?]\s+)((?:What|Who|Where)\b[^.?!]*[.!])", re.MULTILINE)
+"""A sentence that begins with a question word and is no question."""
+ALLOWED: Final = frozenset({"^wanted", ", wanted"})
+"""Words around a true use: the first two are of reasons that `planner.report.causes` reads."""
+SPOKEN: Final = ("accuracy", "cli", "plan_search", "report")
+"""Packages whose texts are those of the command and the report."""
+
+
+def prose(path: Path) -> str:
+    """The text of a page: no code, no addresses of links."""
+    text = re.sub(r"```(?!text).*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(r"\]\([^)]*\)", "]", text)
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """Verbs, and the text of their help: what they do, and their options."""
+    yield "qplan", str(app.info.help)
+    verbs = {**VERBS, **{f"target {name}": verb for name, verb in TARGET_VERBS.items()}}
+    for name, verb in verbs.items():
+        yield name, "\n".join((inspect.getdoc(verb) or "", *option_helps(verb)))
+
+
+def messages(path: Path) -> Iterator[str]:
+    """Texts of a module with a space in them, but for docstrings; `...` where a value stands."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = {
+        id(item)
+        for node in ast.walk(tree)
+        for item in (
+            [one.value for one in getattr(node, "body", ()) if isinstance(one, ast.Expr)]
+            if isinstance(getattr(node, "body", None), list)
+            else []
+        )
+    }
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(one.value) if isinstance(one, ast.Constant) else "..." for one in node.values)
+        elif isinstance(node, ast.Constant) and id(node) not in skipped | parts:
+            text = str(node.value)
+        if " " in text:
+            yield text
+
+
+def option_helps(verb: Callable[..., object]) -> Iterator[str]:
+    """The help of each option and argument."""
+    for parameter in inspect.signature(verb).parameters.values():
+        for info in getattr(parameter.annotation, "__metadata__", ()):
+            yield str(getattr(info, "help", "") or "")
+
+
+def ours(text: str) -> Iterator[str]:
+    """Words of ours, with some text around them and the better word."""
+    for pattern, better in WORDS.items():
+        for found in re.finditer(rf"\b(?:{pattern})\b", text, re.IGNORECASE):
+            around = " ".join(text[max(0, found.start() - 30) : found.end() + 30].split())
+            if not any(allowed in around for allowed in ALLOWED):
+                yield f"{around!r}: {better}"
+    for found in STARTS.finditer(text):
+        yield f"{found[1]!r}: begin with the subject"
+
+
+PAGES: Final = {
+    path.relative_to(ROOT).as_posix(): prose(path)
+    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/howto/*.md")))
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages(name):
+    assert list(ours(PAGES[name])) == []
+
+
+HELPS: Final = dict(helps())
+MESSAGES: Final = sorted(path for part in SPOKEN for path in (ROOT / "planner" / part).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MESSAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_messages(path):
+    assert [found for message in messages(path) for found in ours(message)] == []
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_help(name):
+    assert list(ours(HELPS[name])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("The readers of a value.", 1),
+        ("A kernel stays float. What it costs is told.", 3),
+        ("Consumers read it. Which target is mine? What is it?", 0),
+    ],
+)
+def test_words_of_ours_are_found(text, found):
+    assert len(list(ours(text))) == found
