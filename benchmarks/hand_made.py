@@ -190,7 +190,7 @@ def carry_out(step: str, made: Made, target: str, cut: int, out: Path) -> None:
     record.setdefault("asked", len(done.asked))
     covered = done.verdict.covered if done.verdict is not None else None
     if covered is not None:
-        record |= {"work": covered.work / covered.float_work, "macs": covered.mac_share}
+        record["work"] = covered.work / covered.float_work
     record["trials"] = 1 if done.search is None else len(done.search.trials)
     record |= {"given_up": done.given_up, "digest": hashlib.sha256(done.data).hexdigest()}
     done.save(out / FILE)
