@@ -6,6 +6,7 @@ Every step is one of `pipeline`'s and can be called alone; nothing is decided he
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -178,6 +179,7 @@ def quantize(
     progress: Progress | None = None,
     effort: Effort = "normal",
     state: str | Path | None = None,
+    executor: Executor | None = None,
 ) -> Quantized:
     """Quantize a float model for a device: calibrate, plan, check, export, compare.
 
@@ -200,6 +202,8 @@ def quantize(
       progress: called with (what is done, steps done, steps in all or None).
       effort: of that search: `quick` measures none; `normal` 16 plans at most; `high` 48, and aims further.
       state: a file that keeps what the search measured; one that finds it goes on.
+      executor: calibrates and measures noise on shards of the samples at once; any of `concurrent.futures`.
+      executor: calibrates and measures noise on shards of the samples at once; any of `concurrent.futures`.
 
     Raises:
       InputError: a model, samples or a target that cannot be read, or the wrong format for the plan.
@@ -225,7 +229,13 @@ def quantize(
         sizes = sizes_to_read_with(graph, device, (format,), held)
         graph = load_model(given, dims=sizes) if sizes else graph
     judged_by = held if eval_samples is None else replayable(eval_samples)
-    stats = calibrate(graph, held, method=method, progress=lambda done, all_: tell("calibrating", done, all_))
+    stats = calibrate(
+        graph,
+        held,
+        method=method,
+        progress=lambda done, all_: tell("calibrating", done, all_),
+        executor=executor,
+    )
     job = _Job(
         graph,
         device,
@@ -245,7 +255,7 @@ def quantize(
     first = job.made({})
     if effort == "quick" or first.comparison is None or first.files:
         return first
-    return _tried_harder(job, first, first.comparison, effort, state)
+    return _tried_harder(job, first, first.comparison, effort, state, executor=executor)
 
 
 def sizes_to_read_with(
@@ -361,7 +371,13 @@ class _Job:
 
 
 def _tried_harder(
-    job: _Job, first: Quantized, comparison: Comparison, effort: Effort, state: str | Path | None
+    job: _Job,
+    first: Quantized,
+    comparison: Comparison,
+    effort: Effort,
+    state: str | Path | None,
+    *,
+    executor: Executor | None,
 ) -> Quantized:
     """The plan, or a better one that a search finds where its accuracy is not good."""
     aim = aim_of(
@@ -393,6 +409,7 @@ def _tried_harder(
             phases=lambda: nullcontext(
                 (partial(job.tell, "measuring noise"), partial(job.tell, "searching"))
             ),
+            executor=executor,
         )
     except PlannerError as error:
         note = f"no better plan was looked for: {error.message}"

@@ -1,8 +1,8 @@
 """Measure models of wheels by their tasks, ours beside others, and write docs/results/shipped.md.
 
 Usage, from the repository root: `python -m benchmarks.shipped [--write] [--models NAME ...] [--cache DIR]
-[--ours 'NAME=ARGUMENTS' ...]`. Each model's figures go into the JSON beside the page as soon as they are
-known, so that a run can be taken up later by `--models`; `--page` writes the page from the JSON alone.
+[--ours 'NAME=ARGUMENTS' ...] [--large]`. Each model's figures go into the JSON beside the page as soon as
+they are known, so that a run can be taken up later by `--models`; `--page` writes the page from the JSON.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from benchmarks.shipped.data import NoData, Task
 from benchmarks.shipped.front import picture
 from benchmarks.shipped.measuring import THREADS, Record, in_order, measure
 from benchmarks.shipped.page import is_quiet, page, points
-from benchmarks.shipped.sides import OURS, sides
+from benchmarks.shipped.sides import LARGE, OURS, large_sides, sides
 from benchmarks.shipped.tasks import TASKS
 from benchmarks.shipped.wheels import (
     ROOT,
@@ -73,7 +73,9 @@ def one(task: Task, given: argparse.Namespace) -> Record:
         made = task.make(wheels)
     except (NoData, NotInstalled) as error:
         return {"model": task.name, "missing": str(error)}
-    record = measure(task, made, sides(given.ours), given.cache)
+    record = measure(
+        task, made, sides(given.ours, large_sides(given.cache, is_asked=given.large)), given.cache
+    )
     # Messages name files; where somebody's cache lies is nobody's business.
     clean: Record = json.loads(json.dumps(record).replace(str(given.cache), "CACHE"))
     return clean
@@ -96,6 +98,10 @@ def _arguments() -> argparse.Namespace:
         "--cache", type=Path, default=default_cache(), help=f"else ${VARIABLE}, else the user's"
     )
     parser.add_argument("--ours", action="append", help="a row of ours: NAME=ARGUMENTS of qplan quantize")
+    large = (
+        f"make the environments of {', '.join(LARGE)}, some gigabytes; else those are measured that are there"
+    )
+    parser.add_argument("--large", action="store_true", help=large)
     parser.add_argument("--write", action="store_true", help="write the JSON, the page and its pictures")
     parser.add_argument("--page", action="store_true", help="measure nothing, write the page from the JSON")
     given = parser.parse_args()

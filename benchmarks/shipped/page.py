@@ -290,8 +290,10 @@ defaults, NNCF by both presets and, for transformers, its type of them.
   `If` are included.
 - Seconds and peak memory: of the side's whole processes, imports included.
 - A blank: not to be had; the lines below a table say why.
-- Not among the peers: Model Optimizer and AIMET, which need PyTorch of some gigabytes and were not tried;
-  neural-compressor, whose releases from 3 on quantize no ONNX.
+- Model Optimizer and AIMET need environments of some gigabytes, which `--large` makes; a model without rows
+  of theirs was measured without these. Beside a search of ours they stand in
+  [search.md](search.md#beside-plans-made-by-hand-and-other-quantizers).
+- Not among the peers: neural-compressor, whose releases from 3 on quantize no ONNX.
 - The wheels' files are measured and not shipped; see their packages for their licences.
 
 {summary(results, tasks)}

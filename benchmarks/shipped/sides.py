@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import onnx
 
-from benchmarks.shipped.wheels import ROOT, NotInstalled, environment
+from benchmarks.shipped.wheels import ROOT, NotInstalled, environment, is_made
+from planner.accuracy.verdict import GOOD_SQNR
 
 SPENT: Final = ROOT / "benchmarks" / "shipped" / "spent.py"
 QPLAN: Final = Path(sys.executable).with_name("qplan")
@@ -26,6 +28,8 @@ PER_CHANNEL: Final = 13
 """The opset from which a scale may be per channel; onnxruntime's quantizer does not look."""
 ONNXRUNTIME: Final = ROOT / "benchmarks" / "shipped" / "onnxruntime.txt"
 NNCF: Final = ROOT / "tests" / "oracles" / "nncf.txt"
+MODELOPT: Final = ROOT / "benchmarks" / "shipped" / "modelopt.txt"
+AIMET: Final = ROOT / "benchmarks" / "shipped" / "aimet.txt"
 
 
 class NoFile(Exception):
@@ -166,17 +170,51 @@ def _written(out: Path, done: _Done, said: str) -> Written:
     return Written(out, done.seconds, done.rss_mb, said=said)
 
 
+def modelopt(job: Job) -> Written:
+    """Return the file of NVIDIA Model Optimizer's quantizer of ONNX files."""
+    python = environment("modelopt", MODELOPT, job.cache)
+    script, out = ROOT / "benchmarks" / "modelopt_quantize.py", job.work / "modelopt.onnx"
+    return _written(out, _spend(job, (python, "-P", script, job.model, job.samples, out)), "")
+
+
+def aimet(how: str, job: Job) -> Written:
+    """Return AIMET's file: 8 bits everywhere, or its automatic mixed precision for what is good to us."""
+    python = environment("aimet", AIMET, job.cache)
+    script, out = ROOT / "benchmarks" / "aimet_quantize.py", job.work / "aimet.onnx"
+    done = _spend(job, (python, "-P", script, job.model, job.samples, out, how, GOOD_SQNR))
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    said = f"{told['trials']} plans measured after {told['runs']} runs of groups" if told["trials"] else ""
+    return _written(out, done, said)
+
+
 PEERS: Final[Mapping[str, Side]] = {
     "onnxruntime, static": partial(onnxruntime, "static"),
     "onnxruntime, dynamic": partial(onnxruntime, "dynamic"),
     "NNCF, performance": partial(nncf, "performance"),
     "NNCF, mixed": partial(nncf, "mixed"),
 }
+LARGE: Final[Mapping[str, tuple[str, Path, Side]]] = {
+    "Model Optimizer": ("modelopt", MODELOPT, modelopt),
+    "AIMET": ("aimet", AIMET, partial(aimet, "plain")),
+    "AIMET, mixed": ("aimet", AIMET, partial(aimet, "mixed")),
+}
+"""Peers whose environments take gigabytes, with these and their requirements."""
 
 
-def sides(of_ours: Mapping[str, Sequence[str]]) -> dict[str, Side]:
+def large_sides(cache: Path, *, is_asked: bool) -> dict[str, Side]:
+    """Return the large peers: those whose environments are there, or all where they are asked for."""
+    return {
+        name: side
+        for name, (folder, listed, side) in LARGE.items()
+        if is_asked or is_made(folder, listed, cache)
+    }
+
+
+def sides(
+    of_ours: Mapping[str, Sequence[str]], large: Mapping[str, Side] = MappingProxyType({})
+) -> dict[str, Side]:
     """Return all sides by the names of their rows, ours first."""
-    return {**{name: partial(ours, list(given)) for name, given in of_ours.items()}, **PEERS}
+    return {**{name: partial(ours, list(given)) for name, given in of_ours.items()}, **PEERS, **large}
 
 
 def make(side: Side, job: Job) -> Written | str:

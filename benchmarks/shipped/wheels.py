@@ -60,14 +60,19 @@ def environment(name: str, listed: Path, cache: Path) -> Path:
       NotInstalled: a requirement could not be installed.
     """
     folder = cache / "environments" / name
-    made = folder / listed.name
     python = folder / "bin" / "python"
-    if made.exists() and made.read_bytes() == listed.read_bytes():
+    if is_made(name, listed, cache):
         return python
     subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
     _pip(python, "install", "--requirement", listed)
-    made.write_bytes(listed.read_bytes())
+    (folder / listed.name).write_bytes(listed.read_bytes())
     return python
+
+
+def is_made(name: str, listed: Path, cache: Path) -> bool:
+    """Return whether an environment is there with just the requirements of a file."""
+    made = cache / "environments" / name / listed.name
+    return made.exists() and made.read_bytes() == listed.read_bytes()
 
 
 def _pip(python: Path | str, *arguments: object) -> None:

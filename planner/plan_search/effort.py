@@ -7,6 +7,7 @@ up. Source: docs/search.md.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -240,6 +241,7 @@ def improve(
     state: State | None = None,
     progress: Progress | None = None,
     measuring: NoiseProgress | None = None,
+    executor: Executor | None = None,
 ) -> Found:
     """Search for plans that are better than one; an interrupt ends it with what was found by then.
 
@@ -248,7 +250,7 @@ def improve(
       first: the plan at hand, as measured.
       trials: plans that are measured, at most.
       state: what was measured before, and keeps what is measured now.
-      progress, measuring: as `search` takes them.
+      progress, measuring, executor: as `search` takes them.
     """
     run: _Run | None = None
     samples = few_samples(bench.samples, bench.model, _noise_samples(bench.model))
@@ -257,7 +259,7 @@ def improve(
     kept = State("", None) if state is None else state
     is_stopped = False
     try:
-        table = measured_table(bench, kept, samples, measuring)
+        table = measured_table(bench, kept, samples, measuring, executor=executor)
         run = _Run(bench, kept, table, goal=aim.goals[0], most=trials, progress=progress)
         run.towards(aim, first)
     except KeyboardInterrupt:
@@ -464,6 +466,7 @@ def try_harder(
     make: Callable[[Trial], T],
     state: State | None,
     phases: Phases,
+    executor: Executor | None = None,
 ) -> Tried[T]:
     """Search for something better than what was made first, and make it.
 
@@ -471,6 +474,7 @@ def try_harder(
       figures: the plan of what was made, and its files compared.
       make: makes what a trial proposes, on all samples and as files are used.
       state: keeps what is measured.
+      executor: as `search` takes it.
 
     Raises:
       PlannerError: a search cannot begin.
@@ -482,7 +486,14 @@ def try_harder(
 
     with phases() as (runs, bar):
         found = improve(
-            bench, aim, first.trial, trials=budget.trials, state=state, progress=bar, measuring=runs
+            bench,
+            aim,
+            first.trial,
+            trials=budget.trials,
+            state=state,
+            progress=bar,
+            measuring=runs,
+            executor=executor,
         )
     best, is_stopped = best_made(first, found, aim, remade)
     return Tried(best, first, figures(first.what)[0], aim, found, budget, is_stopped)

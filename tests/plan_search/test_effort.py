@@ -1,6 +1,7 @@
 """Effort: where a plan is not good `quantize` finds one that is, and says what it gave up for what."""
 
 import math
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
@@ -149,6 +150,13 @@ def test_a_search_goes_on_from_its_state(tmp_path, normal):
     assert found.plan.key == normal[0].plan.key
     with pytest.raises(InputError, match="another model"):
         planner.quantize(outliers(300.0), rows(), target=TARGET, state=state, effort="normal")
+
+
+def test_any_executor_finds_the_same_plan(normal):
+    with ProcessPoolExecutor(2) as pool:
+        found = planner.quantize(outliers(), rows(), target=TARGET, executor=pool, effort="normal")
+    assert found.search == normal[0].search
+    assert found.data == normal[0].data
 
 
 def test_an_unknown_effort_is_refused_with_the_nearest():
