@@ -49,6 +49,9 @@ Effort: TypeAlias = Literal["quick", "normal", "high"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
 GAIN: Final = 1.0
 """dB below which one plan is no better than another of the same verdict."""
+COVERED: Final = 6.0
+"""dB for which a poor plan may leave so much in float that its coverage is fair and not good."""
+FAIR: Final = LEVELS.index("fair")
 KEPT: Final = 0.5
 """Share of the multiply-adds that the device runs which a plan keeps at least: else it is a float model."""
 CANDIDATES: Final = 3
@@ -146,8 +149,13 @@ class Aim:
 
     def order(self, trial: Trial) -> tuple[int, int, bool, float, int]:
         """What larger is better of."""
-        reached = self.reached(trial)
-        return (*self.standing(trial), reached, -trial.work if reached else trial.quality, -trial.size)
+        reached, (level, covered) = self.reached(trial), self.standing(trial)
+        worth = -trial.work if reached else trial.quality
+        if not level and trial.metric is None:
+            # Among poor plans many decibels are worth coverage that is fair and not good.
+            worth -= COVERED * (covered == FAIR)
+            covered = min(covered, FAIR)
+        return (level, covered, reached, worth, -trial.size)
 
     def is_better(self, trial: Trial, other: Trial) -> bool:
         """Whether a trial is worth more than another, which it may replace."""
@@ -157,11 +165,16 @@ class Aim:
         (level, covered), (own, own_covered) = self.standing(trial), self.standing(other)
         if level != own:
             return level > own
-        if covered < own_covered or self.reached(other):
+        if self.reached(other):
             return False
+        gain = GAIN if trial.metric is None else 0.0
+        if covered < own_covered:
+            # What is poor either way may leave more in float for many decibels, if coverage stays fair.
+            if level or not covered or trial.metric is not None:
+                return False
+            gain = COVERED
         if self.reached(trial):
             return True
-        gain = GAIN if trial.metric is None else 0.0
         return trial.quality > other.quality and trial.quality >= other.quality + gain
 
 
