@@ -551,6 +551,13 @@ class FilesModel(Model):
         "computes on this machine, optimisations on. Without it they are judged as they are written.",
         examples=["onnxruntime"],
     )
+    reader: Literal["any", "onnxruntime", "openvino", "qnn", "tensorrt"] | None = Field(
+        None,
+        description="The engine that ONNX files are written for. Files for onnxruntime's CPU provider, the "
+        "default, have guards against its optimizations, and `onnx-qdq` clamps stored bytes there. Files for "
+        "other engines have every operator between a DequantizeLinear and a QuantizeLinear.",
+        examples=["qnn"],
+    )
 
 
 class Document(Model):
