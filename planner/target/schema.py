@@ -21,6 +21,7 @@ Arithmetic: TypeAlias = Literal[
     "power_of_two",
     "litert",
     "litert_16",
+    "htp",
 ]
 Number: TypeAlias = int | float | str
 PortName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*[?*]?$")]

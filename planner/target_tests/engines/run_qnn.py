@@ -147,7 +147,7 @@ class Run:
         if name not in self._ends:
             return array
         scale, zero = self._ends[name]
-        return (np.rint(array / scale) + zero.astype(np.float32)).astype(zero.dtype)
+        return np.asarray((np.rint(array / scale) + zero.astype(np.float32)).astype(zero.dtype))
 
 
 def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
