@@ -1,7 +1,7 @@
 """Whole models on Qualcomm's HTP library: what it takes, and its numbers beside the interpreter's.
 
 Each model is planned for a target, written as `onnx-qdq`, and run in the library, simulated on this machine.
-Usage, from the repository root, after `make oracles`:
+Usage, from the repository root, after `make oracles`, with the model folder:
 `python -m benchmarks.qnn_models [--only MODEL ...] [--targets T ...] [--samples N] [--write]`; `--write` puts
 the table into docs/targets/qnn-htp.md. A step is the scale of the type in which the plan has an output.
 """
@@ -25,9 +25,7 @@ from planner.target_tests.engines.apart import run_qnn
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "targets" / "qnn-htp.md"
-MARK: Final = re.compile(
-    r"(?<=<!-- made by benchmarks.qnn_models -->\n).*?(?=<!-- end -->)", re.DOTALL
-)
+MARK: Final = re.compile(r"(?<=<!-- made by benchmarks.qnn_models -->\n).*?(?=<!-- end -->)", re.DOTALL)
 PYTHON: Final = ROOT / ".oracles" / "qnn" / "bin" / "python"
 CALIBRATION: Final = 16
 MODELS: Final[Mapping[str, str]] = {
@@ -151,13 +149,26 @@ def compared(
 
 def table(records: Sequence[Record]) -> Iterator[str]:
     """A row for each model and target."""
-    yield "| model | target | kernels | in float | graphs on the HTP | on the CPU | equal | one step | worst, steps | dB |"
+    heads = (
+        "kernels",
+        "in float",
+        "graphs on the HTP",
+        "on the CPU",
+        "equal",
+        "one step",
+        "worst, steps",
+        "dB",
+    )
+    yield f"| model | target | {' | '.join(heads)} |"
     yield "|---|---|---:|---:|---:|---|---:|---:|---:|---:|"
     for r in records:
         if r.refusal:
-            yield f"| `{r.model}` | `{r.target}` | {r.kernels} | {r.floats} |  | {r.refusal[:80]} |  |  |  |  |"
+            counts = f"{r.kernels} | {r.floats}"
+            yield f"| `{r.model}` | `{r.target}` | {counts} |  | {r.refusal[:80]} |  |  |  |  |"
             continue
-        left = ", ".join(f"{r.elsewhere.count(kind)} {kind}" for kind in dict.fromkeys(r.elsewhere)) or "nothing"
+        left = (
+            ", ".join(f"{r.elsewhere.count(kind)} {kind}" for kind in dict.fromkeys(r.elsewhere)) or "nothing"
+        )
         shares = f"{r.equal / r.numbers:.2%} | {r.one_step / r.numbers:.2%}"
         yield (
             f"| `{r.model}` | `{r.target}` | {r.kernels} | {r.floats} | {r.partitions} | {left} | {shares} | "
@@ -170,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.qnn_models")
     parser.add_argument("--only", nargs="*", metavar="MODEL", choices=MODELS, default=list(MODELS))
     parser.add_argument("--targets", nargs="*", metavar="T", default=["qnn-htp", "hexagon-a16w8"])
-    parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--samples", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="put the table into docs/targets/qnn-htp.md")
     options = parser.parse_args(arguments)
     records = []

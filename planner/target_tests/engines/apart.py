@@ -45,9 +45,10 @@ class QnnRun:
     refused: Mapping[str, tuple[str, str]]
 
     def told(self) -> tuple[str, ...]:
-        """The operators on the CPU, without the quantizers around them unless there is nothing else."""
-        own = [kind for kind, _ in self.elsewhere if kind not in _QUANTIZERS]
-        return tuple(own or (kind for kind, _ in self.elsewhere))
+        """The operators on the CPU, without the quantizers at the ends of the graphs on the library."""
+        kinds = [kind for kind, _ in self.elsewhere]
+        own = tuple(kind for kind in kinds if kind not in _QUANTIZERS)
+        return own if self.partitions else own or tuple(kinds)
 
 
 def ask_litert(python: str, jobs: Sequence[Job], *, kernels: str) -> list[Answer]:
