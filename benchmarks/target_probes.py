@@ -23,10 +23,12 @@ MARK: Final = re.compile(r"(?<=<!-- made by benchmarks.target_probes -->\n).*", 
 
 RUNS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "ethos-u55": [("vela", "vela")],
+    "hexagon-a16w8": [("qnn", "qnn")],
     "litert-int8": [("litert", "litert"), ("litert-optimized", "litert")],
     "llm-w4": [("onnxruntime", "")],
     "onnxruntime-cpu": [("onnxruntime", "")],
     "onnxruntime-dynamic": [("onnxruntime", "")],
+    "qnn-htp": [("qnn", "qnn")],
     "tosa-int8": [("tosa", "tosa")],
 }
 """Engines of a target, each with its environment under .oracles; none is our own."""
@@ -38,10 +40,8 @@ BY_TESTS: Final[Mapping[str, str]] = {
     "dpuczdx8g": "nothing: the DPU needs its FPGA",
     "edgetpu": "nothing: its compiler is not run here; the types are those of LiteRT's kernels, which are",
     "finn-fpga": "qonnx executes what is written for it (tests/exporters); FINN itself was never run",
-    "hexagon-a16w8": "nothing: no part of the QNN SDK is public",
     "hls4ml-fpga": "hls4ml's C simulation of whole models equals the interpreter (tests/exporters)",
     "k210-kpu": "nothing: nncase's simulator is not run here",
-    "qnn-htp": "nothing: no part of the QNN SDK is public",
     "stablehlo": "jaxlib's interpreter and IREE run whole models (tests/exporters/stablehlo), not row by row",
     "teaching-npu": "nothing: there is no such device",
     "tensorrt-int8": "nothing: TensorRT needs its GPU; onnxruntime runs the same QDQ files",

@@ -21,6 +21,8 @@ from planner.target.records import Row
 FLOAT32_SPEC: Final = "float32_spec"
 FLOAT32_EVEN: Final = "float32_even"
 FLOAT32_QDQ: Final = "float32_qdq"
+HTP: Final = "htp"
+"""Of products on Qualcomm's HTP (`kernels.htp`); all else is quantized as `float32_even` does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +59,7 @@ class Call:
       ops: the region's, without a fused activation.
       operands: the integer ports, by (op name, operand index).
       kind: type of the result; None: float32, which sums of products can be handed on as.
-      arithmetic: `float32_even`, a key of `fixed_point.ARITHMETICS` or the text of a `Multiplier`.
+      arithmetic: `float32_even`, `htp`, a key of `fixed_point.ARITHMETICS` or the text of a `Multiplier`.
       other: arrays of operands that are no ports, by name.
       row: of the target, whose accumulator sums of products are kept in; None: sums are exact.
       shape: that the model declares for the main op's result; sizes may be open, None: the rank is.

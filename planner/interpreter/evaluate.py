@@ -28,7 +28,7 @@ from planner.interpreter.blocks import (
     split_tail,
 )
 from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_of, run_loop
-from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Call, Operand
+from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, HTP, Call, Operand
 from planner.interpreter.dynamic import product
 from planner.interpreter.fixed_point import ARITHMETICS
 from planner.interpreter.kernels.geometry import pool_geometry
@@ -48,7 +48,7 @@ from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.target.records import DynamicRange, LookupTable
 
-_NAMES = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS, *ARITHMETICS})
+_NAMES = frozenset({FLOAT32_EVEN, HTP, *FLOAT32_STEPS, *ARITHMETICS})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

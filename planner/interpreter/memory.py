@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.constants.quantize import ARITHMETICS, dequantize_array, quantize_array
 from planner.errors import ModelError
-from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_QDQ, FLOAT32_SPEC, Operand
+from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_QDQ, FLOAT32_SPEC, HTP, Operand
 from planner.interpreter.kernels.table import rescale_onto
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph
@@ -28,7 +28,7 @@ from planner.plans.rescales import kind_of
 # `float32_spec` sums dots and convolutions as integers.
 OFFSET_FIRST: Final = frozenset({"float32_quant", FLOAT32_SPEC})
 FLOAT32_STEPS: Final = frozenset({FLOAT32_QDQ, *OFFSET_FIRST})
-_FLOAT_RESCALES: Final = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS})
+_FLOAT_RESCALES: Final = frozenset({FLOAT32_EVEN, HTP, *FLOAT32_STEPS})
 
 
 class Memory:

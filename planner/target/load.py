@@ -316,7 +316,7 @@ def _files(building: Building, document: Document, root: Node) -> Files:
     given = document.files
     if given is None:
         return Files()
-    made = Files(None, given.layout, tuple(given.formats or ()), given.sizes, given.runtime)
+    made = Files(None, given.layout, tuple(given.formats or ()), given.sizes, given.runtime, given.reader)
     if given.opset is None:
         return made
     least, most = given.opset

@@ -148,6 +148,8 @@ class DynamicRange:
             raise TargetError("a zero point per token is nothing integer products have: say symmetric: true")
 
 
+Reader: TypeAlias = Literal["any", "onnxruntime", "openvino", "qnn", "tensorrt"]
+READERS: Final = frozenset({"any", "onnxruntime", "openvino", "qnn", "tensorrt"})
 Overflow: TypeAlias = Literal["refuse", "saturate", "wrap"]
 
 
@@ -248,6 +250,8 @@ class Files:
       sizes: `fixed` where the compiler takes no dimension whose size it does not know; None: any.
       runtime: the engine installed beside the planner that the device is; figures of files are what that
         engine computes on this machine. None: another device, whose files this processor must not spoil.
+      reader: the engine that ONNX files with pairs of QuantizeLinear and DequantizeLinear are written for;
+        None: onnxruntime's CPU provider.
     """
 
     opset: tuple[int, int] | None = None
@@ -255,6 +259,7 @@ class Files:
     formats: tuple[str, ...] = ()
     sizes: Literal["fixed"] | None = None
     runtime: Literal["onnxruntime"] | None = None
+    reader: Reader | None = None
 
     def __post_init__(self) -> None:
         if self.layout not in (None, "channels_first", "channels_last"):
@@ -263,12 +268,19 @@ class Files:
             raise TargetError(f"sizes {self.sizes!r} are not fixed, and nothing else can be asked of them")
         if self.runtime not in (None, "onnxruntime"):
             raise TargetError(f"runtime {self.runtime!r} is not installed here; accepted: onnxruntime")
+        if self.reader is not None and self.reader not in READERS:
+            raise TargetError(f"reader {self.reader!r} is not known; accepted: {', '.join(sorted(READERS))}")
         if self.opset is None:
             return
         if len(self.opset) != 2 or not all(type(end) is int and end > 0 for end in self.opset):
             raise TargetError(f"opset {list(self.opset)} is not the least and the greatest version")
         if self.opset[0] > self.opset[1]:
             raise TargetError(f"opsets from {self.opset[0]} to {self.opset[1]}; the lesser first")
+
+    @property
+    def is_for_cpu_provider(self) -> bool:
+        """Whether ONNX files need the guards against the optimizations of onnxruntime's CPU provider."""
+        return self.reader in (None, "onnxruntime")
 
     def to_write(self, requested: Collection[str]) -> tuple[str, ...]:
         """The formats that a plan has to be written in: those requested, else the device's only one."""

@@ -21,6 +21,7 @@ Arithmetic: TypeAlias = Literal[
     "power_of_two",
     "litert",
     "litert_16",
+    "htp",
 ]
 Number: TypeAlias = int | float | str
 PortName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*[?*]?$")]
@@ -550,6 +551,13 @@ class FilesModel(Model):
         description="The engine installed beside the planner that the device is: files are judged by what it "
         "computes on this machine, optimisations on. Without it they are judged as they are written.",
         examples=["onnxruntime"],
+    )
+    reader: Literal["any", "onnxruntime", "openvino", "qnn", "tensorrt"] | None = Field(
+        None,
+        description="The engine that ONNX files are written for. Files for onnxruntime's CPU provider, the "
+        "default, have guards against its optimizations, and `onnx-qdq` clamps stored bytes there. Files for "
+        "other engines have every operator between a DequantizeLinear and a QuantizeLinear.",
+        examples=["qnn"],
     )
 
 

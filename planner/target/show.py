@@ -246,6 +246,7 @@ _FILES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "formats": lambda value: tuple(_text(name) for name in _sequence(value)),
     "sizes": _text,
     "runtime": _text,
+    "reader": _text,
 }
 _WORK: Final[Mapping[str, Callable[[Any], Any]]] = {"mac": _real, "element": _real, "byte": _real}
 _PARTIAL: Final[Mapping[str, Callable[[Any], Any]]] = {

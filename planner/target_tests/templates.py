@@ -175,7 +175,10 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
     "TopK": (Template((_data(2, 8), _ints(3)), ((2, 3), (2, 3))),),
     "Transpose": (Template((_data(*X),), ((1, 4, 4, 4),), {"perm": (0, 2, 3, 1)}),),
     "Unsqueeze": (Template((_data(4, 6), _ints(0)), ((1, 4, 6),)),),
-    "Where": (Template((Operand(X, numbers=True, dtype="bool"), _data(*X), _data(*X)), (X,)),),
+    "Where": (
+        Template((Operand(X, numbers=True, dtype="bool"), _data(*X), _data(*X)), (X,)),
+        Template((Operand(X, dtype="bool"), _weight(*X), _weight(*X)), (X,)),
+    ),
 }
 """Ops whose operands are more than tensors of one shape; others are taken to be elementwise."""
 

@@ -73,10 +73,17 @@ def test_an_engine_of_ones_own():
     assert {finding.verdict for finding in found} == {"integers"}
 
     def wrong(file, inputs):
-        return {name: array ^ 1 for name, array in run(file, inputs).items()}
+        return {name: array ^ 2 for name, array in run(file, inputs).items()}
 
     (finding,) = probe_rows(target, own_engine(wrong, "onnx-qdq"), kernels=["MaxPool"])
     assert (finding.verdict, finding.refuted) == ("differs", True)
+    assert finding.detail.endswith("differ, by 2 at most")
+
+    def near(file, inputs):
+        return {name: array ^ 1 for name, array in run(file, inputs).items()}
+
+    (finding,) = probe_rows(target, own_engine(near, "onnx-qdq"), kernels=["MaxPool"])
+    assert (finding.verdict, finding.refuted) == ("one step", True)
     assert finding.detail.endswith("differ, by 1 at most")
 
     def broken(*_):
@@ -114,7 +121,12 @@ def test_an_unknown_kernel():
 
 def test_an_engine_that_does_not_start(tmp_path):
     target = load_target("litert-int8")
-    for name, words in (("litert", "no_such"), ("tosa", "no_such"), ("vela", "there is no vela beside")):
+    for name, words in (
+        ("litert", "no_such"),
+        ("qnn", "no_such"),
+        ("tosa", "no_such"),
+        ("vela", "there is no vela beside"),
+    ):
         with pytest.raises(InputError, match=words) as caught:
             probe_rows(target, ENGINES[name], python=str(tmp_path / "no_such"), kernels=["Softmax"])
         assert "give the Python of an environment with" in caught.value.hint

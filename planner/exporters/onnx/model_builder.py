@@ -298,7 +298,11 @@ class ModelBuilder:
 
     def refuses_carried(self, kind: Uniform) -> bool:
         """Whether onnxruntime refuses a file in which it carries pairs of a type over views (`opsets`)."""
-        return self._opset > OLDER_OPSET and held_dtype(kind) == np.int8
+        return (
+            self.plan.target.files.is_for_cpu_provider
+            and self._opset > OLDER_OPSET
+            and held_dtype(kind) == np.int8
+        )
 
     def clamps_integers(self, kind: Uniform) -> bool:
         """Whether stored tensors of a type are clamped as they are: slices have no one bound in floats."""

@@ -78,6 +78,7 @@ class OnnxFile:
         """Start empty."""
         self.graph, self.scope = graph, ""
         self._limits = plan.target.files.opset
+        self._is_for_cpu = plan.target.files.is_for_cpu_provider
         self._origin = origin_of(plan)
         self.nodes: list[Node] = []
         self.constants: dict[str, Array | tuple[Array, str]] = {}
@@ -157,9 +158,8 @@ class OnnxFile:
             )
         return within(self._written(opset=opset, port=port, **more), limits)
 
-    def _written(self, *, opset: int, port: Callable[[str], Port], **more: Any) -> bytes:
-        used = {node.domain for node in self.nodes}
-        versions = {domain: number for domain, number in self.graph.opsets.items() if domain in used - {""}}
+    def _guarded(self, opset: int) -> list[Node]:
+        """The nodes with what keeps onnxruntime's CPU provider from computing something else."""
         nodes = guarded(
             with_own_weights(self.nodes, self.constants, self.graph.outputs, self.fresh),
             self.constants,
@@ -168,9 +168,14 @@ class OnnxFile:
             opset=opset,
             softmaxes=softmax_sizes(self.graph),
         )
+        return kept_in_layout(nodes, self.graph, self.fresh)
+
+    def _written(self, *, opset: int, port: Callable[[str], Port], **more: Any) -> bytes:
+        used = {node.domain for node in self.nodes}
+        versions = {domain: number for domain, number in self.graph.opsets.items() if domain in used - {""}}
         return write_model(
             name=self.graph.name,
-            nodes=kept_in_layout(nodes, self.graph, self.fresh),
+            nodes=self._guarded(opset) if self._is_for_cpu else self.nodes,
             inputs=[port(name) for name in self.graph.inputs],
             outputs=[port(name) for name in self.graph.outputs],
             constants=self.constants,

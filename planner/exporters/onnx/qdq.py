@@ -77,4 +77,5 @@ FORM: Final = Form(
     frozenset({np.dtype(np.uint8)}),
     write_block,
     dynamic=True,
+    in_pairs=True,
 )

@@ -35,6 +35,8 @@ class Form:
       rescale: writes a rescale between two integer types, or says False; None: through float.
       clips_constants: whether a constant of a narrower range gets a Clip that says so.
       dynamic: whether it writes activations that are quantized at run time.
+      in_pairs: whether files for other engines than onnxruntime's CPU provider clamp no stored tensors, since
+        these engines read an operator with the pairs around it.
       needs: operators without any of which a file says nothing in this format; none: any will do.
     """
 
@@ -45,6 +47,7 @@ class Form:
     rescale: Rescale | None = None
     needs: tuple[str, ...] = ()
     dynamic: bool = False
+    in_pairs: bool = False
 
 
 def write_form(
@@ -71,10 +74,11 @@ def write_form(
     """
     refuse_unsupported(graph, plan, form.accepts)
     graph, plan = with_rows_apart(graph, plan)
+    is_apart = form.in_pairs and not plan.target.files.is_for_cpu_provider
     builder = ModelBuilder(
         graph,
         plan,
-        integer_clamps=form.integer_clamps,
+        integer_clamps=frozenset() if is_apart else form.integer_clamps,
         clips_constants=form.clips_constants,
         rescale=form.rescale,
     )

@@ -4,7 +4,8 @@ Each returns None where its types have no integer kernel: then the region comput
 `float32_even` those of onnxruntime's QLinearConv, QLinearMatMul and QGemm are needed; elsewhere activations
 per tensor, weights per tensor or per output channel, a bias on the accumulator's grid, or in `exact_even` on
 any other or a float one. `float32_spec` dequantizes the exact sum and quantizes it, each step in float32. A
-float result is the exact sum dequantized, whatever the arithmetic: nothing is requantized.
+float result is the exact sum dequantized, whatever the arithmetic: nothing is requantized. `htp` is
+Qualcomm's (`kernels.htp`).
 """
 
 import math
@@ -15,6 +16,7 @@ import numpy as np
 from planner.constants.quantize import ARITHMETICS, dequantize_array, quantize_array
 from planner.interpreter.calls import (
     FLOAT32_SPEC,
+    HTP,
     Call,
     Operand,
     grid_of,
@@ -26,6 +28,7 @@ from planner.interpreter.calls import (
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.conv import conv_accumulate, conv_transpose_accumulate
 from planner.interpreter.kernels.geometry import conv_geometry
+from planner.interpreter.kernels.htp import Sums, onto_grid
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import (
     Array,
@@ -61,7 +64,7 @@ def conv(call: Call) -> Array | None:
     x, w = sides.x.stored, sides.w.stored
     geometry = conv_geometry(call.op.attributes, x.shape[2:], w.shape[2:])
     acc = conv_accumulate(x, sides.x.kind.zero_point, w, _zeros(sides.w), _bias(sides), geometry=geometry)
-    return _requantize(call, acc, sides, trailing=x.ndim - 2)
+    return _requantize(call, acc, sides, trailing=x.ndim - 2, taps=_channel_taps(w, 0))
 
 
 def conv_transpose(call: Call) -> Array | None:
@@ -75,7 +78,7 @@ def conv_transpose(call: Call) -> Array | None:
     geometry = conv_geometry(attributes, x.shape[2:], w.shape[2:])
     zero_point = sides.x.kind.zero_point
     acc = conv_transpose_accumulate(x, zero_point, w, _zeros(sides.w), _bias(sides), geometry=geometry)
-    return _requantize(call, acc, sides, trailing=x.ndim - 2)
+    return _requantize(call, acc, sides, trailing=x.ndim - 2, taps=_channel_taps(w, 1))
 
 
 def gemm(call: Call) -> Array | None:
@@ -185,7 +188,10 @@ def _product(call: Call, a: Array, b: Array, sides: _Sides, *, alpha: float = 1.
             return None
         bias = bias.reshape(-1)
     acc = matmul_accumulate(a, sides.x.kind.zero_point, b, _zeros(sides.w), bias)
-    return _requantize(call, acc, sides, alpha=alpha)
+    taps = (
+        (b.astype(np.int64) - _zeros(sides.w)).sum(axis=-2, keepdims=True) if call.arithmetic == HTP else None
+    )
+    return _requantize(call, acc, sides, alpha=alpha, taps=taps)
 
 
 def _zeros(w: Operand) -> int | Array:
@@ -217,8 +223,26 @@ def _held(call: Call, acc: Array) -> Array:
     return held(acc, (row.accumulator.qmin, row.accumulator.qmax), row.overflow)
 
 
-def _requantize(call: Call, acc: Array, sides: _Sides, *, trailing: int = 0, alpha: float = 1.0) -> Array:
-    """Onto the result's grid; the channels of `acc` have `trailing` axes behind them."""
+def _channel_taps(w: Array, axis: int) -> Array:
+    """The sum of the weights of each output channel of a convolution, before its places."""
+    others = tuple(i for i in range(w.ndim) if i != axis)
+    return np.asarray(w.astype(np.int64).sum(axis=others)).reshape(-1, *(1 for _ in others[1:]))
+
+
+def _requantize(
+    call: Call,
+    acc: Array,
+    sides: _Sides,
+    *,
+    trailing: int = 0,
+    alpha: float = 1.0,
+    taps: Array | None = None,
+) -> Array:
+    """Onto the result's grid; the channels of `acc` have `trailing` axes behind them.
+
+    Args:
+      taps: the sum of the weights that each sum multiplies; only `htp` asks for it.
+    """
     x, w = sides.x.kind, sides.w.kind
     acc = _held(call, acc)
     shape = (len(w.scales), *(1 for _ in range(trailing)))
@@ -228,6 +252,11 @@ def _requantize(call: Call, acc: Array, sides: _Sides, *, trailing: int = 0, alp
     if call.arithmetic == FLOAT32_SPEC:
         scales = np.float32(alpha) * np.float32(x.scale) * np.asarray(w.scales, np.float32)
         return quantize_array(acc.astype(np.float32) * scales.reshape(shape), y, ARITHMETICS[FLOAT32_SPEC])
+    if call.arithmetic == HTP and taps is not None:
+        factors = output_multiplier(x.scale, np.asarray(w.scales, np.float32), y.scale, alpha=alpha)
+        bias = np.zeros((), np.int64) if sides.bias is None else sides.bias.stored.astype(np.int64)
+        bias = bias.reshape(-1, *shape[1:])
+        return onto_grid(Sums(acc, bias, taps), factors.reshape(shape), x, y)
     if not call.is_onnxruntime:
         ratio = ratios(w.scales, math.prod((x.scale, alpha)), y.scale)
         terms = [(acc, ratio.reshape(shape))]

@@ -194,7 +194,8 @@ def _files_text(files: Files) -> str:
     opset = f"opset {files.opset[0]} to {files.opset[1]}" if files.opset else ""
     sizes = f"{files.sizes} sizes" if files.sizes else ""
     runtime = f"run by {files.runtime}" if files.runtime else ""
-    return ", ".join(filter(None, (opset, (files.layout or "").replace("_", " "), sizes, runtime)))
+    reader = f"read by {files.reader}" if files.reader else ""
+    return ", ".join(filter(None, (opset, (files.layout or "").replace("_", " "), sizes, runtime, reader)))
 
 
 def _engines_text(engines: Engines) -> str:

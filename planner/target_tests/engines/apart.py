@@ -1,7 +1,8 @@
 """Engines in an environment of their own, asked through files, by a script that their Python runs.
 
-`ai-edge-litert`, `tosa-tools` and `ethos-u-vela` want libraries that ours need not agree with, so nothing of
-them is imported here. A job that an engine refuses is an answer; an engine that does not start is an error.
+`ai-edge-litert`, `tosa-tools`, `ethos-u-vela` and `onnxruntime-qnn` want libraries that ours need not agree
+with, so nothing of them is imported here. A job that an engine refuses is an answer; an engine that does not
+start is an error.
 """
 
 import json
@@ -9,6 +10,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +25,30 @@ TOSA_PROFILES: Final = "pro_int,pro_fp"
 VELA_DEVICE: Final = "ethos-u55-128"
 _HERE: Final = Path(__file__).parent
 _SHOWN: Final = 400
+_QUANTIZERS: Final = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QnnRun:
+    """What became of a file on Qualcomm's library.
+
+    Attributes:
+      outputs: for each sample arrays by name.
+      partitions: graphs that run on the library; one where it takes the whole model.
+      elsewhere: operator and name of each node that runs on the CPU.
+      refused: by name of a node, its operator and the library's reason.
+    """
+
+    outputs: tuple[Mapping[str, np.ndarray], ...]
+    partitions: int
+    elsewhere: tuple[tuple[str, str], ...]
+    refused: Mapping[str, tuple[str, str]]
+
+    def told(self) -> tuple[str, ...]:
+        """The operators on the CPU, without the quantizers at the ends of the graphs on the library."""
+        kinds = [kind for kind, _ in self.elsewhere]
+        own = tuple(kind for kind in kinds if kind not in _QUANTIZERS)
+        return own if self.partitions else own or tuple(kinds)
 
 
 def ask_litert(python: str, jobs: Sequence[Job], *, kernels: str) -> list[Answer]:
@@ -60,6 +86,26 @@ def ask_tosa(python: str, jobs: Sequence[Job]) -> list[Answer]:
         if isinstance(answer, str)
         else Answer(outputs=dict(zip(job.outputs, answer[0], strict=False)))
         for job, answer in zip(jobs, found, strict=True)
+    ]
+
+
+def ask_qnn(python: str, jobs: Sequence[Job]) -> list[Answer]:
+    """Run ONNX files on Qualcomm's HTP library, simulated; operators that it refuses run on the CPU.
+
+    Args:
+      python: of an environment with `onnxruntime-qnn`.
+      jobs: files and inputs by their names.
+
+    Raises:
+      InputError: the engine does not start there.
+    """
+    with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
+        found = run_qnn(python, Path(folder), [(job.file, [job.inputs]) for job in jobs])
+    return [
+        Answer(refusal=answer)
+        if isinstance(answer, str)
+        else Answer(outputs=answer.outputs[0], elsewhere=answer.told())
+        for answer in found
     ]
 
 
@@ -122,6 +168,49 @@ def run_litert(
             names = json.loads((folder / f"answer_{number}.json").read_text(encoding="utf-8"))
             answers = [dict(zip(names, arrays, strict=True)) for arrays in answers]
         found.append(answers)
+    return found
+
+
+def run_qnn(
+    python: str,
+    folder: Path,
+    files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]],
+    *,
+    options: Mapping[str, str] | None = None,
+) -> list[QnnRun | str]:
+    """For each ONNX file what Qualcomm's library takes and computes, or the refusal of the whole file.
+
+    Args:
+      folder: an empty one to work in.
+      files: bytes, and samples of arrays by the names of the model's inputs.
+      options: of the provider, beside those that choose the HTP library.
+
+    Raises:
+      InputError: the engine does not start there.
+    """
+    jobs = []
+    for number, (data, samples) in enumerate(files):
+        (folder / f"file_{number}.onnx").write_bytes(data)
+        names = [[f"sample_{number}_{k}.npz", sorted(sample)] for k, sample in enumerate(samples)]
+        for (archive, keys), sample in zip(names, samples, strict=True):
+            _save(folder / str(archive), (sample[key] for key in keys))
+        jobs.append({"file": f"file_{number}.onnx", "samples": names, "options": dict(options or {})})
+    _run(python, "run_qnn.py", folder, jobs, "onnxruntime-qnn")
+    found: list[QnnRun | str] = []
+    for number, (_, samples) in enumerate(files):
+        answers = _answers(folder, number, len(samples))
+        if isinstance(answers, str):
+            found.append(answers)
+            continue
+        told = json.loads((folder / f"answer_{number}.json").read_text(encoding="utf-8"))
+        found.append(
+            QnnRun(
+                tuple(dict(zip(told["outputs"], arrays, strict=True)) for arrays in answers),
+                told["partitions"],
+                tuple((node["operator"], node["node"]) for node in told["elsewhere"]),
+                {node["node"]: (node["operator"], node["reason"]) for node in told["refused"]},
+            )
+        )
     return found
 
 

@@ -1,0 +1,73 @@
+"""HTP: how Qualcomm's HTP library brings a sum of products onto its result's grid.
+
+The multiplier has 11 significant bits. The zero point of the result is a part of the sum, and bits of the sum
+that are worth less than 1/16 to 1/8 of a step are cut off before the product. Of 16-bit activations the sum
+is kept in multiples of 256: products of the stored integers, the bias with the result's zero point, and the
+zero point of x each lose their 8 lower bits. Source: measured on the library in `onnxruntime-qnn` (QNN 2.51);
+`qplan target probe` compares (docs/arithmetic.md).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner.constants.quantize import stored_dtype
+from planner.interpreter.calls import grid_of
+from planner.interpreter.requantize import Array
+from planner.ir.types.qtypes import Uniform
+
+_DIGITS: Final = 10
+"""Of the multiplier behind its first one."""
+_KEPT: Final = 4
+"""Binary digits of a step that sums keep at least."""
+_WORD: Final = 8
+"""Bits that sums of 16-bit activations lose."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sums:
+    """Sums of products by output channel.
+
+    Attributes:
+      total: exact, of integers less their zero points, with the bias.
+      bias: of each sum, 0 without one.
+      taps: the sum of the weights, less their zero points, that each sum multiplies.
+    """
+
+    total: Array
+    bias: Array
+    taps: Array
+
+
+def onto_grid(sums: Sums, multiplier: Array, x: Uniform, y: Uniform) -> Array:
+    """Return sums of products on the grid of `y`.
+
+    Args:
+      sums: whose parts broadcast with `multiplier`.
+      multiplier: float32, a step of the sum in steps of `y`.
+      x: type of the activations.
+      y: of the result.
+    """
+    factor = np.asarray(multiplier, np.float32)
+    zero = np.rint(np.float32(y.zero_point) / factor).astype(np.int64)
+    lost = _WORD if x.storage.bits > 8 else 0
+    if lost:
+        corrections = sums.taps.astype(np.int64) * x.zero_point
+        total = (sums.total - sums.bias + corrections) >> lost
+        total = total + ((sums.bias + zero) >> lost) - ((corrections + (1 << (lost - 1))) >> lost)
+    else:
+        total = sums.total + zero
+    mantissa, exponent = np.frexp(factor.astype(np.float64) * 2.0**lost)
+    digits = np.rint(np.ldexp(mantissa, _DIGITS + 1)).astype(np.int64)
+    # The factor is digits * 2^power; of the sum `cut` bits are left out.
+    power = exponent.astype(np.int64) - (_DIGITS + 1)
+    cut = np.maximum(1 - _KEPT - exponent.astype(np.int64), 0)
+    product, shift = (total >> cut) * digits, -(power + cut)
+    steps = np.where(
+        shift > 0,
+        (product + (1 << np.maximum(shift - 1, 0))) >> np.maximum(shift, 0),
+        product << np.maximum(-shift, 0),
+    )
+    grid = grid_of(y)
+    return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
