@@ -32,12 +32,15 @@ def with_sizes_fixed(model: Graph) -> Graph:
 def form_of_plan(model: Graph, planned: Graph) -> Graph:
     """A model, with facts of its own or none, in the form of a plan's graph."""
     flat = expand(model)
-    if _is_fixed(planned) and any(True for _ in open_dims(flat)):
+    kept = {op.name for op in planned.all_ops()}
+    is_folded = any(op.name not in kept for op in flat.ops)
+    # A model that has lost nothing takes samples of other sizes, too.
+    if is_folded and _is_fixed(planned) and any(True for _ in open_dims(flat)):
         fixed = fixed_as_seen(flat)
         # Without statistics the plan tells the sizes of what it has, and the rest follows from them.
         sized = _sized()
         known = sized.infer(with_sizes(flat, planned)) if fixed is flat else fixed
-        flat = sized.without_shape_arithmetic(known)
+        flat = sized.without_shape_arithmetic(known, kept)
     return absorbed_like(flat, planned)
 
 

@@ -5,7 +5,7 @@ one number and takes no memory. Quantize and dequantize ops stay, and clips of s
 something about types.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -34,16 +34,20 @@ _RUNNABLE: Final = frozenset(
 _OF_SHAPES: Final = ("Shape", "Size")
 
 
-def fold_constants(graph: Graph) -> Graph:
+def fold_constants(graph: Graph, kept: Collection[str] = ()) -> Graph:
     """Replace every op that is known before running by its result; the same graph if there is none.
 
     Ops that write a model output stay, and so do ops whose result is of unknown shape or too big.
+
+    Args:
+      kept: names of ops that stay.
     """
     known = {name for name, constant in graph.constants.items() if constant.array is not None}
     arrays: dict[str, np.ndarray] = {}
     batch: list[Op] = []
     for op in graph.ops:
-        if any(out in graph.outputs for out in op.outputs) or _is_constrained(op, graph):
+        is_asked = op.name in kept or any(out in graph.outputs for out in op.outputs)
+        if is_asked or _is_constrained(op, graph):
             continue
         direct = _direct(op, graph, arrays)
         if direct is not None:

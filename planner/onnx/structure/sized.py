@@ -1,5 +1,6 @@
 """Sized: a model whose sizes became known after it was read, without the ops that sizes alone decide."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from planner.factors.facts import is_observed
@@ -11,15 +12,18 @@ from planner.onnx.shapes import infer
 __all__ = ["infer", "without_shape_arithmetic"]
 
 
-def without_shape_arithmetic(graph: Graph) -> Graph:
+def without_shape_arithmetic(graph: Graph, kept: Collection[str] = ()) -> Graph:
     """Return a flat model without the ops whose results follow from sizes alone.
 
     Of a model with loops or branches, or one whose text is edited in place, all ops stay: exporters compute
     there what they can.
+
+    Args:
+      kept: names of ops that stay.
     """
     if graph.module or graph.scopes or graph.regions:
         return graph
-    folded = fold_constants(_unobserved(graph))
+    folded = fold_constants(_unobserved(graph), kept)
     return folded if folded is graph else replace(drop_dead(folded), notes=graph.notes)
 
 
