@@ -74,7 +74,7 @@ def one(task: Task, given: argparse.Namespace) -> Record:
     except (NoData, NotInstalled) as error:
         return {"model": task.name, "missing": str(error)}
     record = measure(
-        task, made, sides(given.ours, large_sides(given.cache, is_asked=given.large)), given.cache
+        task, made, sides(given.ours, large_sides(given.cache, is_asked=given.large)), given.cache, given.ours
     )
     # Messages name files; where somebody's cache lies is nobody's business.
     clean: Record = json.loads(json.dumps(record).replace(str(given.cache), "CACHE"))

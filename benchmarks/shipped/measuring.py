@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +12,9 @@ import onnxruntime
 from benchmarks.comparison import latencies_ms
 from benchmarks.samples import write_samples
 from benchmarks.shipped.data import Made, Run, Task
+from benchmarks.shipped.metrics import is_near
 from benchmarks.shipped.profiled import profile
-from benchmarks.shipped.sides import Job, Side, Written, make
+from benchmarks.shipped.sides import Job, Side, Written, limits, make
 
 Record = dict[str, Any]
 THREADS: Final = 2
@@ -57,8 +58,14 @@ def ticks() -> tuple[float, float, float]:
     return every - (numbers[3] + numbers[4]) / unit, every, time.process_time()
 
 
-def measure(task: Task, made: Made, of_sides: Mapping[str, Side], cache: Path) -> Record:
-    """Return everything of a model: float, every side, what went wrong."""
+def measure(
+    task: Task, made: Made, of_sides: Mapping[str, Side], cache: Path, ours: Collection[str] = ()
+) -> Record:
+    """Return everything of a model: float, every side, what went wrong.
+
+    Args:
+      ours: sides that are ours, whose limits are looked for where they lose more than they should.
+    """
     work = cache / "work" / task.name
     job = Job(made.model, work / "samples", work, cache, task.is_transformer)
     for old in job.samples.glob("*.npz"):
@@ -76,6 +83,8 @@ def measure(task: Task, made: Made, of_sides: Mapping[str, Side], cache: Path) -
             row["said"] = written
             continue
         session = _figures(row, written, made, folder)
+        if name in ours and "metric" in row and not is_near(row["metric"], source["metric"]):
+            row["limits"] = limits(Job(job.model, job.samples, folder, cache, job.is_transformer))
         if session is not None:
             opened[name] = session
     source["multiply_adds"] = list(profile(made.model, made.probe, work))

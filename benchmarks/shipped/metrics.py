@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
+NEAR: Final = 0.01
+"""Share of float's metric that a file may lose."""
 OVERLAP: Final = 0.5
 """Intersection over union from which a box counts as found."""
 
@@ -23,6 +25,11 @@ def ranks(values: Array) -> Array:
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2)[which])
+
+
+def is_near(metric: float, of_float: float) -> bool:
+    """Return whether a metric is within 1 % of float's."""
+    return metric >= (1 - NEAR) * of_float
 
 
 def spearman(left: Array, right: Array) -> float:

@@ -5,14 +5,13 @@ from typing import Any, Final
 
 from benchmarks.shipped.data import Task
 from benchmarks.shipped.front import Point, on_the_front
+from benchmarks.shipped.metrics import is_near
 
 Record = Mapping[str, Any]
 BUSY: Final = 0.05
 """Share of the processors in others' hands from which latency is not to be trusted."""
 OVERLOADED: Final = 0.5
 """Share from which latency is not even shown."""
-NEAR: Final = 0.01
-"""Share of float's metric that a file may lose."""
 EQUAL: Final = 0.05
 """Latencies that differ by no more count as equal."""
 FLOAT: Final = "float"
@@ -44,11 +43,6 @@ def points(record: Record) -> list[Point]:
         Point(FLOAT, 1.0, record["float"]["metric"]),
         *(Point(row["side"], row["latency"], row["metric"]) for row in measured),
     ]
-
-
-def is_near(metric: float, of_float: float) -> bool:
-    """Return whether a metric is within 1 % of float's."""
-    return metric >= (1 - NEAR) * of_float
 
 
 def beaten_by(row: Record, record: Record) -> list[str]:
@@ -120,6 +114,9 @@ def remarks(record: Record) -> list[str]:
     """Return what to say below a model's table."""
     found = [_of_ours(row, record) for row in record["sides"] if _is_ours(row) and "metric" in row]
     found += [f"{row['side']}: {row['said']}" for row in record["sides"] if row.get("said")]
+    found += [
+        f"{row['side']}, what limits it: {row['limits']}" for row in record["sides"] if row.get("limits")
+    ]
     return found
 
 

@@ -24,6 +24,8 @@ LIMIT_S: Final = 1200
 """Seconds that a side may take for a model."""
 OURS: Final[Mapping[str, tuple[str, ...]]] = {"ours": ()}
 """Arguments of `qplan quantize` by the name of their row."""
+NAMED: Final = 3
+"""Kernels and remedies that a remark names."""
 PER_CHANNEL: Final = 13
 """The opset from which a scale may be per channel; onnxruntime's quantizer does not look."""
 ONNXRUNTIME: Final = ROOT / "benchmarks" / "shipped" / "onnxruntime.txt"
@@ -120,6 +122,26 @@ def ours(arguments: Sequence[str], job: Job) -> Written:
     if not file.exists():
         raise NoFile(f"{verdict.get('level', 'no verdict')}: {verdict.get('reason', 'no file')}")
     return Written(file, done.seconds, done.rss_mb, verdict.get("level", ""), verdict.get("reason", ""))
+
+
+def limits(job: Job) -> str:
+    """Return what limits the file that `ours` wrote: the kernels with most noise, and what would help."""
+    command = (QPLAN, "losses", job.work / "out", "--data", job.samples, "--json")
+    try:
+        told = json.loads(_spend(job, command).stdout)
+    except NoFile as error:
+        return f"not known: {error}"
+    noisy = [kernel for kernel in told["kernels"] if kernel["share"]]
+    first = ", ".join(f"{kernel['name']} {100 * kernel['share']:.0f} %" for kernel in noisy[:NAMED])
+    helps = (
+        f"{one['what']} at {_counted(one['names'])} gives {one['sqnr']:.1f} dB"
+        for one in told["remedies"][:NAMED]
+    )
+    return f"of the noise of {len(noisy)} kernels {first}; predicted: {'; '.join(helps) or 'nothing helps'}"
+
+
+def _counted(names: Sequence[str]) -> str:
+    return f"{len(names)} kernels" if len(names) > NAMED else ", ".join(names)
 
 
 def _phase(phase: str, source: Path, job: Job) -> _Done:
