@@ -24,7 +24,6 @@ from benchmarks.shipped.data import Array, NoData, Sample, Task
 from benchmarks.shipped.measuring import open_session
 from benchmarks.shipped.tasks import TASKS
 from benchmarks.shipped.wheels import ROOT, NotInstalled, default_cache, unpacked
-from planner.accuracy.verdict import fallback_lines
 from planner.constants.quantize import dequantize_array
 from planner.errors import PlannerError
 from planner.exporters.runnable import ARITHMETICS
@@ -32,6 +31,7 @@ from planner.factors.form import form_of_plan
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import definitions
+from planner.report.causes import fallback_lines
 from planner.target_tests.engines.apart import run_litert, run_tosa
 from tests.exporters.tosa.running import fed
 

@@ -250,7 +250,8 @@ def other_devices(plans: Sequence[Record]) -> str:
 The same models for other devices, by `python -m benchmarks.shipped.devices --write` (effort: {efforts}).
 Decibels are the worst output's ratio of signal to noise against float, on the first calibration samples: by
 our reference interpreter in the file's own arithmetic, and by the file's engine: LiteRT, onnxruntime
-(`qnn-htp`: the file, not the device), the TOSA reference model (blank where the model is too large for it).
+(`qnn-htp`: the file, not the device), the TOSA reference model (of the first sample; blank where the model is
+too large for it).
 
 {table((*head, "dB, engine", "verdict"), rows)}
 
