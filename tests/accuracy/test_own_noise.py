@@ -13,6 +13,7 @@ from planner.accuracy.choices import choices_of, in_float, with_choice
 from planner.accuracy.own_noise import decibels, error_of, own_noise, power
 from planner.accuracy.steps import Steps
 from planner.errors import InputError, SampleError
+from planner.factors.form import form_of_plan
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.store import Store
 from planner.ir.expand import expand
@@ -44,7 +45,7 @@ def test_a_run_from_a_kernel_on_is_the_whole_run(target):
     model, samples = digits(3)
     plan = planned(model, samples, target)
     # Types alone: what the device's arithmetic does besides is in no run of float ops between roundings.
-    flat, choices = expand(model), [replace(choice, read={}) for choice in choices_of(plan)]
+    flat, choices = form_of_plan(model, plan.graph), [replace(choice, read={}) for choice in choices_of(plan)]
     found = own_noise(flat, plan, choices, samples)
     wanted = whole_runs(flat, plan, samples)
     for choice, powers, (noise,) in zip(choices, found.power, wanted, strict=True):
@@ -57,7 +58,7 @@ def test_bodies_run_as_one_step(name):
     model = planner.load_model(getattr(control, name)())
     samples = [dict(sample) for sample in samples_of(model)]
     plan = planned(model, samples, "onnxruntime-cpu")
-    flat, choices = expand(model), [replace(choice, read={}) for choice in choices_of(plan)]
+    flat, choices = form_of_plan(model, plan.graph), [replace(choice, read={}) for choice in choices_of(plan)]
     found = own_noise(flat, plan, choices, samples)
     wanted = whole_runs(flat, plan, samples)
     assert choices

@@ -182,10 +182,10 @@ def test_half_floats_and_doubles():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": 0}, "readers on 0 samples at 8, 16 bits; accepted: 1 sample or more, 2 to 16 bits"),
-        ({"widths": [1, 8]}, "readers on 4 samples at 1, 8 bits; accepted: 1 sample or more, 2 to 16 bits"),
-        ({"widths": [17]}, "readers on 4 samples at 17 bits; accepted: 1 sample or more, 2 to 16 bits"),
-        ({"widths": []}, "readers on 4 samples at no bits; accepted: 1 sample or more, 2 to 16 bits"),
+        ({"count": 0}, "consumers on 0 samples at 8, 16 bits; accepted: 1 sample or more, 2 to 16 bits"),
+        ({"widths": [1, 8]}, "consumers on 4 samples at 1, 8 bits; accepted: 1 sample or more, 2 to 16 bits"),
+        ({"widths": [17]}, "consumers on 4 samples at 17 bits; accepted: 1 sample or more, 2 to 16 bits"),
+        ({"widths": []}, "consumers on 4 samples at no bits; accepted: 1 sample or more, 2 to 16 bits"),
     ],
 )
 def test_bad_input(options, message):
