@@ -220,10 +220,10 @@ def require_name(kind: str, name: object, known: Iterable[str]) -> None:
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownName:
     """Make the error for a `name` that is none of `known`, with the nearest three; else with a short list."""
-    names = sorted(known)
-    near = nearest_names(str(name), names)
-    is_close = near and (len(names) > _SHORT or nearest_names(str(name), names, cutoff=_CLOSE))
-    if is_close:
+    names, text = sorted(known), str(name)
+    near = nearest_names(text, names)
+    is_begun = bool(text) and any(one.startswith(text) for one in near)
+    if near and (is_begun or len(names) > _SHORT or nearest_names(text, names, cutoff=_CLOSE)):
         hint = "did you mean " + " or ".join(repr(n) for n in near) + "?"
     else:
         most = len(names) if len(names) <= _SHORT else 8
