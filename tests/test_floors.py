@@ -64,8 +64,11 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "highspy": ("planner.propagation.solver.highs",),
     "httpx": ("planner.client",),
     "networkx": ("planner.plans.networkx_graph",),
-    "onnx": ("planner.onnx", "planner.exporters"),
-    "onnxruntime": ("planner.calibration", "planner.interpreter", "planner.onnx.sessions"),
+    "onnx": ("planner.onnx", "planner.exporters", "planner.target_tests.engines.run_qnn"),
+    "onnxruntime": (
+        *("planner.calibration", "planner.interpreter", "planner.onnx.sessions"),
+        "planner.target_tests.engines.run_qnn",
+    ),
     "pydantic": ("planner.annotated", "planner.plans", "planner.target", "api"),
     "rich": ("planner.cli",),
     "tosa_reference_model": ("planner.target_tests.engines.run_tosa",),

@@ -201,9 +201,7 @@ def test_what_has_no_equivalent_stays_float_with_a_reason(tmp_path):
 
 @pytest.mark.skipif(is_available(), reason="jaxlib is installed here")
 def test_custom_form_without_jaxlib_says_what_to_install():
-    with pytest.raises(
-        ModelError, match=r"2:8: StableHLO ops in custom form .* \(pip install 'jaxlib>="
-    ):
+    with pytest.raises(ModelError, match=r"2:8: StableHLO ops in custom form .* \(pip install 'jaxlib>="):
         read_mlir("func.func @main(%x: tensor<2xf32>) {\n  %0 = stablehlo.cholesky %x : tensor<2xf32>\n}")
 
 

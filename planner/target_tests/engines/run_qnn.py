@@ -200,9 +200,8 @@ def main(folder: Path) -> None:
         if code == 0 or len(done) == count:
             return
         first = next(n for n in range(count) if n not in done)
-        (folder / f"answer_{first}.txt").write_text(
-            f"the library ended its process with {code}", encoding="utf-8"
-        )
+        why = f"the library ended its process with {code}"
+        (folder / f"answer_{first}.txt").write_text(why, encoding="utf-8")
         if not done and first == 0:
             # Nothing was ever answered: the environment, not the file, may be at fault.
             sys.exit(f"the first job ended the process with {code}")
