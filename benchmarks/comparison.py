@@ -25,6 +25,9 @@ Record = dict[str, Any]
 
 AS_WRITTEN: Final = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 OPTIMIZED: Final = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+SETTLING: Final = 0.02
+IN_A_ROW: Final = 3
+"""Runs that count in a turn."""
 
 
 def open_session(
@@ -71,7 +74,10 @@ def decibel(signal: float, noise: float) -> float:
 def latencies_ms(
     sessions: Sequence[onnxruntime.InferenceSession], sample: Sample, seconds: float = 1.5, runs: int = 5
 ) -> list[float]:
-    """Return the median latency of each session, warm; runs alternate, so that noise meets all alike.
+    """Return the median latency of each session, warm; turns alternate, so that noise meets all alike.
+
+    Threads of a session go on waiting on the processors for a while after its run, and would slow the next
+    session down: a turn begins with `SETTLING` seconds of runs that do not count.
 
     Args:
       sessions: two or more of one model.
@@ -85,9 +91,13 @@ def latencies_ms(
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(taken[0]) < runs:
         for session, times in zip(sessions, taken, strict=True):
-            start = time.perf_counter()
-            session.run(None, dict(sample))
-            times.append((time.perf_counter() - start) * 1e3)
+            settled = time.perf_counter() + SETTLING
+            while time.perf_counter() < settled:
+                session.run(None, dict(sample))
+            for _ in range(IN_A_ROW):
+                start = time.perf_counter()
+                session.run(None, dict(sample))
+                times.append((time.perf_counter() - start) * 1e3)
     return [statistics.median(times) for times in taken]
 
 
