@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import onnxruntime
 
-from benchmarks.comparison import latencies_ms
+from benchmarks.comparison import SETTLING, latencies_ms
 from benchmarks.samples import write_samples
 from benchmarks.shipped.data import Made, Run, Task
 from benchmarks.shipped.metrics import is_near
@@ -90,6 +90,7 @@ def measure(
     source["multiply_adds"] = list(profile(made.model, made.probe, work))
     record: Record = {"model": task.name, "samples": len(made.calibration), "float": source, "sides": rows}
     record["others_busy"] = _latencies(record, opened, made)
+    record["settled"] = SETTLING
     return record
 
 

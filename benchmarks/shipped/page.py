@@ -14,6 +14,9 @@ OVERLOADED: Final = 0.5
 """Share from which latency is not even shown."""
 EQUAL: Final = 0.05
 """Latencies that differ by no more count as equal."""
+UNSETTLED: Final = (
+    "Each run began beside the spinning threads of the file before: short ones look slower than they are."
+)
 FLOAT: Final = "float"
 HEAD: Final = (
     *("file of", "metric", "latency / float", "multiply-adds in integers"),
@@ -161,7 +164,8 @@ From the wheel `{task.wheel}` {wheels[task.wheel]}. Data: {task.data}.
 
 def _neighbours(record: Record) -> str:
     if is_quiet(record):
-        return "The machine had nothing else to do while latency was measured."
+        settled = "" if record.get("settled") else f" {UNSETTLED}"
+        return f"The machine had nothing else to do while latency was measured.{settled}"
     busy = record.get("others_busy")
     share = "an unknown share" if busy is None else f"{100 * busy:.0f} %"
     return f"While latency was measured, other work took {share} of the processors: the ratios say little."
