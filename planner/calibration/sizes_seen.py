@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from planner.ir.borders import closed_scope, homes
-from planner.ir.dims import open_dims
 from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import Graph, Op, Value
 
@@ -83,7 +82,12 @@ def agreed_sizes(graph: Graph, samples: Iterable[Shapes]) -> dict[str, int]:
     Args:
       samples: the shapes of the inputs of each.
     """
-    places = [(symbol or place, *_split(place)) for place, symbol in open_dims(graph)]
+    places = [
+        (size or f"{name}[{axis}]", name, axis)
+        for name in graph.inputs
+        for axis, size in enumerate(graph.values[name].shape or ())
+        if not isinstance(size, int)
+    ]
     found: dict[str, int] = {}
     for shapes in samples if places else ():
         for key, name, axis in places:
@@ -91,12 +95,6 @@ def agreed_sizes(graph: Graph, samples: Iterable[Shapes]) -> dict[str, int]:
             if found.setdefault(key, size) != size:
                 return {}
     return found
-
-
-def _split(place: str) -> tuple[str, int]:
-    """The input and the axis of a place as `open_dims` writes it."""
-    name, _, axis = place.removesuffix("]").rpartition("[")
-    return name, int(axis)
 
 
 def open_values(graph: Graph) -> tuple[str, ...]:

@@ -32,10 +32,11 @@ def with_sizes_fixed(model: Graph) -> Graph:
 def form_of_plan(model: Graph, planned: Graph) -> Graph:
     """A model, with facts of its own or none, in the form of a plan's graph."""
     flat = expand(model)
+    if not _is_fixed(planned) or not any(True for _ in open_dims(flat)):
+        return absorbed_like(flat, planned)
     kept = {op.name for op in planned.all_ops()}
-    is_folded = any(op.name not in kept for op in flat.ops)
     # A model that has lost nothing takes samples of other sizes, too.
-    if is_folded and _is_fixed(planned) and any(True for _ in open_dims(flat)):
+    if any(op.name not in kept for op in flat.ops):
         fixed = fixed_as_seen(flat)
         # Without statistics the plan tells the sizes of what it has, and the rest follows from them.
         sized = _sized()

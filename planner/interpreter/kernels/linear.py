@@ -64,7 +64,7 @@ def conv(call: Call) -> Array | None:
     x, w = sides.x.stored, sides.w.stored
     geometry = conv_geometry(call.op.attributes, x.shape[2:], w.shape[2:])
     acc = conv_accumulate(x, sides.x.kind.zero_point, w, _zeros(sides.w), _bias(sides), geometry=geometry)
-    return _requantize(call, acc, sides, trailing=x.ndim - 2, taps=_channel_taps(w, 0))
+    return _requantize(call, acc, sides, trailing=x.ndim - 2, taps=_channel_taps(call, w, 0))
 
 
 def conv_transpose(call: Call) -> Array | None:
@@ -78,7 +78,7 @@ def conv_transpose(call: Call) -> Array | None:
     geometry = conv_geometry(attributes, x.shape[2:], w.shape[2:])
     zero_point = sides.x.kind.zero_point
     acc = conv_transpose_accumulate(x, zero_point, w, _zeros(sides.w), _bias(sides), geometry=geometry)
-    return _requantize(call, acc, sides, trailing=x.ndim - 2, taps=_channel_taps(w, 1))
+    return _requantize(call, acc, sides, trailing=x.ndim - 2, taps=_channel_taps(call, w, 1))
 
 
 def gemm(call: Call) -> Array | None:
@@ -223,8 +223,10 @@ def _held(call: Call, acc: Array) -> Array:
     return held(acc, (row.accumulator.qmin, row.accumulator.qmax), row.overflow)
 
 
-def _channel_taps(w: Array, axis: int) -> Array:
-    """The sum of the weights of each output channel of a convolution, before its places."""
+def _channel_taps(call: Call, w: Array, axis: int) -> Array | None:
+    """The sum of the weights of each output channel of a convolution, before its places; for `htp` alone."""
+    if call.arithmetic != HTP:
+        return None
     others = tuple(i for i in range(w.ndim) if i != axis)
     return np.asarray(w.astype(np.int64).sum(axis=others)).reshape(-1, *(1 for _ in others[1:]))
 
