@@ -7,9 +7,8 @@ files of a model run in turn at the engine's defaults, on two threads; medians. 
 """
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +17,11 @@ import onnxruntime
 
 import planner
 from benchmarks.comparison import latencies_ms
-from benchmarks.shipped.data import NoData
 from benchmarks.shipped.measuring import THREADS, Neighbours, open_session, ticks
 from benchmarks.shipped.metrics import spearman
 from benchmarks.shipped.page import table
-from benchmarks.shipped.tasks import TASKS
-from benchmarks.shipped.wheels import ROOT, NotInstalled, default_cache, unpacked
+from benchmarks.shipped.tasks import TASKS, made_ready
+from benchmarks.shipped.wheels import ROOT, default_cache
 from planner.accuracy.coverage import coverage_of
 from planner.calibration.statistics import Statistics
 from planner.errors import PlannerError
@@ -135,18 +133,10 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    wheels: Callable[[str], Path] = partial(unpacked, cache=given.cache)
     watched, points = Neighbours(ticks()), list[Point]()
     folder = given.cache / "work"
     folder.mkdir(parents=True, exist_ok=True)
-    for task in TASKS:
-        if task.name not in given.models:
-            continue
-        try:
-            made = task.make(wheels)
-        except (NoData, NotInstalled) as error:
-            print(f"{task.name}: {error}", flush=True)
-            continue
+    for task, made in made_ready(given.models, given.cache):
         points += points_of(task.name, made.model, list(made.calibration), made.probe, folder)
         for point in points[-5:]:
             print(point, flush=True)

@@ -10,8 +10,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from math import log10
 from pathlib import Path
 from typing import Any, Final
@@ -20,10 +19,10 @@ import numpy as np
 
 import planner
 from benchmarks.shipped.__main__ import JSON, read, write_page
-from benchmarks.shipped.data import Array, NoData, Sample, Task
+from benchmarks.shipped.data import Array, Sample, Task
 from benchmarks.shipped.measuring import open_session
-from benchmarks.shipped.tasks import TASKS
-from benchmarks.shipped.wheels import ROOT, NotInstalled, default_cache, unpacked
+from benchmarks.shipped.tasks import TASKS, made_ready
+from benchmarks.shipped.wheels import ROOT, default_cache
 from planner.constants.quantize import dequantize_array
 from planner.errors import PlannerError
 from planner.exporters.runnable import ARITHMETICS
@@ -91,8 +90,9 @@ def in_engine(
 
 
 def _real(array: Array, kind: object) -> Array:
-    is_stored = isinstance(kind, Uniform) and array.dtype.kind in "iu"
-    return dequantize_array(array, kind) if is_stored and isinstance(kind, Uniform) else array
+    if isinstance(kind, Uniform) and array.dtype.kind in "iu":
+        return dequantize_array(array, kind)
+    return array
 
 
 def measured(task: Task, model: Path, samples: Sequence[Sample], target: str, effort: str) -> Record:
@@ -147,15 +147,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    wheels: Callable[[str], Path] = partial(unpacked, cache=given.cache)
-    for task in TASKS:
-        if task.name not in given.models:
-            continue
-        try:
-            made = task.make(wheels)
-        except (NoData, NotInstalled) as error:
-            print(f"{task.name}: {error}", flush=True)
-            continue
+    for task, made in made_ready(given.models, given.cache):
         for target in given.targets:
             record = measured(task, made.model, made.calibration, target, given.effort)
             print(json.dumps(record), flush=True)

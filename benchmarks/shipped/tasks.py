@@ -1,9 +1,13 @@
 """The models that are measured: a table."""
 
+from collections.abc import Collection, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from benchmarks.shipped import hearing, reading, words
-from benchmarks.shipped.data import Task
+from benchmarks.shipped.data import Made, NoData, Task
+from benchmarks.shipped.wheels import NotInstalled, unpacked
 
 OCR: Final = "rapidocr-onnxruntime"
 SPEECH: Final = "speech of espeak-ng with noise"
@@ -34,3 +38,14 @@ TASKS: Final[tuple[Task, ...]] = (
     Task("silero-vad", "silero-vad", "AUC", SPEECH, hearing.voice_activity),
     Task("wake-words", "openwakeword", "mean AUC of three words", SPEECH, hearing.wake_words),
 )
+
+
+def made_ready(names: Collection[str], cache: Path) -> Iterator[tuple[Task, Made]]:
+    """Yield the tasks of these names that this machine can make; say why it cannot make others."""
+    for task in TASKS:
+        if task.name not in names:
+            continue
+        try:
+            yield task, task.make(partial(unpacked, cache=cache))
+        except (NoData, NotInstalled) as error:
+            print(f"{task.name}: {error}", flush=True)

@@ -51,7 +51,7 @@ def lstm(call: Call) -> Sequence[Tensor] | None:
     if builder.loops:
         raise builder.refuse(f"LSTM in the body of a loop; {_OPERATOR} keeps its states from trip to trip")
     for i in (5, 6):
-        if call.has(i) and not _is_zero(builder.values.known(op.inputs[i])):
+        if call.has(i) and not is_zero(builder.values.known(op.inputs[i])):
             raise builder.refuse(
                 f"the initial state {op.inputs[i]!r} of LSTM is computed or not zero; {_OPERATOR} starts at "
                 "zero, and then at the states of the call before"
@@ -66,7 +66,8 @@ def _stored(types: Mapping[int, PortTyped]) -> dict[int, Uniform]:
     return {i: kind for i, kind in types.items() if isinstance(kind, Uniform)}
 
 
-def _is_zero(numbers: Array | None) -> bool:
+def is_zero(numbers: Array | None) -> bool:
+    """Whether a state is known to be what the operator starts at."""
     return numbers is not None and not np.any(numbers)
 
 

@@ -8,8 +8,6 @@ own order is asked for. Source: TensorFlow Lite's schema and reference kernels; 
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
-
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.basics import with_basics
 from planner.exporters.common.blocks import Block, clamp_of
@@ -22,6 +20,7 @@ from planner.exporters.litert.control_flow import write_items
 from planner.exporters.litert.flatbuffer import file_bytes
 from planner.exporters.litert.operations import Program, Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
+from planner.exporters.litert.recurrent import is_zero
 from planner.exporters.litert.table import FUSING, ONE_TYPE, RESCALING, WRITERS
 from planner.exporters.onnx.port_support import common_problem, pinned_results, refusal, typed_ports
 from planner.ir.graph import Constant, Graph, Op, port_address
@@ -71,8 +70,7 @@ def build_litert(graph: Graph, plan: Plan) -> Program:
 def _has(op: Op, constants: Mapping[str, Constant]) -> bool:
     """Whether there is an operator of floats for an op: ELU has no alpha but 1, LSTM starts at zero."""
     if op.type == "LSTM":
-        states = (constants.get(name, Constant()).array for name in op.inputs[5:7] if name)
-        return all(state is not None and not np.any(state) for state in states)
+        return all(is_zero(constants.get(name, Constant()).array) for name in op.inputs[5:7] if name)
     return op.type in WRITERS and not (op.type == "Elu" and op.attributes.get("alpha", 1.0) != 1.0)
 
 
