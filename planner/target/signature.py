@@ -252,7 +252,7 @@ def build_row(
         dynamic=_dynamic(building, model, (inputs, outputs), node),
         computes=model.computes,
         float=model.float_,
-        work=build_work(model.work),
+        work=build_work(defaults.work, model.work),
         runs_on=model.runs_on or "",
         source=node.where,
     )
@@ -377,10 +377,10 @@ def _listed(value: Any) -> list[Any]:
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
-def build_work(model: WorkModel | None) -> WorkRates:
-    """Make the record of a kernel's work; nothing given is the default of each rate."""
-    given = dict(model or ())
-    return WorkRates(**{name: None if rate is None else float(rate) for name, rate in given.items()})
+def build_work(*models: WorkModel | None) -> WorkRates:
+    """Make the record of a kernel's work: of each rate the last that is given."""
+    given = [model.model_dump(exclude_none=True) for model in models if model is not None]
+    return WorkRates(**{name: float(rate) for rates in given for name, rate in rates.items()})
 
 
 def _with_bias(ports: tuple[PortPattern, ...], model: RowModel, bias: PortType) -> tuple[PortPattern, ...]:

@@ -58,6 +58,19 @@ def test_rates_of_a_row(rates, product):
     assert _plan(TARGET + f"    work: {rates}\n").work.kernels == product + 2 * WRITTEN
 
 
+@pytest.mark.parametrize(
+    ("given", "own", "product"),
+    [
+        ("{mac: 0.5, element: 1}", "", MACS * 0.5 + READ + WRITTEN),
+        ("{mac: 0.5, element: 1}", "    work: {element: 2}\n", MACS * 0.5 + (READ + WRITTEN) * 2),
+        ("{element: 1}", "    work: {mac: 0}\n", READ + WRITTEN),
+    ],
+)
+def test_a_row_takes_the_rates_that_it_leaves_out_from_the_defaults(given, own, product):
+    work = _plan(f"{TARGET}{own}defaults: {{work: {given}}}\n").work
+    assert work.kernels == product + 2 * WRITTEN
+
+
 def test_rates_of_floats():
     plan = _plan("float_work: {element: 5}\nwork_unit: cycles\n" + TARGET)
     assert plan.work.kernels == MACS / 16 + READ / 4 + WRITTEN / 2 + 2 * WRITTEN * 5

@@ -33,6 +33,7 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "DefaultsModel.on_no_kernel": ("What becomes of a kernel that no row serves.", "float"),
     "DefaultsModel.port": ("", "a8"),
     "DefaultsModel.when": ("", {"x.rank": "<= 4"}),
+    "DefaultsModel.work": ("", {"mac": 0.014, "element": 0.15}),
     "DefaultsModel.requantize": ("Integer arithmetic of rows that do not say.", "tosa_double"),
     "DefaultsModel.rescale_single_consumer": ("Whether a rescale serves one reader only.", False),
     "DeriveModel.port": ("The port that is decided.", "y"),

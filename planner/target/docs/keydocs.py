@@ -30,7 +30,7 @@ PLACES: Final[Mapping[str, str]] = {
     "PartialSumsModel": "`partial` of an accumulator",
     "EnginesModel": "`engines`",
     "FilesModel": "`files`",
-    "WorkModel": "`kernels[].work` and `float_work`",
+    "WorkModel": "`kernels[].work`, `defaults.work` and `float_work`",
     "GroupModel": "`kernels[].kernel`, for all ops of a group",
     "RuleModel": "An entry of `rules`: one of",
     "SameScaleModel": "`same_scale`, in full",
