@@ -27,6 +27,7 @@ Pass: TypeAlias = Callable[[Graph], Graph]
 _MAX_ROUNDS: Final = 16
 _OF_ALL: Final = frozenset({"Identity", "Max", "Mean", "Min"})
 _BLOCKS: Final = frozenset({"DepthToSpace", "SpaceToDepth"})
+_ROWS: Final = frozenset({"Hardmax", "LogSoftmax", "Softmax"})
 _COPIES: Final = _OF_ALL | _BLOCKS | {"Cast", "Dropout"}
 
 
@@ -123,6 +124,37 @@ def fold_gemm_factors(graph: Graph) -> Graph:
                 attributes.pop(key, None)
         ops.append(replace(op, inputs=tuple(inputs), attributes=attributes))
     return replace(graph, ops=tuple(ops), constants=constants, values=values)
+
+
+def join_rows(graph: Graph) -> Graph:
+    """Undo a Flatten around an op along the last axis where the row is that axis alone.
+
+    So are softmaxes of before opset 13 read, whose shapes no file has to say (`opsets`): with the rank known,
+    `Reshape(Softmax(Flatten(x, axis=a)), Shape(x))` is Softmax on axis a if that is the last.
+    """
+    if all(op.type not in _ROWS for op in graph.ops):
+        return graph
+    writer = {out: op for op in graph.ops for out in op.outputs if out}
+    counts = use_counts(graph)
+    made: dict[str, Op] = {}
+    for back in graph.ops:
+        along = writer.get(back.inputs[0]) if back.type == "Reshape" else None
+        if along is None or along.type not in _ROWS or counts[along.outputs[0]] != 1:
+            continue
+        flat, sizes = writer.get(along.inputs[0]), writer.get(back.inputs[1])
+        if flat is None or flat.type != "Flatten" or sizes is None or sizes.type != "Shape":
+            continue
+        shape = graph.values[flat.inputs[0]].shape
+        is_whole = not sizes.attributes and sizes.inputs[0] == flat.inputs[0]
+        if not is_whole or not shape or flat.attributes.get("axis", 1) % len(shape) != len(shape) - 1:
+            continue
+        made[back.outputs[0]] = replace(
+            along, inputs=flat.inputs, outputs=back.outputs, attributes={"axis": len(shape) - 1}
+        )
+    if not made:
+        return graph
+    ops = tuple([made.get(op.outputs[0], op) if op.outputs else op for op in graph.ops])
+    return drop_dead(replace(graph, ops=ops))
 
 
 def fill_pads(graph: Graph) -> Graph:
@@ -239,6 +271,7 @@ TO_FIXPOINT: Final[tuple[Pass, ...]] = (
     fold_constants,
     inline_known_branches,
     drop_identities,
+    join_rows,
     time_first,
     name_states,
 )

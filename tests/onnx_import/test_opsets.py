@@ -5,6 +5,7 @@ import pytest
 from onnx import helper
 
 from planner.errors import ModelError
+from planner.ir.operators.axes import axes_of
 from planner.onnx.opsets import ADAPTERS
 from planner.onnx.read import read_onnx
 from planner.onnx.write import Node, write_graph, write_model
@@ -51,6 +52,28 @@ OLD = [
     (7, ("g (float[1,2,2,2] x) => (y) <float[2] s={1,2},float[2] b={3,4},float[2] m={0,1},float[2] v={1,2}>"
         "{ y = BatchNormalization(x, s, b, m, v) }")),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize("axis", [2, -1])
+def test_a_row_of_one_axis_needs_no_flatten_though_the_file_says_no_shape(kind, axis):
+    text = f"g (float[N,4,M] x) => (y) {{ t = Transpose<perm=[0,2,1]>(x) y = {kind}<axis={axis}>(t) }}"
+    graph = read_onnx(model(text, opset=11))
+    assert op_types(graph) == ["Transpose", kind]
+    assert graph.ops[-1].attributes["axis"] % 3 == 2
+    assert axes_of(graph)["y"].kinds[2] == ("class" if kind == "Softmax" else "")
+    read_same(model(text.replace("N,4,M", "2,4,3"), opset=11))
+
+
+def test_a_row_of_several_axes_keeps_its_flatten():
+    text = "g (float[N,4,M] x) => (y) { t = Transpose<perm=[0,2,1]>(x) y = Softmax<axis=1>(t) }"
+    assert op_types(read_onnx(model(text, opset=11))) == [
+        "Transpose",
+        "Flatten",
+        "Softmax",
+        "Shape",
+        "Reshape",
+    ]
 
 
 @pytest.mark.parametrize(("opset", "text"), OLD, ids=[f"{i}_opset_{case[0]}" for i, case in enumerate(OLD)])
