@@ -199,7 +199,7 @@ def test_the_page():
     for line in [
         "| ours | 0.940 | 0.60 | 90 % | 2.00 | 9 | 300 | good |",
         "| broken |  |  |  |  |  |  |  |",
-        "- ours: not within 1 % of float's metric; its verdict, good, does not agree with that; beaten by: peer.",  # noqa: E501
+        "- ours: not within 1 % of float's metric; its verdict of accuracy, good, does not agree with that; beaten by: peer.",  # noqa: E501
         "- broken: why",
         "- The front of metric and latency: ours, quick; peer; float.",
         "Not measured yet: `n`.",
@@ -209,7 +209,7 @@ def test_the_page():
 
 
 def test_what_is_wanted_of_ours():
-    line = "within 1 % of float's metric on 0 of 1 models; its verdict agrees on 0; "
+    line = "within 1 % of float's metric on 0 of 1 models; its verdict of accuracy agrees on 0; "
     line += "a peer is ahead in both figures on"
     assert wanted(RESULTS) == [f"- ours: {line} `m`.", f"- ours, quick: {line} none."]
 

@@ -97,7 +97,7 @@ def measure(
 def _figures(row: Record, written: Written, made: Made, folder: Path) -> onnxruntime.InferenceSession | None:
     """Fill in a row; return the session, or none where the file does not run at the engine's defaults."""
     row |= {"size": written.file.stat().st_size, "seconds": written.seconds, "rss_mb": written.rss_mb}
-    row |= {"verdict": written.verdict, "said": written.said}
+    row |= {"verdict": written.verdict, "accuracy": written.accuracy, "said": written.said}
     try:
         session = open_session(written.file)
         row["metric"] = made.score(_run(session))

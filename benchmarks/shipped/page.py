@@ -127,12 +127,22 @@ def _of_ours(row: Record, record: Record) -> str:
     near = is_near(row["metric"], record["float"]["metric"])
     said = f"{row['side']}: {'within' if near else 'not within'} 1 % of float's metric"
     if row.get("verdict"):
-        agrees = (row["verdict"] == "good") == near
-        said += f"; its verdict, {row['verdict']}, {'agrees' if agrees else 'does not agree'} with that"
+        agrees = "agrees" if _agrees(row, is_near=near) else "does not agree"
+        said += f"; its verdict of accuracy, {_accuracy(row)}, {agrees} with that"
     if "latency" in row and is_quiet(record):
         others = beaten_by(row, record)
         said += f"; beaten by: {'; '.join(others)}" if others else "; beaten by no peer"
     return f"{said}."
+
+
+def _accuracy(row: Record) -> str:
+    """The verdict of accuracy alone: how much runs in float, its other half, is no metric."""
+    level: str = row.get("accuracy") or row.get("verdict", "")
+    return level
+
+
+def _agrees(row: Record, *, is_near: bool) -> bool:
+    return (_accuracy(row) == "good") == is_near
 
 
 def section(record: Record, task: Task, wheels: Mapping[str, str]) -> str:
@@ -204,13 +214,14 @@ def wanted(results: Record) -> list[str]:
     for name in dict.fromkeys(row["side"] for row, _ in pairs):
         own = [(row, record) for row, record in pairs if row["side"] == name]
         near = [is_near(row["metric"], record["float"]["metric"]) for row, record in own]
-        agree = [(row.get("verdict") == "good") == is_in for (row, _), is_in in zip(own, near, strict=True)]
+        agree = [_agrees(row, is_near=is_in) for (row, _), is_in in zip(own, near, strict=True)]
         behind = [
             f"`{record['model']}`" for row, record in own if "latency" in row and beaten_by(row, record)
         ]
         lines.append(
-            f"- {name}: within 1 % of float's metric on {sum(near)} of {len(own)} models; its verdict agrees "
-            f"on {sum(agree)}; a peer is ahead in both figures on {', '.join(behind) or 'none'}."
+            f"- {name}: within 1 % of float's metric on {sum(near)} of {len(own)} models; its verdict of "
+            f"accuracy agrees on {sum(agree)}; a peer is ahead in both figures on "
+            f"{', '.join(behind) or 'none'}."
         )
     return lines
 

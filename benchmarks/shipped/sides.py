@@ -58,12 +58,19 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A side's file, the seconds and the peak memory of its processes, its own verdict, a remark."""
+    """A side's file.
+
+    Attributes:
+      seconds, rss_mb: of its processes: time, and peak memory in MB.
+      verdict, accuracy: its own words, "" of a side that has none: of the file, and of its accuracy alone.
+      said: a remark.
+    """
 
     file: Path
     seconds: float
     rss_mb: float
     verdict: str = ""
+    accuracy: str = ""
     said: str = ""
 
 
@@ -121,7 +128,10 @@ def ours(arguments: Sequence[str], job: Job) -> Written:
     file = out / "onnx-qdq.onnx"
     if not file.exists():
         raise NoFile(f"{verdict.get('level', 'no verdict')}: {verdict.get('reason', 'no file')}")
-    return Written(file, done.seconds, done.rss_mb, verdict.get("level", ""), verdict.get("reason", ""))
+    accuracy = (verdict.get("accuracy") or {}).get("level", "")
+    return Written(
+        file, done.seconds, done.rss_mb, verdict.get("level", ""), accuracy, verdict.get("reason", "")
+    )
 
 
 def limits(job: Job) -> str:
