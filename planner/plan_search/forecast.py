@@ -5,12 +5,16 @@ Source: docs/search.md.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from planner.accuracy.own_noise import decibels
 from planner.plan_search.edges import Chosen, Edge, edges_of, is_forbidden, wanted
 from planner.plan_search.followers import Follower, followers_of, settled
 from planner.plan_search.options import Noise, Table
+
+TIE: Final = 0.01
+"""Share of the multiply-adds that all of the work counts as where they count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,23 @@ class Forecast:
             (decibels(signal, noise) for signal, noise in zip(table.signal, self.noise, strict=True)),
             default=math.inf,
         )
+
+
+def priced_by_coverage(table: Table, net: Net) -> tuple[Table, Net]:
+    """Return the table and net with multiply-adds in float in the place of work, which then decides ties.
+
+    The least work for an SQNR is not the best covered plan: where casts cost as much as products save, it has
+    whole stretches in float.
+    """
+    macs = sum(max(option.float_macs for option in options) for options in table.kernels.values())
+    work = math.fsum(max(option.work for option in options) for options in table.kernels.values())
+    share = TIE * macs / work if macs and work else 1.0
+    kernels = {
+        name: tuple([replace(one, work=one.float_macs + share * one.work) for one in options])
+        for name, options in table.kernels.items()
+    }
+    edges = tuple([replace(edge, elements=edge.elements * share) for edge in net.edges])
+    return replace(table, kernels=kernels), Net(edges, net.followers)
 
 
 def forecast(table: Table, net: Net, chosen: Chosen) -> Forecast:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from planner.accuracy.choices import Choice, activations_of, choices_of, kernel_in_float, weights_of
+from planner.accuracy.coverage import kernel_macs
 from planner.accuracy.own_noise import OwnNoise, Part
 from planner.errors import PlannerError
 from planner.ir.asked import asked_of
@@ -53,6 +54,7 @@ class Option:
       noise: of its weights and of its rounding where it stores its results.
       rounding: of that the part without its weights.
       weight_bits: of all constants it reads.
+      float_macs: multiply-adds that it runs in float.
     """
 
     levels: tuple[str, ...]
@@ -64,6 +66,7 @@ class Option:
     weight_bits: int
     types: Mapping[str, PortTyped]
     follows: bool
+    float_macs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +315,7 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> tuple[Option
             _weight_bits(kernel, plan.graph),
             {port.value: port.type for port in ports},
             follows,
+            kernel_macs(kernel, region, plan.graph) if kernel.row is None else 0,
         )
     return tuple(found.values())
 

@@ -29,7 +29,7 @@ from planner.ir.graph import Graph
 from planner.ir.operators.axes import UNKNOWN, axes_of
 from planner.notebook import html_of, html_table
 from planner.plan_search.edges import Chosen
-from planner.plan_search.forecast import Net, forecast, net_of
+from planner.plan_search.forecast import Net, forecast, net_of, priced_by_coverage
 from planner.plan_search.goals import Goal, goal_of
 from planner.plan_search.greedy import greedy, raised
 from planner.plan_search.options import Table, Wish, levels_of, mean_weight_bits, table_of, weight_bytes
@@ -238,12 +238,15 @@ class SearchRun:
         self, bench: Bench, kept: State, table: Table, *, goal: Goal, most: int, progress: Progress | None
     ) -> None:
         self._bench, self._kept, self._table, self._net = bench, kept, table, net_of(table)
+        self._by_coverage = priced_by_coverage(table, self._net)
         self._goal, self._most, self._progress = goal, most, progress
         self._until, self._close = most, CLOSE
         # Of the multiply-adds on the device: with fewer, more quality is worth no trial.
         self._least_share = 0.0
         self._weight_bits = _most_weight_bits(goal, table)
         self._trials: dict[str, Trial] = {}
+        # Wishes are dropped that planning cannot keep: what was measured in the place of what was asked.
+        self._kept_as: dict[str, str] = {}
         self.chosen: dict[str, Chosen] = {}
         self._asked: list[tuple[float, Trial]] = []
         self._bounds: dict[str, tuple[float, float]] = {}
@@ -292,8 +295,7 @@ class SearchRun:
             for name, at in chosen.items()
             if (wish := self._table.kernels[name][at].wish) is not None
         }
-        key = kernels_key(kernels)
-        self.chosen.setdefault(key, chosen)
+        key = self._kept_as.get(kernels_key(kernels), kernels_key(kernels))
         if key in self._trials:
             return self._trials[key]
         if len(self._trials) >= self._until:
@@ -303,7 +305,11 @@ class SearchRun:
             predicted = forecast(self._table, self._net, chosen).sqnr(self._table)
             known = self._bench.measured(origin, kernels, predicted, None if kernels else self._table.base)
             self._kept.keep(known)
-        self._trials[key] = known
+        asked, key = key, kernels_key(known.kernels)
+        self._kept_as[asked] = key
+        dropped = kernels.keys() - known.kernels.keys()
+        self.chosen.setdefault(key, {name: at for name, at in chosen.items() if name not in dropped})
+        known = self._trials.setdefault(key, known)
         self._tell()
         return known
 
@@ -361,10 +367,12 @@ class SearchRun:
     def _proposed(self, sqnr: float) -> Trial | None:
         """Measure the program's proposal for an SQNR (dB); None where it has none, or no trial is left."""
         bounds = bounds_of(self._table, sqnr)
-        start = greedy(self._table, self._net, bounds, weight_bits=self._weight_bits)
+        is_covering = self._goal.kind == "coverage"
+        table, net = self._by_coverage if is_covering else (self._table, self._net)
+        start = greedy(table, net, bounds, weight_bits=self._weight_bits)
         found = propose(
-            self._table,
-            self._net,
+            table,
+            net,
             bounds,
             {} if start is None else start[0],
             weight_bits=self._weight_bits,
@@ -376,10 +384,11 @@ class SearchRun:
         chosen = with_fewer_bytes(self._table, self._net, found.chosen, near)
         trial = self._trial("program", chosen)
         if trial is not None and not trial.error:
+            self._asked.append((sqnr, trial))
+        if trial is not None and not trial.error and not is_covering:
             work = forecast(self._table, self._net, chosen).work
             gap = max(0.0, work / found.bound - 1) if found.bound else 0.0
             self._bounds.setdefault(kernels_key(trial.kernels), (found.bound, gap))
-            self._asked.append((sqnr, trial))
         return trial
 
     def _greedy(self) -> None:

@@ -31,6 +31,7 @@ from planner.plan_model import plan as plan_model
 from planner.plan_search.goals import Goal
 from planner.plan_search.options import Measure, Wish, mean_weight_bits, weight_bytes
 from planner.plans.plan import Plan, Planned
+from planner.propagation.selection.conflicts import Concession
 from planner.target.records import Target
 from planner.version import MADE_BY
 
@@ -151,11 +152,25 @@ class Bench:
     ) -> Trial:
         """Plan, export and judge.
 
+        Options are chosen kernel by kernel, and a row may depend on what its neighbours are asked: wishes
+        that planning cannot keep are dropped.
+
         Args:
           plan: that of these wishes, where it is there already.
+
+        Returns:
+          The trial, with the wishes that were kept.
         """
         try:
-            made = self.planned(kernels) if plan is None or self.prepare is not None else plan
+            while True:
+                try:
+                    made = self.planned(kernels) if plan is None or self.prepare is not None else plan
+                    break
+                except Conflict as error:
+                    dropped = _unkept(error) & kernels.keys()
+                    if not dropped:
+                        raise
+                    kernels = {name: wish for name, wish in kernels.items() if name not in dropped}
         except (Conflict, QTypeError, UnsupportedExport) as error:
             return Trial(origin, kernels, 0.0, 0.0, predicted, -math.inf, error=error.message)
         file = _runnable(made)
@@ -178,6 +193,12 @@ class Bench:
             output=self.output,
             metrics=() if self.metric is None else (self.metric,),
         )
+
+
+def _unkept(error: Conflict) -> set[str]:
+    """Kernels that do not run as was asked if a plan is to be had."""
+    given_up = error.concession
+    return {name for name, _ in given_up.wanted} if isinstance(given_up, Concession) else set()
 
 
 def trial_of(plan: Plan, found: Comparison, metric: str, proposed: Trial) -> Trial:

@@ -412,7 +412,9 @@ class DefaultsModel(Model):
     when: dict[str, Any] = Field(
         default_factory=dict, description="Predicates of every row that has such ports."
     )
-    work: WorkModel | None = Field(None, description="Work of every row, for the rates that it leaves out.")
+    work: WorkModel | None = Field(
+        default=None, description="Work of every row, for the rates that it leaves out."
+    )
 
 
 class RescaleCostModel(Model):

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import planner
-from planner.plan_search.forecast import forecast, net_of
+from planner.plan_search.forecast import forecast, net_of, priced_by_coverage
 from planner.plan_search.greedy import greedy
 from planner.plan_search.options import weight_bytes
 from planner.plan_search.program import SLACK, bounds_of, propose
 from planner.plan_search.search import bench_of, measured_table
 from planner.plan_search.thrift import with_fewer_bytes
 from planner.plan_search.trials import State
+from planner.target.load import load_target
 from tests.exporters.plans import model, op
 
 RNG = np.random.default_rng(7)
@@ -123,3 +124,45 @@ def test_noise_that_is_spent_elsewhere_leaves_no_table_in_float():
     net, bounds = net_of(table), bounds_of(table, 32.75)
     found = propose(table, net, bounds, greedy(table, net, bounds, weight_bits=np.inf)[0])
     assert forecast(table, net, with_fewer_bytes(table, net, found.chosen, bounds)).weight_bits < 16
+
+
+STORED = {"in": ["i8<-127:127>"], "out": ["f32"]}
+
+
+def test_a_trial_drops_the_wish_that_its_neighbour_makes_impossible():
+    """A table's stored rows with float results want a reader in float, and options are chosen one by one."""
+    ready, samples = embedder()
+    bench = bench_of(ready, load_target(PLANS), samples)
+    alone = bench.measured("program", {"op_e": STORED}, 0.0)
+    assert (alone.error, alone.kernels) == ("", {"op_e": STORED})
+    floats = {"op_a": "float", "op_s": "float"}
+    found = bench.measured(
+        "program", {"op_y": "float", "op_e": {"in": ["u8"], "out": ["f32"]}, **floats}, 0.0
+    )
+    assert not found.error
+    assert found.kernels == {"op_y": "float", **floats}
+
+
+def test_coverage_is_bought_by_products_and_not_by_work():
+    """Casts cost more than a small product saves: of least work is the plan that has it in float."""
+    ready, samples = embedder()
+    bench = bench_of(ready, load_target(PLANS), samples)
+    table = measured_table(bench, State("", None), bench.samples)
+    net = net_of(table)
+    covered, covered_net = priced_by_coverage(table, net)
+    bounds = bounds_of(table, 30.0)
+
+    def macs_in_float(priced, edges):
+        chosen = propose(priced, edges, bounds, {}).chosen
+        return sum(options[chosen.get(name, 0)].float_macs for name, options in table.kernels.items())
+
+    assert macs_in_float(covered, covered_net) <= macs_in_float(table, net)
+    work = {name: [one.work for one in options] for name, options in covered.kernels.items()}
+    for name, options in table.kernels.items():
+        for own, one in zip(work[name], options, strict=True):
+            assert (
+                one.float_macs
+                <= own
+                <= one.float_macs
+                + 0.01 * sum(max(other.float_macs for other in others) for others in table.kernels.values())
+            )
