@@ -151,7 +151,9 @@ def coverage_part(coverage: Coverage) -> Part:
     """Evaluate the coverage of a plan: by multiply-adds and by kernels, the worse; poor without any gain."""
     if not coverage.pays:
         return Part("poor", f"{KEEP}: {unpaid_text(coverage)}")
-    return Part(coverage_level(coverage.mac_share, coverage.kernel_share), coverage_text(coverage))
+    slower = f"; it is predicted to take {_slower_text(coverage)}" if coverage.is_slower else ""
+    level = coverage_level(coverage.mac_share, coverage.kernel_share)
+    return Part(level, f"{coverage_text(coverage)}{slower}")
 
 
 def coverage_level(mac_share: float, kernel_share: float) -> Level:
@@ -178,11 +180,15 @@ def unpaid_text(coverage: Coverage) -> str:
     """Return why a quantized file has nothing to offer over the float model."""
     if coverage.is_nothing or (not coverage.macs_on_device and coverage.macs):
         return coverage_text(coverage)
-    times = coverage.work / coverage.float_work if coverage.float_work else math.inf
     return (
         f"the file is bigger, {coverage.size:,} bytes, not {coverage.float_size:,}, and predicted to take "
-        f"{times:.3g} times the work of float"
+        f"{_slower_text(coverage)}"
     )
+
+
+def _slower_text(coverage: Coverage) -> str:
+    times = coverage.work / coverage.float_work if coverage.float_work else math.inf
+    return f"{times:.3g} times the work of float"
 
 
 def offers_nothing(coverage: Coverage, bound: float | None) -> bool:
