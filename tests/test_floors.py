@@ -108,7 +108,6 @@ BY_NAME: Final = {
     "planner.ir.topology": "networkx, for an error",
     "planner.onnx.structure.functions_to_subgraphs": "networkx, for few files",
     "planner.propagation.selection.signs": "networkx, for few plans",
-    "planner.checker.figures.signs": "networkx, for few plans",
     "planner.model_objects": "torch.onnx, of a caller who has it",
     "planner.stablehlo_reader.custom_form": "jaxlib, an extra",
 }

@@ -6,7 +6,7 @@ optimal it looks for cheaper ones, which proves nothing. Out of its sight: funct
 fusions that made the kernels. Source: docs/specification.md, section 6.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -15,12 +15,9 @@ from planner.checker.engines import check_engines
 from planner.checker.facts import check_facts
 from planner.checker.figures.clips import check_clips, check_needs
 from planner.checker.figures.finer_weights import check_finer
-from planner.checker.figures.float_results import check_float_results
-from planner.checker.figures.islands import check_islands
 from planner.checker.figures.losses import check_lost, check_price, losses_of
 from planner.checker.figures.optimal import check_optimal
 from planner.checker.figures.ranges import ranges_of, stored_parts
-from planner.checker.figures.signs import check_signs
 from planner.checker.figures.sums import check_room, check_sums
 from planner.checker.kernel_ports import (
     Served,
@@ -42,13 +39,9 @@ from planner.checker.log import (
 from planner.checker.numbers import Judged, check_constants
 from planner.checker.origins import check_key, check_model, check_options, check_target
 from planner.checker.pins import lies_on
-from planner.checker.rows.asked import FOR_NEIGHBOURS, asked_of, check_asked, check_globs
-from planner.checker.rows.choice import check_choice, check_float_for_little, check_none_asked
-from planner.checker.rows.left import check_left
+from planner.checker.rows.asked import check_asked, check_globs
 from planner.checker.rows.predicates import broken_predicate
 from planner.checker.rows.reading import Reading, read_row
-from planner.checker.rows.too_little import NOTHING_HOLDS, with_floor
-from planner.checker.rows.trained import check_trained_grids
 from planner.checker.rules import check_rules, one_class
 from planner.ir.borders import bonds, carried_pairs
 from planner.ir.expand import expand
@@ -59,7 +52,6 @@ from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, QType, Unifo
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, StepRow, step_rows
-from planner.target.borders import rows_for
 from planner.target.records import Row, Target
 
 
@@ -69,30 +61,20 @@ class _Notes:
 
     Attributes:
       steps: what the last step of each address says.
-      left: why kernels could not keep rows, by the kernel's name and the row's key.
-      short: why rows hold too little, likewise.
-      mirrored: rows that come first and differ in signs alone from the one that serves, likewise.
       numbers: the model's constants, {} where no model was given.
       binding: values with facts that a port can break.
-      behind: number of the latest engine on the way to each kernel, where data do not come back.
       types, texts: the problem of a type, "" for none, and its text, by its id (the plan keeps it alive).
       rows: rows read beside ports, by their key, the numbers of inputs and of ports, and which are absent.
       constants: constants known by their range that were judged.
-      formats: that the plan was made for.
     """
 
     steps: Mapping[str, StepRow]
-    left: Mapping[str, Mapping[str, str]]
-    short: Mapping[str, Mapping[str, str]]
-    mirrored: Mapping[str, Mapping[str, str]]
     numbers: Mapping[str, Constant]
     binding: frozenset[str]
-    behind: Mapping[str, int] = field(default_factory=dict)
     types: dict[int, str] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
     rows: dict[tuple[str, int, int, tuple[int, ...]], Reading] = field(default_factory=dict)
     constants: set[Judged] = field(default_factory=set)
-    formats: tuple[str, ...] = ()
 
 
 def check(
@@ -105,43 +87,19 @@ def check(
     check_options(plan)
     if target is not None:
         check_target(plan, target)
-        target = with_floor(target, plan.target.costs)
     if model is not None:
         model = expand(model)
         check_model(plan, model)
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
     log = step_rows(plan.steps)
-    left, short, let_go, mirrored = (_told(log, rule) for rule in ("left", "short", "let go", "sign"))
-    notes = _Notes(
-        check_steps(log),
-        left,
-        short,
-        mirrored,
-        numbers or {},
-        frozenset(_binding(plan.graph)),
-        check_engines(plan),
-        formats=plan.formats,
-    )
+    notes = _Notes(check_steps(log), numbers or {}, frozenset(_binding(plan.graph)))
+    check_engines(plan)
     check_totals(plan)
     judged: list[tuple[KernelPlan, Region, Served | None]] = []
     for kernel in plan.kernels_in_order:
         region = regions[kernel.name]
-        served = _check_kernel(plan, kernel, region, numbers, notes)
-        judged.append((kernel, region, served))
-        if target is not None and model is not None:
-            if kernel.reason in FOR_NEIGHBOURS:
-                _check_no_row_is_asked(plan, kernel, region, target, notes)
-            if (kernel.reason or "").startswith(NOTHING_HOLDS):
-                _check_holds_nothing(plan, kernel, region, target, notes)
-            served = served or _unserved(plan, kernel, region, target, notes)
-            if served is not None:
-                _check_row(served, target, notes)
-    if target is not None and model is not None:
-        check_signs(plan, judged, target, left, mirrored)
-        check_trained_grids(
-            plan, regions, target, (left, let_go), behind=notes.behind, numbers=model.constants
-        )
+        judged.append((kernel, region, _check_kernel(plan, kernel, region, numbers, notes)))
     _check_carried(plan)
     _check_caches(plan.graph)
     check_globs(plan, judged, numbers)
@@ -168,24 +126,12 @@ def check(
     if ranges is not None:
         clips = check_clips(plan, ranges)
         check_needs(log, ranges)
-        if target is not None:
-            check_islands(ranges, target)
-            check_float_results(ranges, target, notes.left)
         losses = losses_of(ranges)
         check_lost(plan, losses)
         check_price(plan, losses)
         check_optimal(plan, ranges, losses, clips=clips)
     # Last: of a plan that was changed the change is the fault to name.
     check_key(plan, "" if model is None else model.module)
-
-
-def _told(log: Sequence[StepRow], wanted: str) -> Mapping[str, Mapping[str, str]]:
-    """What the log says of rows by a rule: why, by the kernel's name and the row's key."""
-    found: dict[str, dict[str, str]] = {}
-    for _, name, key, rule, why, _, _ in log:
-        if rule == wanted:
-            found.setdefault(name, {})[key] = why
-    return found
 
 
 def _binding(graph: Graph) -> Iterator[str]:
@@ -358,54 +304,6 @@ def _check_kernel(
     if by is not None and not is_product_of_rows(region.ops, plan.graph, per_token=by.per_token):
         refuse(kernel.name, f"is quantized at run time by {row.source}, and is no product of such", row)
     return served
-
-
-def _check_row(served: Served, target: Target, notes: _Notes) -> None:
-    """The row is the one to be preferred of those that the kernel could keep."""
-    left = notes.left.get(served.kernel.name, {})
-    if left:
-        check_left(served, target, left, notes.behind.get(served.kernel.name, 0), notes.formats)
-    if served.kernel.row is not None:
-        short = notes.short.get(served.kernel.name, {})
-        mirrored = next(iter(notes.mirrored.get(served.kernel.name, ())), "")
-        check_choice(served, target, notes.binding, left, [*short.items()], mirrored=mirrored)
-
-
-def _unserved(plan: Plan, kernel: KernelPlan, region: Region, target: Target, notes: _Notes) -> Served | None:
-    """A kernel in float that is said to have left rows, beside the first that takes its ports."""
-    if kernel.name not in notes.left:
-        return None
-    readings = (read_row(row, region) for row in rows_for(target, kernel.kernel))
-    found = next((reading for reading in readings if not isinstance(reading, str)), None)
-    if found is None:
-        refuse(kernel.name, f"is said to have left rows, {target.id} has none for its ports")
-    return Served(kernel, region, found, (*kernel.inputs, *kernel.outputs), plan.graph, notes.numbers)
-
-
-def _check_no_row_is_asked(
-    plan: Plan, kernel: KernelPlan, region: Region, target: Target, notes: _Notes
-) -> None:
-    """A kernel in float for its neighbours' sake could not have had a row that was asked for."""
-    asked = asked_of(plan.graph, region)
-    rows = rows_for(target, kernel.kernel) if asked is not None else ()
-    readings = (read_row(row, region) for row in rows)
-    fit = [reading for reading in readings if not isinstance(reading, str)]
-    if fit:
-        ports = (*kernel.inputs, *kernel.outputs)
-        check_none_asked(Served(kernel, region, fit[0], ports, plan.graph, notes.numbers), target)
-
-
-def _check_holds_nothing(
-    plan: Plan, kernel: KernelPlan, region: Region, target: Target, notes: _Notes
-) -> None:
-    """A kernel in float because no row leaves enough at readers could have had none that does."""
-    readings = (read_row(row, region) for row in rows_for(target, kernel.kernel))
-    found = next((reading for reading in readings if not isinstance(reading, str)), None)
-    if found is None:
-        refuse(kernel.name, f"runs in float ({kernel.reason}), and {target.id} has no row for its ports")
-    ports = (*kernel.inputs, *kernel.outputs)
-    served = Served(kernel, region, found, ports, plan.graph, notes.numbers)
-    check_float_for_little(served, target, notes.binding, notes.left.get(kernel.name, {}))
 
 
 def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:

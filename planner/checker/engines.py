@@ -7,15 +7,11 @@ from planner.checker.kernel_ports import refuse
 from planner.plans.plan import Plan
 
 
-def check_engines(plan: Plan) -> dict[str, int]:
-    """On a device whose data go one way, no kernel reads from an engine behind its own.
-
-    Returns:
-      The latest engine on the way to each kernel.
-    """
-    engines, found = plan.target.engines, dict[str, int]()
+def check_engines(plan: Plan) -> None:
+    """On a device whose data go one way, no kernel reads from an engine behind its own."""
+    engines = plan.target.engines
     if not engines.one_way:
-        return found
+        return
     latest: dict[str, int] = {}
     for kernel in plan.kernels_in_order:
         row = None if kernel.row is None else plan.target.rows.get(kernel.row)
@@ -31,6 +27,4 @@ def check_engines(plan: Plan) -> dict[str, int]:
                 f"{', '.join(engines.names[before:])}",
                 row,
             )
-        found[kernel.name] = before
         latest.update(dict.fromkeys((port.value for port in kernel.outputs), max(own, before)))
-    return found

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from planner.checker.kernel_ports import Served
 from planner.ir.graph import Constant
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.target.records import PortType
 
 Reals = npt.NDArray[Any]
 
@@ -48,24 +47,6 @@ def times_of(pin: Uniform, kind: Uniform) -> Reals | None:
 
 def _grid(kind: Uniform) -> tuple[object, ...]:
     return kind.expressed, kind.axis, kind.blocks, kind.grid
-
-
-def bearable(pin: Uniform, spec: PortType, constant: Constant) -> Uniform | None:
-    """The type a port would have for a pinned constant; None where its storage cannot hold the numbers."""
-    store = spec.storage
-    if store is None and (spec.symmetric or spec.zero_point is not None) and not pin.storage.float_name:
-        return _shifted(pin, spec.zero_point or 0)
-    if not isinstance(store, Storage) or pin.storage == store:
-        return pin
-    # Keep the zero points if they fit, else 0: u8 weights around 128 become i8 around 0, the same reals.
-    wishes = [list(pin.zero_points), [0] * len(pin.scales)]
-    if spec.symmetric or spec.zero_point is not None:
-        wishes = [[spec.zero_point or 0] * len(pin.scales)]
-    for zeros in wishes:
-        inside = all(store.qmin <= zero <= store.qmax for zero in zeros)
-        if inside and fits(pin, store, tuple(zeros), constant):
-            return Uniform(store, pin.scales, tuple(zeros), pin.expressed, pin.axis, pin.blocks, pin.grid)
-    return None
 
 
 def _shifted(pin: Uniform, zero: int) -> Uniform:

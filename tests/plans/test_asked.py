@@ -223,22 +223,6 @@ def test_a_glob_that_is_done_in_part_is_counted():
     planner.check(plan, model, target)
 
 
-def test_rows_that_a_glob_asks_for_are_not_passed_over():
-    """With wishes grafted, a kernel with an i16 row that runs in i8 is refused by its row."""
-    base = case("litert-int8")
-    model = with_wanted(base.model, {"*": "i16"})
-    plan = base.plan
-    told = [f"'*' asks for i16: {n} of its {m} kernels do not run so" for m in range(30) for n in range(30)]
-    lying = replace(
-        plan,
-        graph=replace(plan.graph, wanted=model.wanted),
-        model=model_digest(model),
-        warnings=(*plan.warnings, *told),
-    )
-    with pytest.raises(PlanInvalid, match="fits and is i16, as '\\*' asks"):
-        planner.check(lying, model, base.target)
-
-
 def test_a_glob_that_is_not_counted_is_refused():
     base = case("onnxruntime-cpu")
     model = with_wanted(base.model, {"*": "i4"})

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.ir.graph import Region
-from planner.ir.types.qtypes import FloatType
 from planner.target.records import PortPattern, PortType, Row, Rule
 
 
@@ -83,14 +82,6 @@ def read_row(row: Row, region: Region) -> Reading | str:
 def _derived(row: Row, name: str) -> Rule | None:
     """The first rule about a port, or code, which may decide any port."""
     return next((rule for rule in row.rules if rule.args.get("port") == name or rule.kind == "fn"), None)
-
-
-def gives_floats(row: Row) -> bool:
-    """Whether a row reads integers first and writes nothing but float32."""
-    if row.float or not row.inputs or not row.outputs or isinstance(row.inputs[0].type.storage, FloatType):
-        return False
-    stores = [entry.type.storage for entry in row.outputs]
-    return all(isinstance(store, FloatType) and store.name == "f32" for store in stores)
 
 
 def spread(patterns: tuple[PortPattern, ...], names: tuple[str, ...], what: str) -> list[PortPattern] | str:
