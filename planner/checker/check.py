@@ -14,7 +14,6 @@ from planner.checker.edges import check_edges
 from planner.checker.engines import check_engines
 from planner.checker.facts import check_facts
 from planner.checker.figures.clips import check_clips, check_needs
-from planner.checker.figures.finer_weights import check_finer
 from planner.checker.figures.losses import check_lost, check_price, losses_of
 from planner.checker.figures.optimal import check_optimal
 from planner.checker.figures.ranges import ranges_of, stored_parts
@@ -104,7 +103,6 @@ def check(
     _check_caches(plan.graph)
     check_globs(plan, judged, numbers)
     ranges = ranges_of(plan, judged, numbers) if numbers is not None else None
-    told = frozenset(step[2] for step in log if step[3] == "finer")
     for at, (_, _, served) in enumerate(judged):
         if progress is not None:
             progress(at + 1, len(judged))
@@ -115,7 +113,6 @@ def check(
             check_rules(served)
         else:
             extents = check_constants(served, notes.constants, stored_parts(ranges, ranges.steps[at]))
-            check_finer(served, extents, told)
             check_rules(served)
             check_sums(served, extents)
     check_values(plan, log)
