@@ -28,9 +28,7 @@ from planner.checker.kernel_ports import (
     type_problem,
 )
 from planner.checker.log import (
-    check_reasons,
     check_steps,
-    check_strategy,
     check_told,
     check_totals,
     check_values,
@@ -117,9 +115,6 @@ def check(
             check_sums(served, extents)
     check_values(plan, log)
     check_edges(plan, target)
-    served_by_name = {kernel.name: served for kernel, _, served in judged if served is not None}
-    check_reasons(plan, log, served_by_name)
-    check_strategy(plan, served_by_name)
     if ranges is not None:
         clips = check_clips(plan, ranges)
         check_needs(log, ranges)
@@ -268,6 +263,7 @@ def _check_kernel(
     if plan.graph.wanted or kernel.reason is not None:
         check_asked(plan, kernel, region)
     if kernel.row is None:
+        check_told(kernel, notes.steps, notes.texts)
         _check_float(plan, kernel, region, ports, notes)
         return None
     reading = _reading(plan, kernel.row, kernel, region, notes)

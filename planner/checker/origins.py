@@ -29,7 +29,7 @@ POLICIES: Final[Mapping[str, tuple[object, ...]]] = {
     "bias_pins": ("derive",),
     "strategy": ("minimal", "rfc"),
 }
-"""Options of a plan besides costs, and what each may be; a policy at its default is left out."""
+"""Options of a plan besides costs, and what each may be; all but the strategy are left out at a default."""
 
 
 FORMATS: Final = "formats"
@@ -42,6 +42,8 @@ def check_options(plan: Plan) -> None:
     Raises:
       PlanInvalid: the first that is unknown, or that the plan was not made under.
     """
+    if "strategy" not in plan.options:
+        refuse("", "was planned by no strategy; accepted: minimal or rfc")
     prices = Costs.__dataclass_fields__
     known = ", ".join(sorted({*POLICIES, FORMATS, *prices}))
     for name, value in plan.options.items():

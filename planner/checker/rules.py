@@ -72,14 +72,6 @@ def one_class(a: Uniform, b: Uniform) -> bool:
     )
 
 
-def in_storage(kind: Uniform, store: Storage) -> Uniform | None:
-    """The same reals in a storage of either sign; None where the zero point does not fit."""
-    zeros = tuple(zero + _middle(store) - _middle(kind.storage) for zero in kind.zero_points)
-    if not all(store.qmin <= zero <= store.qmax for zero in zeros):
-        return None
-    return Uniform(store, kind.scales, zeros, kind.expressed, kind.axis)
-
-
 def _middle(store: Storage) -> int:
     return 0 if store.signed or store.float_name else 1 << store.bits - 1
 

@@ -20,8 +20,6 @@ from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
 
 REASON: Final = "annotated: float"
-FOR_NEIGHBOURS: Final = ("integer island: float kernels alone are around it", "moves data between float ops")
-"""Reasons to run in float that what was asked of a kernel comes before."""
 
 
 class Asked(NamedTuple):
