@@ -36,7 +36,7 @@ from planner.checker.log import (
 from planner.checker.numbers import Judged, check_constants
 from planner.checker.origins import check_key, check_model, check_options, check_target
 from planner.checker.pins import lies_on
-from planner.checker.rows.asked import check_asked, check_globs
+from planner.checker.rows.asked import check_asked
 from planner.checker.rows.predicates import broken_predicate
 from planner.checker.rows.reading import Reading, read_row
 from planner.checker.rules import check_rules, one_class
@@ -58,7 +58,7 @@ class _Notes:
 
     Attributes:
       steps: what the last step of each address says.
-      numbers: the model's constants, {} where no model was given.
+      numbers: the model's constants, {} where no model was given; `graph`: the plan's with these.
       binding: values with facts that a port can break.
       types, texts: the problem of a type, "" for none, and its text, by its id (the plan keeps it alive).
       rows: rows read beside ports, by their key, the numbers of inputs and of ports, and which are absent.
@@ -67,6 +67,7 @@ class _Notes:
 
     steps: Mapping[str, StepRow]
     numbers: Mapping[str, Constant]
+    graph: Graph
     binding: frozenset[str]
     types: dict[int, str] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
@@ -90,16 +91,16 @@ def check(
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
     log = step_rows(plan.steps)
-    notes = _Notes(check_steps(log), numbers or {}, frozenset(_binding(plan.graph)))
+    graph = plan.graph if not numbers else replace(plan.graph, constants={**plan.graph.constants, **numbers})
+    notes = _Notes(check_steps(log), numbers or {}, graph, frozenset(_binding(plan.graph)))
     check_engines(plan)
     check_totals(plan)
     judged: list[tuple[KernelPlan, Region, Served | None]] = []
     for kernel in plan.kernels_in_order:
         region = regions[kernel.name]
-        judged.append((kernel, region, _check_kernel(plan, kernel, region, numbers, notes)))
+        judged.append((kernel, region, _check_kernel(plan, kernel, region, notes)))
     _check_carried(plan)
     _check_caches(plan.graph)
-    check_globs(plan, judged, numbers)
     ranges = ranges_of(plan, judged, numbers) if numbers is not None else None
     for at, (_, _, served) in enumerate(judged):
         if progress is not None:
@@ -255,9 +256,7 @@ def _live(graph: Graph, regions: Mapping[str, Region], operands: Mapping[str, se
     return alive
 
 
-def _check_kernel(
-    plan: Plan, kernel: KernelPlan, region: Region, numbers: Mapping[str, Constant] | None, notes: _Notes
-) -> Served | None:
+def _check_kernel(plan: Plan, kernel: KernelPlan, region: Region, notes: _Notes) -> Served | None:
     ports = (*kernel.inputs, *kernel.outputs)
     _check_types(plan, ports, notes)
     if plan.graph.wanted or kernel.reason is not None:
@@ -273,12 +272,12 @@ def _check_kernel(
     if kernel.reason is not None:
         refuse(kernel.name, f"has a row and a reason to run in float ({kernel.reason!r})", row)
     derives = plan.options.get("bias_pins") == "derive"
-    served = Served(kernel, region, reading, ports, plan.graph, numbers or {}, derives)
+    served = Served(kernel, region, reading, ports, notes.graph, notes.numbers, derives)
     check_signature(served)
     if row.when:
         broken = broken_predicate(served)
         if broken:
-            refuse(kernel.name, f"is served by {row.source}, whose {broken}", row)
+            refuse(kernel.name, f"is served by {row.source}, whose `when` does not hold: {broken}", row)
     check_facts(served, notes.binding)
     check_told(kernel, notes.steps, notes.texts)
     check_wildcards(served)
@@ -287,9 +286,8 @@ def _check_kernel(
         refuse(kernel.name, f"is looked up in a table of {row.source}, and is no function of one tensor", row)
     if misses_its_name(region):
         refuse(kernel.name, f"is served by {row.source}, and its ops are no {kernel.kernel}", row)
-    if SPELLS in region.attributes and numbers:
-        known = {**plan.graph.constants, **numbers}
-        told = spelling_of(region, replace(plan.graph, constants=known))
+    if SPELLS in region.attributes and notes.numbers:
+        told = spelling_of(region, notes.graph)
         if dict(told) != dict(region.attributes):
             listed = ", ".join(f"{key}: {item}" for key, item in told.items())
             refuse(kernel.name, f"is no operator with {dict(region.attributes)}; accepted: {listed}", row)

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.checker.kernel_ports import NEAR, Served, refuse
 from planner.checker.moves import check_slices
-from planner.checker.rows.predicates import breaks_requirement
+from planner.checker.rows.predicates import broken_requirement
 from planner.errors import PlannerError, RuleError
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.scales import F32_TINY
@@ -259,13 +259,9 @@ def _derive(served: Served, rule: Rule) -> None:
 
 
 def _requires(served: Served, rule: Rule) -> None:
-    if breaks_requirement(served, rule.args["holds"]):
-        kinds = [brief(port.type) for port in served.ports if isinstance(port.type, Uniform)]
-        refuse(
-            served.kernel.name,
-            f"has ports of {', '.join(kinds)}; requires at {rule.source} accepts {rule.args['holds']}",
-            served.row,
-        )
+    broken = broken_requirement(served, rule.args["holds"])
+    if broken:
+        refuse(served.kernel.name, f"requires at {rule.source} accepts {broken}", served.row)
 
 
 JUDGES: Final[Mapping[str, Callable[[Served, Rule], None]]] = {
