@@ -305,7 +305,7 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
         # Thousands of ports share one type object, and the plan keeps it alive, so its id is a safe key.
         problem = notes.types.get(id(kind))
         if problem is None:
-            problem = notes.types[id(kind)] = type_problem(kind) or ""
+            problem = notes.types[id(kind)] = type_problem(kind)
             notes.texts[id(kind)] = brief(kind)
         # One scale fits every shape, and f32 is accepted for
         # tensors of any float type: nothing left to look at.
@@ -378,8 +378,9 @@ def _reading(plan: Plan, key: str, kernel: KernelPlan, region: Region, notes: _N
     if row.kernel != kernel.kernel or row.key != key:
         _refuse_row(kernel, row)
     found = read_row(row, region)
-    if isinstance(found, str):
-        refuse(kernel.name, f"is served by {row.source}, but {found}", row)
+    if found is None:
+        ports = f"{len(region.inputs)} inputs and {len(region.outputs)} outputs"
+        refuse(kernel.name, f"is served by {row.source}, which takes other ports than its {ports}", row)
     notes.rows[place] = found
     return found
 

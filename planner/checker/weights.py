@@ -13,14 +13,13 @@ from planner.checker.kernel_ports import (
     NEAR,
     Served,
     axis_of,
-    factor_of_scales,
     linear_op,
     refuse,
 )
 from planner.ir.mapped import let_go
 from planner.ir.operators.neighbours import greatest_pairs, least_scales
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform
-from planner.ir.types.scales import F32_TINY
+from planner.ir.types.scales import F32_TINY, common_factor
 from planner.ir.types.typetext import brief
 from planner.plans.records import Port
 from planner.target.expressions import parse_number
@@ -177,7 +176,7 @@ def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -
     most = np.where(free, np.inf, most * (2.0 if spec.power_of_two else 1.0))
     tiny, near = ROUNDED.get(spec.scales, (F32_TINY, NEAR))
     if spec.scales == "f8E4M3FN":
-        tiny *= factor_of_scales(scales) or 1.0
+        tiny *= common_factor(kind.scales) or 1.0
     most = np.maximum(most, spec.scale_min or tiny)
     least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
     i = first_of((scales < least * (1 - near)) | (scales > most * (1 + near)))
