@@ -101,7 +101,7 @@ def check(
         judged.append((kernel, region, _check_kernel(plan, kernel, region, notes)))
     _check_carried(plan)
     _check_caches(plan.graph)
-    ranges = ranges_of(plan, judged, numbers) if numbers is not None else None
+    ranges = ranges_of(plan, judged, notes.graph) if numbers is not None else None
     for at, (_, _, served) in enumerate(judged):
         if progress is not None:
             progress(at + 1, len(judged))
@@ -262,8 +262,8 @@ def _check_kernel(plan: Plan, kernel: KernelPlan, region: Region, notes: _Notes)
     if plan.graph.wanted or kernel.reason is not None:
         check_asked(plan, kernel, region)
     if kernel.row is None:
-        check_told(kernel, notes.steps, notes.texts)
         _check_float(plan, kernel, region, ports, notes)
+        check_told(kernel, notes.steps, notes.texts)
         return None
     reading = _reading(plan, kernel.row, kernel, region, notes)
     row = reading.row

@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from planner.checker.figures.ranges import Ranges, Reals, needs_told
+from planner.checker.figures.ranges import Ranges, needs_told
 from planner.checker.kernel_ports import refuse
+from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
@@ -76,7 +77,7 @@ def _real(text: str) -> float:
         return math.nan
 
 
-def clipped(extent: Reals, kind: Uniform) -> float:
+def clipped(extent: Interval, kind: Uniform) -> float:
     """Share of a range that a type cuts off, half a step given away at each end."""
     if not kind.is_per_tensor:
         return 0.0

@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from planner.checker.figures.clips import NEAR, address_of
-from planner.checker.figures.ranges import Ranges, Reals, Step, cut_to, held_in
+from planner.checker.figures.ranges import Ranges, Step, held_in
 from planner.checker.kernel_ports import refuse
 from planner.ir.types.held_pins import centring
+from planner.ir.types.intervals import Interval, cut_to
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import affine
 from planner.ir.types.scales import F32_TINY
@@ -198,7 +199,7 @@ def spec_of(ranges: Ranges, step: Step, position: int, kind: Uniform) -> PortTyp
     return replace(plain, symmetric=True) if is_centred and plain.zero_point is None and not own else plain
 
 
-def _lost(ranges: Ranges, name: str, trail: Trail, extent: Reals | None) -> Lost:
+def _lost(ranges: Ranges, name: str, trail: Trail, extent: Interval | None) -> Lost:
     elements, spec = ranges.graph.values[name].elements, trail.left
     if extent is not None and spec is not None and isinstance(spec.storage, Storage):
         # A float use keeps more than the storage that the data left was to hold.
@@ -214,7 +215,7 @@ def _level(scale: float) -> int:
     return round(math.log2(scale) * UNIT)
 
 
-def own_label(extent: Reals, spec: PortType) -> tuple[float, int]:
+def own_label(extent: Interval, spec: PortType) -> tuple[float, int]:
     """The finest scale on which a port of this type holds a range, within the bounds of its scales.
 
     With the zero point, as signed storage has it.

@@ -13,8 +13,9 @@ from typing import Final
 from planner.checker.edges import Consumer, Ends, ends_of
 from planner.checker.figures.clips import clipped
 from planner.checker.figures.losses import UNIT, Lost, losses_of, may_grow, own_label, spec_of
-from planner.checker.figures.ranges import Ranges, Step, hull
+from planner.checker.figures.ranges import Ranges, Step
 from planner.checker.kernel_ports import parameter_problem, refuse
+from planner.ir.types.intervals import hull
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan

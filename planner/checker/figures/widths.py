@@ -6,10 +6,10 @@ Source: docs/accuracy.md, "Ranges".
 from collections.abc import Mapping, Sequence
 
 from planner.ir.graph import Facts
+from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage
 
-Reals = tuple[float, float]
-ByWidth = Mapping[int, Reals]
+ByWidth = Mapping[int, Interval]
 
 
 def chosen(facts: Facts) -> ByWidth:
@@ -20,9 +20,9 @@ def chosen(facts: Facts) -> ByWidth:
     return {width.bits: (width.lo, width.hi) for width in seen.widths}
 
 
-def narrowed(own: Reals | None, parts: Sequence[ByWidth]) -> ByWidth:
+def narrowed(own: Interval | None, parts: Sequence[ByWidth]) -> ByWidth:
     """By width, a value's own range cut to each part in turn; widths that hold all of it are left out."""
-    found: dict[int, Reals] = {}
+    found: dict[int, Interval] = {}
     for bits in {bits for part in parts for bits in part} if own is not None else ():
         low, high = own or (0.0, 0.0)
         for ends in (part[bits] for part in parts if bits in part):
@@ -32,6 +32,6 @@ def narrowed(own: Reals | None, parts: Sequence[ByWidth]) -> ByWidth:
     return found
 
 
-def held(own: Reals | None, narrow: ByWidth, store: Storage | None) -> Reals | None:
+def held(own: Interval | None, narrow: ByWidth, store: Storage | None) -> Interval | None:
     """The range that a storage is to hold: the one of its width where there is one; None is float."""
     return own if store is None or store.float_name else narrow.get(store.bits, own)
