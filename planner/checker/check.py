@@ -13,7 +13,7 @@ from typing import NoReturn
 from planner.checker.edges import check_edges
 from planner.checker.engines import check_engines
 from planner.checker.facts import check_facts
-from planner.checker.figures.clips import check_clips, check_needs
+from planner.checker.figures.clips import check_clips
 from planner.checker.figures.losses import check_lost, check_price, losses_of
 from planner.checker.figures.optimal import check_optimal
 from planner.checker.figures.ranges import ranges_of, stored_parts
@@ -118,7 +118,6 @@ def check(
     check_edges(plan, target)
     if ranges is not None:
         clips = check_clips(plan, ranges)
-        check_needs(log, ranges)
         losses = losses_of(ranges)
         check_lost(plan, losses)
         check_price(plan, losses)

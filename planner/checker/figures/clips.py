@@ -1,23 +1,18 @@
-"""Re-verify clips and needs: what types cut off, and what readers need, is what the plan says.
+"""Verify clips: what types cut off is what the plan says.
 
 Source: docs/specification.md, section 5, the price, item 3.
 """
 
-import math
-from collections.abc import Sequence
 from typing import Final
 
-from planner.checker.figures.ranges import Ranges, needs_told
+from planner.checker.figures.ranges import Ranges
 from planner.checker.kernel_ports import refuse
 from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
-from planner.plans.records import StepRow
 
 NEAR: Final = 1e-9
-TOLD: Final = 1e-5
-"""Ends are told with six digits."""
 
 
 def check_clips(plan: Plan, ranges: Ranges) -> bool:
@@ -47,34 +42,6 @@ def check_clips(plan: Plan, ranges: Ranges) -> bool:
                 f"is listed as clipping {value.clip!r} of its range; accepted: {worst.get(name, 0.0)!r}",
             )
     return any(share > max_clip for share in worst.values())
-
-
-def check_needs(log: Sequence[StepRow], ranges: Ranges) -> None:
-    """The log tells what is needed of each value of which a reader needs less than all.
-
-    Raises:
-      PlanInvalid: a value of which that is not told, or is told otherwise.
-    """
-    wanted = needs_told(ranges)
-    told = {row[1]: row for row in log if row[3] == "needed"}
-    for name, (lo, hi) in wanted.items():
-        if name not in told:
-            refuse(name, f"has no step that says what is needed of it; accepted: {lo:g} to {hi:g}")
-        text = told[name][2]
-        ends = [_real(end) for end in text.split(" to ")]
-        if len(ends) != 2 or not all(
-            math.isclose(end, own, rel_tol=TOLD) for end, own in zip(ends, (lo, hi), strict=True)
-        ):
-            refuse(name, f"is said to be needed from {text}; accepted: {lo:g} to {hi:g}")
-    for name in told.keys() - wanted.keys():
-        refuse(name, "is said to be needed in part; accepted: no such step, all of it is")
-
-
-def _real(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def clipped(extent: Interval, kind: Uniform) -> float:

@@ -170,28 +170,6 @@ def stored_parts(found: Ranges, step: Step) -> dict[str, Interval]:
     return parts
 
 
-def needs_told(found: Ranges) -> dict[str, Interval]:
-    """What uses need together of each value of which one needs less than all."""
-    asked: dict[str, list[Interval]] = {}
-    less, outputs = set(), frozenset(found.graph.outputs)
-    # Of a constant that is read in float alone no range is asked.
-    served = [step for step in found.steps if step.served is not None or step.moves]
-    stored = {port.value for step in served for port in step.kernel.inputs}
-    for step in found.steps:
-        for i, port in enumerate(step.kernel.inputs):
-            extent, required = found.of.get(port.value), step.required[i]
-            if extent is None and port.value in stored and port.value in found.graph.constants:
-                extent = _given(found, port.value)
-                required = cut_to(extent, step.needed.get(port.value, ALL)) if extent is not None else None
-            if extent is None or required is None or not port.value:
-                continue
-            # An output of the model needs all of it, and a use that needs nothing inside no more than that.
-            asked.setdefault(port.value, []).append(extent if port.value in outputs else required)
-            if step.fixed[i] is None and cut_to(extent, step.needed.get(port.value, ALL)) != extent:
-                less.add(port.value)
-    return {name: ends for name in less if (ends := hull(asked[name])) is not None}
-
-
 def _step(graph: Graph, kernel: KernelPlan, region: Region, served: Served | None) -> Step:
     ports = (*kernel.inputs, *kernel.outputs)
     row = served.row if served is not None else None
