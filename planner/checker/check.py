@@ -35,7 +35,6 @@ from planner.checker.log import (
 )
 from planner.checker.numbers import Judged, check_constants
 from planner.checker.origins import check_key, check_model, check_options, check_target
-from planner.checker.pins import lies_on
 from planner.checker.rows.asked import check_asked
 from planner.checker.rows.predicates import broken_predicate
 from planner.checker.rows.reading import Reading, read_row
@@ -45,6 +44,7 @@ from planner.ir.expand import expand
 from planner.ir.graph import Constant, Facts, Graph, Region, port_address
 from planner.ir.operators.standard_op import SPELLS, misses_its_name, spelling_of
 from planner.ir.roles import function_of_one, is_product_of_rows
+from planner.ir.types.pinned_numbers import lies_on
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, QType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
@@ -355,7 +355,7 @@ def _is_lost(graph: Graph, name: str, fact: QType, numbers: Mapping[str, Constan
     if name not in graph.constants:
         return fact not in graph.values[name].facts
     known = numbers.get(name)
-    return known is not None and known.array is not None and not lies_on(fact, known.array)
+    return known is not None and known.array is not None and not lies_on(fact, known)
 
 
 def _float_wanted(plan: Plan, port: Port, facts: Facts) -> FloatType | None:
