@@ -7,21 +7,21 @@ later, in `rules` and `numbers`. Source: docs/specification.md, sections 4 and 6
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from planner.checker.conditions import broken_predicate, check_asked
 from planner.checker.facts import check_facts
-from planner.checker.figures.sums import check_room
 from planner.checker.kernel_ports import (
+    Reading,
     Served,
     check_signature,
     check_wildcards,
     own_facts,
+    read_row,
     refuse,
     shape_problem,
     type_problem,
 )
 from planner.checker.log import check_told
-from planner.checker.rows.asked import check_asked
-from planner.checker.rows.predicates import broken_predicate
-from planner.checker.rows.reading import Reading, read_row
+from planner.checker.sums import check_room
 from planner.ir.graph import Constant, Facts, Graph, Region
 from planner.ir.operators.standard_op import SPELLS, misses_its_name, spelling_of
 from planner.ir.roles import function_of_one, is_product_of_rows

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from planner.checker.conditions import broken_requirement
 from planner.checker.kernel_ports import NEAR, Served, refuse
 from planner.checker.moves import check_slices
-from planner.checker.rows.predicates import broken_requirement
 from planner.errors import PlannerError
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.typetext import brief

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from planner.checker.edges import Consumer, Ends, ends_of
-from planner.checker.figures.clips import clipped
-from planner.checker.figures.losses import UNIT, Lost, losses_of, may_grow, own_label, spec_of
-from planner.checker.figures.ranges import Ranges, Step
+from planner.checker.figures.losses import UNIT, Lost, clipped, losses_of, may_grow, own_label, spec_of
+from planner.checker.figures.ranges import Ranges
+from planner.checker.figures.steps import Step
 from planner.checker.kernel_ports import parameter_problem, refuse
 from planner.ir.types.intervals import hull
 from planner.ir.types.qtypes import Uniform

@@ -13,19 +13,16 @@ from typing import Final
 import numpy as np
 
 from planner.checker.edges import pins_of
-from planner.checker.figures.widths import ByWidth, chosen, held, narrowed
-from planner.checker.kernel_ports import Served, own_facts
+from planner.checker.figures.steps import Step, pin_of, step_of
+from planner.checker.kernel_ports import Served
 from planner.ir.borders import carried_pairs
-from planner.ir.graph import Constant, Facts, Graph, Op, Region
+from planner.ir.graph import Facts, Graph, Op, Region
 from planner.ir.mapped import let_go
 from planner.ir.operators.needs import Around, asks, needs_of
-from planner.ir.roles import is_mover, is_of_other_dialect
 from planner.ir.types.intervals import ALL, Interval, cut_to, hull
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
-from planner.target.expressions import parse_number
-from planner.target.records import Row
 
 FAR: Final = float(np.finfo(np.float32).max)
 HALF: Final = 0.5 + 1e-4
@@ -34,35 +31,7 @@ ROUNDED: Final = 1e-6
 """Share of a range that rounding in statistics may make of its ends."""
 
 
-@dataclass(slots=True)
-class Step:
-    """One kernel as data sees it.
-
-    Attributes:
-      served: the kernel beside its row, None where it runs in float.
-      moves: whether it hands data on as it is; `cut`: what a relu or clamp among its ops leaves.
-      fixed: by position, inputs first, the type that its row or a fact of the port says.
-      required: by position, what the port has to hold, in its width; None where nothing is known.
-      needed: by name, what it needs of a value it reads, where that is not everything.
-      partner: the kernel at the other end of a carried value, that where it leaves first.
-      ports: inputs, then outputs, absent ones too.
-    """
-
-    kernel: KernelPlan
-    region: Region
-    served: Served | None
-    moves: bool
-    cut: Interval | None
-    fixed: list[Uniform | None]
-    required: list[Interval | None]
-    needed: Mapping[str, Interval] = field(default_factory=dict)
-    partner: "Step | None" = None
-    handed: Interval | None = None
-    asked: Interval | None = None
-    ports: tuple[Port, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.ports = (*self.kernel.inputs, *self.kernel.outputs)
+ByWidth = Mapping[int, Interval]
 
 
 @dataclass(slots=True)
@@ -98,13 +67,13 @@ def ranges_of(
     Args:
       graph: the plan's with the numbers of its constants.
     """
-    steps = [_step(graph, *entry) for entry in kernels]
+    steps = [step_of(graph, *entry) for entry in kernels]
     by_name = {step.kernel.name: step for step in steps}
     ends = 0
     for begin, end in carried_pairs(graph):
         if begin in by_name and end in by_name:
             by_name[end].partner, ends = by_name[begin], ends + 1
-    pins = {name: kind for name, value in graph.values.items() if (kind := _pin(value.facts)) is not None}
+    pins = {name: kind for name, value in graph.values.items() if (kind := pin_of(value.facts)) is not None}
     entered = frozenset(id(step.partner) for step in steps if step.partner is not None)
     makers = {name: op for step in steps for op in step.region.ops for name in op.outputs}
     readers: dict[str, list[Step]] = {}
@@ -168,76 +137,6 @@ def stored_parts(found: Ranges, step: Step) -> dict[str, Interval]:
             parts[port.value] = required
         let_go(constant.array)
     return parts
-
-
-def _step(graph: Graph, kernel: KernelPlan, region: Region, served: Served | None) -> Step:
-    ports = (*kernel.inputs, *kernel.outputs)
-    row = served.row if served is not None else None
-    moves = _moves(graph, region, served, kernel)
-    fixed: list[Uniform | None] = [None] * len(ports)
-    for i, port in enumerate(ports):
-        if not port.value:
-            continue
-        own = _pin(own_facts(region, i)) if region.input_facts or region.output_facts else None
-        # Slices in the port's own storage are its type as they are; they say nothing of one range.
-        if own is not None and (own.is_per_tensor or row is None or not _stores_as(port, own)):
-            fixed[i] = own
-        if served is not None and row is not None:
-            fixed[i] = _fixed(row, served.patterns[i].name, port) or fixed[i]
-    return Step(kernel, region, served, moves, _cut(region, graph.constants), fixed, [None] * len(ports))
-
-
-def _stores_as(port: Port, kind: Uniform) -> bool:
-    return isinstance(port.type, Uniform) and port.type.storage == kind.storage
-
-
-def _moves(graph: Graph, region: Region, served: Served | None, kernel: KernelPlan) -> bool:
-    if served is not None and served.row.computes:
-        return False
-    told = [op for op in region.ops if not is_of_other_dialect(op)]
-    if not all(is_mover(op, graph) for op in told):
-        return False
-    if region.ops and len(told) == len(region.ops):
-        return True
-    if served is None:
-        return kernel.reason == "moves data between float ops"
-    present = sum(1 for port in served.ports if port.value)
-    groups = served.groups
-    return len(groups) == 1 and sum(1 for i in groups[0] if served.ports[i].value) >= present
-
-
-def _fixed(row: Row, name: str, port: Port) -> Uniform | None:
-    for rule in row.rules:
-        if rule.kind == "fixed_scale" and rule.args["port"] == name and isinstance(port.type, Uniform):
-            scale = float(np.float32(float(parse_number(rule.args["scale"]))))
-            return Uniform(port.type.storage, (scale,), (int(rule.args.get("zero_point", 0)),))
-    return None
-
-
-def _cut(region: Region, numbers: Mapping[str, Constant]) -> Interval | None:
-    """What the relus and clamps of a kernel leave of what passes it."""
-    low, high = ALL
-    for op in region.ops:
-        if op.type == "Relu":
-            low = max(low, 0.0)
-        elif op.type == "Clip":
-            bounds = [op.inputs[i] if i < len(op.inputs) else "" for i in (1, 2)]
-            least, most = (_number(name, numbers) for name in bounds)
-            low = low if least is None else max(low, least)
-            high = high if most is None else min(high, most)
-            # The upper bound wins: below one that is computed anything may come out.
-            computed = bool(bounds[1]) and bounds[1] not in numbers
-            low = -math.inf if computed else min(low, high)
-    return None if (low, high) == ALL else (low, high)
-
-
-def _number(name: str, numbers: Mapping[str, Constant]) -> float | None:
-    constant = numbers.get(name)
-    return None if constant is None or constant.array is None else float(constant.array.reshape(-1)[0])
-
-
-def _pin(facts: Facts) -> Uniform | None:
-    return next((fact for fact in facts if isinstance(fact, Uniform)), None)
 
 
 def _seen(facts: Facts) -> Interval | None:
@@ -310,7 +209,7 @@ def _forward(found: Ranges) -> None:
         for name in (*graph.inputs, *names):
             _tell(of, name, _given(found, name))
         for name in graph.inputs:
-            found.narrow[name] = narrowed(of.get(name), [chosen(graph.values[name].facts)])
+            found.narrow[name] = _narrowed(of.get(name), [_chosen(graph.values[name].facts)])
     for step in found.steps:
         moved = hull([*_reads_of(found, step), step.handed]) if step.moves else None
         moved = cut_to(moved, step.cut) if moved is not None and step.cut is not None else moved
@@ -324,7 +223,7 @@ def _forward(found: Ranges) -> None:
             seen = cut_to(seen, moved) if seen and moved else seen or moved
             _tell(found.unfixed, port.value, seen)
             _tell(of, port.value, _known(seen, found.pins.get(port.value), step.fixed[reads + i]))
-            found.narrow[port.value] = narrowed(of.get(port.value), [chosen(facts), narrow])
+            found.narrow[port.value] = _narrowed(of.get(port.value), [_chosen(facts), narrow])
 
 
 def _narrow_moved(found: Ranges, step: Step) -> ByWidth:
@@ -352,8 +251,9 @@ def _read(step: Step) -> list[str]:
 
 
 def held_in(found: Ranges, name: str, store: Storage | None) -> Interval | None:
-    """The range of a value as a storage is to hold it; None is float."""
-    return held(found.of.get(name), found.narrow.get(name, {}), store)
+    """The range of a value as a storage is to hold it, the one of its width if any; None is float."""
+    own, narrow = found.of.get(name), found.narrow.get(name, {})
+    return own if store is None or store.float_name else narrow.get(store.bits, own)
 
 
 def _tell(of: dict[str, Interval], name: str, extent: Interval | None) -> None:
@@ -430,7 +330,7 @@ def _needs(found: Ranges, step: Step, given: Mapping[str, Interval]) -> Mapping[
         kind = read.get(name)
         return kind.storage.steps if isinstance(kind, Uniform) and not kind.storage.float_name else None
 
-    def step_of(name: str) -> float | None:
+    def step_size(name: str) -> float | None:
         kind = step.kernel.outputs[results[name]].type if name in results else None
         if not isinstance(kind, Uniform) or kind.storage.float_name:
             return None
@@ -443,7 +343,7 @@ def _needs(found: Ranges, step: Step, given: Mapping[str, Interval]) -> Mapping[
         others = (other for other in found.readers.get(name, ()) if other is not step)
         return [op for one in (step, *others) for op in one.region.ops if name in op.inputs]
 
-    around = Around(found.graph, extent, levels, step_of, found.makers.get, readers)
+    around = Around(found.graph, extent, levels, step_size, found.makers.get, readers)
     cut = {name: _cutting(ends, extent(name)) for name, ends in needs_of(step.region, kept, around).items()}
     return {name: ends for name, ends in cut.items() if ends != ALL}
 
@@ -522,3 +422,23 @@ def _ask_for(found: Ranges, kept: Mapping[str, Interval | None]) -> bool:
                 new |= end.asked != asked
                 end.asked = asked
     return new
+
+
+def _chosen(facts: Facts) -> ByWidth:
+    """The ranges that facts say of a value, by bits."""
+    seen = next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+    if seen is None or any(isinstance(fact, Bipolar) for fact in facts):
+        return {}
+    return {width.bits: (width.lo, width.hi) for width in seen.widths}
+
+
+def _narrowed(own: Interval | None, parts: Sequence[ByWidth]) -> ByWidth:
+    """By width, a value's own range cut to each part in turn; widths that hold all of it are left out."""
+    found: dict[int, Interval] = {}
+    for bits in {bits for part in parts for bits in part} if own is not None else ():
+        low, high = own or (0.0, 0.0)
+        for ends in (part[bits] for part in parts if bits in part):
+            low, high = (min(max(end, low), high) for end in ends)
+        if (low, high) != own:
+            found[bits] = low, high
+    return found
