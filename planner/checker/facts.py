@@ -106,6 +106,8 @@ def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
     times = times_of(pin, kind)
     if pattern.name in served.reading.biases or times is None or _grid(kind) != _grid(pin):
         return False
+    if np.any(times > 1) and not served.reading.has_bias:
+        return False
     numbers = served.numbers.get(port.value)
     if len(set(kind.zero_points)) == 1 and around(pin, kind.zero_point) == kind:
         return True  # as many integers, so that what the pin cuts off is cut off here
