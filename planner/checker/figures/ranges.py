@@ -13,50 +13,55 @@ from typing import Final
 import numpy as np
 
 from planner.checker.edges import pins_of
-from planner.checker.figures.steps import Step, pin_of, step_of
+from planner.checker.figures.steps import (
+    ByWidth,
+    Step,
+    by_width,
+    known_range,
+    narrowed,
+    pin_ends,
+    pin_of,
+    seen_in,
+    signs_of,
+    step_of,
+)
 from planner.checker.kernel_ports import Served
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Facts, Graph, Op, Region
 from planner.ir.mapped import let_go
 from planner.ir.operators.needs import Around, asks, needs_of
 from planner.ir.types.intervals import ALL, Interval, cut_to, hull
-from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform
+from planner.ir.types.qtypes import Calibrated, Storage, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
 
 FAR: Final = float(np.finfo(np.float32).max)
-HALF: Final = 0.5 + 1e-4
-"""Half a step, and what rounding a scale to float32 adds to it."""
 ROUNDED: Final = 1e-6
 """Share of a range that rounding in statistics may make of its ends."""
-
-
-ByWidth = Mapping[int, Interval]
 
 
 @dataclass(slots=True)
 class Ranges:
     """Kernels in order with what their ports have to hold; the range and the pin of each value.
 
-    `unfixed`: ranges without the cut of fixed types; `narrow`: by value and width in bits, the range that
-    storages of that width hold instead of all of it;
-    `held`: pins as the device holds them; `formats`: that the plan was made for;
-    `entered`: identities of the steps through which carried values enter their loops; `signs`: values that
-    are plus or minus one number.
+    `held`: pins as the device holds them; `entered`: identities of the steps through which carried values
+    enter their loops; `signs`: values that are plus or minus one number; `formats`: that the plan was made
+    for; `of`: ranges of values; `unfixed`: without the cut of fixed types; `narrow`: by value and width in
+    bits, the range that storages of that width hold instead of all of it.
     """
 
     graph: Graph
     steps: list[Step]
     pins: Mapping[str, Uniform]
-    of: dict[str, Interval]
+    held: Mapping[str, Uniform]
     makers: Mapping[str, Op]
     readers: Mapping[str, Sequence[Step]]
-    narrow: dict[str, ByWidth] = field(default_factory=dict)
+    entered: frozenset[int]
+    signs: frozenset[str]
+    formats: tuple[str, ...]
+    of: dict[str, Interval] = field(default_factory=dict)
     unfixed: dict[str, Interval] = field(default_factory=dict)
-    entered: frozenset[int] = frozenset()
-    signs: frozenset[str] = frozenset()
-    held: Mapping[str, Uniform] = field(default_factory=dict)
-    formats: tuple[str, ...] = ()
+    narrow: dict[str, ByWidth] = field(default_factory=dict)
 
 
 def ranges_of(
@@ -80,19 +85,9 @@ def ranges_of(
     for step in steps:
         for port in step.kernel.inputs:
             readers.setdefault(port.value, []).append(step)
-    on_device = {name: kind for name, kind in pins_of(plan).items() if isinstance(kind, Uniform)}
-    found = Ranges(
-        graph,
-        steps,
-        pins,
-        {},
-        makers,
-        readers,
-        entered=entered,
-        held=on_device,
-        formats=plan.formats,
-    )
-    found.signs = _signs(graph, steps)
+    held = {name: kind for name, kind in pins_of(plan).items() if isinstance(kind, Uniform)}
+    signs = signs_of(graph, steps)
+    found = Ranges(graph, steps, pins, held, makers, readers, entered, signs, plan.formats)
     _forward(found)
     # What a loop hands to its next trip is known only behind its body: again, until nothing new comes.
     for _ in range(2 * ends):
@@ -105,22 +100,6 @@ def ranges_of(
             break
         kept = _backward(found)
     return found
-
-
-def _signs(graph: Graph, steps: Sequence[Step]) -> frozenset[str]:
-    """Values that are plus or minus one number, by their facts, or as movers of nothing else give them."""
-    scales = {
-        name: fact.scale
-        for name, value in graph.values.items()
-        for fact in value.facts
-        if isinstance(fact, Bipolar)
-    }
-    for step in steps:
-        read = {port.value for port in step.kernel.inputs if port.value} - graph.constants.keys()
-        given = {scales.get(name) for name in read}
-        if step.moves and len(given) == 1 and None not in given:
-            scales |= {port.value: given.copy().pop() or 0.0 for port in step.kernel.outputs if port.value}
-    return frozenset(scales)
 
 
 def stored_parts(found: Ranges, step: Step) -> dict[str, Interval]:
@@ -139,36 +118,11 @@ def stored_parts(found: Ranges, step: Step) -> dict[str, Interval]:
     return parts
 
 
-def _seen(facts: Facts) -> Interval | None:
-    signs = next((fact for fact in facts if isinstance(fact, Bipolar)), None)
-    if signs is not None:
-        return -signs.scale, signs.scale
-    seen = next((fact for fact in facts if isinstance(fact, Calibrated)), None)
-    return None if seen is None else (seen.lo, seen.hi)
-
-
-def _known(seen: Interval | None, *kinds: Uniform | None) -> Interval | None:
-    extent = seen
-    for kind in kinds:
-        if kind is not None:
-            ends = _pin_ends(kind, seen)
-            extent = ends if extent is None else cut_to(extent, ends)
-    return extent
-
-
-def _pin_ends(pin: Uniform, seen: Interval | None) -> Interval:
-    """Ends of a fixed type, which cuts nothing off of a range within half a step of them."""
-    if seen is None or not pin.is_per_tensor:
-        return pin.lo, pin.hi
-    below, above = (pin.lo - seen[0]) / pin.scale, (seen[1] - pin.hi) / pin.scale
-    return seen[0] if 0 <= below <= HALF else pin.lo, seen[1] if 0 <= above <= HALF else pin.hi
-
-
 def _given(found: Ranges, name: str) -> Interval | None:
     """The range of an input or constant."""
     readers = found.readers.get(name, ())
     value = found.graph.values[name]
-    known = _known(_seen(value.facts), found.pins.get(name))
+    known = known_range(seen_in(value.facts), found.pins.get(name))
     if known is None and 0 in (value.shape or ()):
         return 0.0, 0.0
     constant = found.graph.constants.get(name)
@@ -209,7 +163,7 @@ def _forward(found: Ranges) -> None:
         for name in (*graph.inputs, *names):
             _tell(of, name, _given(found, name))
         for name in graph.inputs:
-            found.narrow[name] = _narrowed(of.get(name), [_chosen(graph.values[name].facts)])
+            found.narrow[name] = narrowed(of.get(name), [by_width(graph.values[name].facts)])
     for step in found.steps:
         moved = hull([*_reads_of(found, step), step.handed]) if step.moves else None
         moved = cut_to(moved, step.cut) if moved is not None and step.cut is not None else moved
@@ -219,11 +173,11 @@ def _forward(found: Ranges) -> None:
             if not port.value:
                 continue
             facts = graph.values[port.value].facts
-            seen = _seen(facts)
+            seen = seen_in(facts)
             seen = cut_to(seen, moved) if seen and moved else seen or moved
             _tell(found.unfixed, port.value, seen)
-            _tell(of, port.value, _known(seen, found.pins.get(port.value), step.fixed[reads + i]))
-            found.narrow[port.value] = _narrowed(of.get(port.value), [_chosen(facts), narrow])
+            _tell(of, port.value, known_range(seen, found.pins.get(port.value), step.fixed[reads + i]))
+            found.narrow[port.value] = narrowed(of.get(port.value), [by_width(facts), narrow])
 
 
 def _narrow_moved(found: Ranges, step: Step) -> ByWidth:
@@ -306,7 +260,7 @@ def _backward(found: Ranges) -> dict[str, Interval | None]:
                 kind = step.fixed[i]
                 keeps = step.needed.get(port.value, through)
                 if kind is not None:
-                    keeps = _pin_ends(kind, found.of.get(port.value))
+                    keeps = pin_ends(kind, found.of.get(port.value))
                 uses.setdefault(port.value, []).append(keeps)
                 step.required[i] = _required(found, port, keeps)
     return kept
@@ -369,7 +323,7 @@ def _cutting(ends: Interval, extent: Interval | None) -> Interval:
 def _kept(found: Ranges, step: Step, output: int, asked: Interval | None) -> Interval | None:
     name = step.kernel.outputs[output].value
     pin = found.pins.get(name)
-    own = ALL if pin is None else _pin_ends(pin, found.unfixed.get(name))
+    own = ALL if pin is None else pin_ends(pin, found.unfixed.get(name))
     if asked is not None:
         if pin is not None:
             return cut_to(own, asked) if step.moves else own
@@ -422,23 +376,3 @@ def _ask_for(found: Ranges, kept: Mapping[str, Interval | None]) -> bool:
                 new |= end.asked != asked
                 end.asked = asked
     return new
-
-
-def _chosen(facts: Facts) -> ByWidth:
-    """The ranges that facts say of a value, by bits."""
-    seen = next((fact for fact in facts if isinstance(fact, Calibrated)), None)
-    if seen is None or any(isinstance(fact, Bipolar) for fact in facts):
-        return {}
-    return {width.bits: (width.lo, width.hi) for width in seen.widths}
-
-
-def _narrowed(own: Interval | None, parts: Sequence[ByWidth]) -> ByWidth:
-    """By width, a value's own range cut to each part in turn; widths that hold all of it are left out."""
-    found: dict[int, Interval] = {}
-    for bits in {bits for part in parts for bits in part} if own is not None else ():
-        low, high = own or (0.0, 0.0)
-        for ends in (part[bits] for part in parts if bits in part):
-            low, high = (min(max(end, low), high) for end in ends)
-        if (low, high) != own:
-            found[bits] = low, high
-    return found

@@ -4,19 +4,24 @@ Source: docs/specification.md, sections 3 and 5.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from planner.checker.kernel_ports import Served, own_facts
 from planner.ir.graph import Constant, Facts, Graph, Region
 from planner.ir.roles import is_mover, is_of_other_dialect
-from planner.ir.types.intervals import ALL, Interval
-from planner.ir.types.qtypes import Uniform
+from planner.ir.types.intervals import ALL, Interval, cut_to
+from planner.ir.types.qtypes import Bipolar, Calibrated, Uniform
 from planner.plans.records import KernelPlan, Port
 from planner.target.expressions import parse_number
 from planner.target.records import Row
+
+ByWidth = Mapping[int, Interval]
+HALF: Final = 0.5 + 1e-4
+"""Half a step, and what rounding a scale to float32 adds to it."""
 
 
 @dataclass(slots=True)
@@ -120,3 +125,66 @@ def _number(name: str, numbers: Mapping[str, Constant]) -> float | None:
 def pin_of(facts: Facts) -> Uniform | None:
     """The type that facts fix; None where they fix none."""
     return next((fact for fact in facts if isinstance(fact, Uniform)), None)
+
+
+def seen_in(facts: Facts) -> Interval | None:
+    """The range that facts say was observed."""
+    signs = next((fact for fact in facts if isinstance(fact, Bipolar)), None)
+    if signs is not None:
+        return -signs.scale, signs.scale
+    seen = next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+    return None if seen is None else (seen.lo, seen.hi)
+
+
+def known_range(seen: Interval | None, *kinds: Uniform | None) -> Interval | None:
+    """What was observed, cut to fixed types."""
+    extent = seen
+    for kind in kinds:
+        if kind is not None:
+            ends = pin_ends(kind, seen)
+            extent = ends if extent is None else cut_to(extent, ends)
+    return extent
+
+
+def pin_ends(pin: Uniform, seen: Interval | None) -> Interval:
+    """Ends of a fixed type, which cuts nothing off of a range within half a step of them."""
+    if seen is None or not pin.is_per_tensor:
+        return pin.lo, pin.hi
+    below, above = (pin.lo - seen[0]) / pin.scale, (seen[1] - pin.hi) / pin.scale
+    return seen[0] if 0 <= below <= HALF else pin.lo, seen[1] if 0 <= above <= HALF else pin.hi
+
+
+def by_width(facts: Facts) -> ByWidth:
+    """The ranges that facts say of a value, by bits."""
+    seen = next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+    if seen is None or any(isinstance(fact, Bipolar) for fact in facts):
+        return {}
+    return {width.bits: (width.lo, width.hi) for width in seen.widths}
+
+
+def narrowed(own: Interval | None, parts: Sequence[ByWidth]) -> ByWidth:
+    """By width, a value's own range cut to each part in turn; widths that hold all of it are left out."""
+    found: dict[int, Interval] = {}
+    for bits in {bits for part in parts for bits in part} if own is not None else ():
+        low, high = own or (0.0, 0.0)
+        for ends in (part[bits] for part in parts if bits in part):
+            low, high = (min(max(end, low), high) for end in ends)
+        if (low, high) != own:
+            found[bits] = low, high
+    return found
+
+
+def signs_of(graph: Graph, steps: Sequence[Step]) -> frozenset[str]:
+    """Values that are plus or minus one number, by their facts, or as movers of nothing else give them."""
+    scales = {
+        name: fact.scale
+        for name, value in graph.values.items()
+        for fact in value.facts
+        if isinstance(fact, Bipolar)
+    }
+    for step in steps:
+        read = {port.value for port in step.kernel.inputs if port.value} - graph.constants.keys()
+        given = {scales.get(name) for name in read}
+        if step.moves and len(given) == 1 and None not in given:
+            scales |= {port.value: given.copy().pop() or 0.0 for port in step.kernel.outputs if port.value}
+    return frozenset(scales)
