@@ -117,8 +117,8 @@ class Ends:
         )
 
 
-def ends_of(plan: Plan, *, every: bool = False) -> Ends:
-    """Both ends of the values that change, or that leave the model; of `every` one."""
+def ends_of(plan: Plan) -> Ends:
+    """Both ends of every value that is read or leaves the model."""
     graph, costs = plan.graph, plan.target.costs
     pins = pins_of(plan)
     defined: dict[str, PortTyped] = {name: pins.get(name) for name in graph.inputs}
@@ -126,19 +126,10 @@ def ends_of(plan: Plan, *, every: bool = False) -> Ends:
         for port in kernel.outputs:
             if port.value:
                 defined[port.value] = port.type
-    # Identity before equality: most ports share one type object, and comparing per-channel scales is dear. A
-    # value that only looks changed costs time here, since `_edges_of` compares again by value.
-    changing = {name for name in pins if name in defined and pins[name] is not defined[name]}
-    changing |= defined.keys() if every else set()
-    for kernel in plan.kernels_in_order if not every else ():
-        for port in kernel.inputs:
-            name = port.value
-            if name in defined and port.type is not pins.get(name, defined[name]):
-                changing.add(name)
     uses: dict[str, list[tuple[Consumer, PortTyped]]] = {}
-    for kernel in plan.kernels_in_order if changing else ():
+    for kernel in plan.kernels_in_order:
         for index, port in enumerate(kernel.inputs):
-            if port.value in changing:
+            if port.value in defined:
                 uses.setdefault(port.value, []).append(((kernel.name, index), port.type))
     for index, name in enumerate(graph.outputs):
         if graph.values[name].is_float:
@@ -180,10 +171,11 @@ def _edges_of(
     *,
     shared: bool,
 ) -> Iterator[Edge]:
+    # Identity before equality: most ports share one type object, and comparing per-channel scales is slow.
     # With a pin there are two hops, from the kernel to the pin and from the pin to each reader: every reader
     # sees the pinned numbers, as in the original quantized model.
     base = pins.get(name, defined)
-    kinds = kinds_between(defined, base, costs)
+    kinds = () if base is defined else kinds_between(defined, base, costs)
     if kinds:
         yield Edge(name, defined, base, [consumer for consumer, _ in readers], True, kinds)
     groups: list[Edge] = []

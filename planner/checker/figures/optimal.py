@@ -63,7 +63,7 @@ def check_optimal(plan: Plan, ranges: Ranges, losses: Sequence[Lost], *, clips: 
 
 def _check_cheapest(plan: Plan, ranges: Ranges, losses: Sequence[Lost], classes: Sequence[Class]) -> None:
     trips = {kernel.name: kernel.trip_count for kernel in plan.kernels_in_order}
-    ends, work = ends_of(plan, every=True), WORK
+    ends, work = ends_of(plan), WORK
     for one in (*classes, *_sharing(ranges, classes)):
         names = {_at(ranges, place).value for place in one} & ends.readers.keys()
         if any(len(ends.readers[name]) > MANY for name in names):
