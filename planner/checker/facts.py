@@ -17,6 +17,8 @@ from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, NoneType, Unifo
 from planner.ir.types.ranges import around
 from planner.ir.types.typetext import brief
 
+Reals = npt.NDArray[Any]
+
 
 def check_facts(served: Served, binding: frozenset[str]) -> None:
     """No port narrows an Any, breaks a None, or differs from a pin that holds for it.
@@ -88,9 +90,6 @@ def _derived_near(served: Served, position: int, pin: Uniform) -> bool:
     if not rules or len(scales) != len(kind.scales) or pin.storage != kind.storage:
         return False
     return bool(np.allclose(scales, kind.scales, rtol=NEAR, atol=0.0)) and not any(pin.zero_points)
-
-
-Reals = npt.NDArray[Any]
 
 
 def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
