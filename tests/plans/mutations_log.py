@@ -58,6 +58,18 @@ def steps(change: Callable[[Step], Step | None], *, ports: bool = True) -> Mutat
     return mutants
 
 
+def told_facts(change: Callable[[Step], Step]) -> Mutation:
+    """Mutate the steps of facts."""
+
+    def mutants(case: Case) -> Iterator[Mutant]:
+        for i, step in enumerate(case.plan.steps):
+            if step.source == "model" and not step.because:
+                log = (*case.plan.steps[:i], change(step), *case.plan.steps[i + 1 :])
+                yield replace(case.plan, steps=log), case.model, case.target, (step.port,)
+
+    return mutants
+
+
 def options(change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Mutation:
     def mutants(case: Case) -> Iterator[Mutant]:
         yield replace(case.plan, options=change(case.plan.options)), case.model, case.target, ("",)
@@ -202,6 +214,27 @@ LOG: Final[Mapping[str, Mutation]] = {
     "step resting on a later one": steps(lambda s: replace(s, because=(10_000,))),
     "step resting on nothing there": steps(lambda s: replace(s, because=(-1,))),
 }
+
+REASONS: Final[Mapping[str, Mutation]] = {
+    "step by another rule": steps(lambda s: replace(s, rule="derive" if s.rule != "derive" else "range")),
+    "step by no rule at all": steps(lambda s: replace(s, rule="because I say so")),
+    "step of a row by another rule": steps(lambda s: replace(s, rule="no row"), ports=False),
+    "step quoting another line": steps(
+        lambda s: replace(s, source="nowhere:1") if s.rule not in ("range", "shared", "pinned") else s
+    ),
+    "step of a row quoting another line": steps(lambda s: replace(s, source="nowhere:1"), ports=False),
+    "step resting on fewer": steps(lambda s: replace(s, because=s.because[1:])),
+    "step of a row resting on fewer": steps(
+        lambda s: replace(s, because=s.because[1:]) if s.because else s, ports=False
+    ),
+    "step resting on another one": steps(
+        lambda s: replace(s, because=(*s.because, s.n - 1)) if s.n - 1 not in s.because else s
+    ),
+    "fact of another range": told_facts(lambda s: replace(s, type="!quant.calibrated<f32<-77.0:77.0>>")),
+    "fact by another rule": told_facts(lambda s: replace(s, rule="shared")),
+    "fact that nobody told": told_facts(lambda s: replace(s, source="a friend")),
+}
+"""Wrong reasons in the log of a plan whose types are right: they are not verified."""
 
 EDGES: Final[Mapping[str, Mutation]] = {
     "rescale cheaper": rescales(lambda r: replace(r, cost=r.cost / 2)),

@@ -21,7 +21,7 @@ from planner.plans.write_mlir import plan_to_mlir
 from planner.propagation.propagate import propagate
 from tests.conftest import ROOT
 from tests.plans.mutations import KERNELS, ORIGINS, PORTS, TYPES, UNSEEN, Mutation, retyping, some
-from tests.plans.mutations_log import EDGES, LOG, MODEL
+from tests.plans.mutations_log import EDGES, LOG, MODEL, REASONS
 from tests.plans.planned import TARGETS, case
 
 MUTATIONS: Final[Mapping[str, Mutation]] = {
@@ -68,6 +68,16 @@ def test_a_mutant_is_refused_at_its_port(kind, target):
         assert caught.value.port in ports, caught.value.message
         if caught.value.port:
             assert caught.value.message.startswith(f"{caught.value.port}: ")
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_reasons_of_types_that_are_right_are_not_verified(kind):
+    """What is given up, by name: docs/plans.md says what guards it instead."""
+    known = case("litert-int8")
+    mutants = some(REASONS[kind], known)
+    assert mutants
+    for plan, model, device, _ in mutants:
+        check(plan, model, device)
 
 
 KEPT: Final[Mapping[str, Callable[[Plan], Plan]]] = {
