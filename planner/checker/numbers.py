@@ -154,27 +154,31 @@ def _spread(kind: Uniform, array: Reals) -> Callable[[int, int], Reals]:
 def _of_band(band: Reals, scales: Reals, steps: list[int], most: int | None) -> tuple[Reals, Reals, Reals]:
     """Least, greatest and sum of |stored| of each slice within a band; `most`: what is stored ends there."""
     reals = band if band.dtype == np.float64 else band.astype(np.float32, copy=False)
+    stored = np.abs(reals)
     with np.errstate(over="ignore"):  # a mask of -3.4e38 is stored no further than it is needed
-        stored = np.abs(np.rint(reals / scales)).astype(np.float64)
+        stored /= scales
+    np.rint(stored, out=stored)
     if most is not None:
         np.minimum(stored, most, out=stored)
     return (
         _by_block(np.minimum, reals, steps).astype(np.float64),
         _by_block(np.maximum, reals, steps).astype(np.float64),
-        _by_block(np.add, stored, steps),
+        _by_block(np.add, stored, steps, np.float64),
     )
 
 
-def _by_block(reduce: np.ufunc, band: Reals, steps: list[int]) -> Reals:
+def _by_block(reduce: np.ufunc, band: Reals, steps: list[int], dtype: type | None = None) -> Reals:
     """Reduce the blocks along every axis to one number; the last block of an axis may be shorter."""
+    whole = tuple(axis for axis, step in enumerate(steps) if step >= band.shape[axis])
+    band = reduce.reduce(band, axis=whole, keepdims=True, dtype=dtype) if whole else band
     for axis, step in enumerate(steps):
-        if step >= band.shape[axis]:
-            band = reduce.reduce(band, axis=axis, keepdims=True)
-        elif step > 1 and band.shape[axis] % step == 0:
+        if axis in whole or step == 1:
+            continue
+        if band.shape[axis] % step == 0:
             shape = *band.shape[:axis], band.shape[axis] // step, step, *band.shape[axis + 1 :]
-            band = reduce.reduce(band.reshape(shape), axis=axis + 1)
-        elif step > 1:
-            band = reduce.reduceat(band, np.arange(0, band.shape[axis], step), axis)
+            band = reduce.reduce(band.reshape(shape), axis=axis + 1, dtype=dtype)
+        else:
+            band = reduce.reduceat(band, np.arange(0, band.shape[axis], step), axis, dtype)
     return band
 
 
