@@ -15,7 +15,7 @@ from planner.checker.figures.optimal import check_optimal
 from planner.checker.figures.ranges import ranges_of, stored_parts
 from planner.checker.kernels import Notes, binding, check_kernel
 from planner.checker.log import check_steps, check_totals, check_values
-from planner.checker.numbers import Judged, check_constants
+from planner.checker.numbers import Known, check_constants
 from planner.checker.origins import check_key, check_model, check_options, check_target
 from planner.checker.rules import check_rules
 from planner.checker.structure import check_caches, check_carried, check_coverage, check_engines
@@ -53,7 +53,7 @@ def check(
     check_carried(plan)
     check_caches(plan.graph)
     ranges = ranges_of(plan, kernels, graph) if model is not None else None
-    known: set[Judged] = set()
+    known: set[Known] = set()
     for at, (_, _, served) in enumerate(kernels):
         if progress is not None:
             progress(at + 1, len(kernels))

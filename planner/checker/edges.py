@@ -1,4 +1,4 @@
-"""Re-verify the rescales of a plan: derive every change of type independently, then compare.
+"""Verify the rescales of a plan: derive every change of type, then compare.
 
 Derived from the types of ports, pins and outputs alone, not from the list that the plan holds.
 Source: docs/specification.md, section 3.

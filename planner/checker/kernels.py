@@ -34,7 +34,7 @@ from planner.plans.records import KernelPlan, Port, StepRow
 
 @dataclass(slots=True)
 class Notes:
-    """Memory of one check, so that each thing is judged once.
+    """Memory of one check, so that each thing is verified once.
 
     Attributes:
       steps: what the last step of each address says.

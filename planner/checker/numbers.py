@@ -1,4 +1,4 @@
-"""Re-verify constants independently: the model's own numbers fit the types that a plan gives them.
+"""Verify constants: the model's own numbers fit the types that a plan gives them.
 
 Weights must not be cut, their scales are no coarser than their numbers ask, biases fit their storage; their
 sums are verified by `figures.sums`. Constants are read once, in bands that stay in the processor's cache.
@@ -27,7 +27,7 @@ from planner.plans.records import Port
 
 Reals = npt.NDArray[Any]
 
-Judged = tuple[int, int, int, tuple[float, ...], tuple[float, ...], bool]
+Known = tuple[int, int, int, tuple[float, ...], tuple[float, ...], bool]
 """A type and a row (which the plan keeps alive), a port, and the range of a constant at it."""
 
 PIECE: Final = 1 << 16
@@ -43,12 +43,12 @@ class Extent:
 
 
 def check_constants(
-    served: Served, known: set[Judged], needed: Mapping[str, tuple[float, float]]
+    served: Served, known: set[Known], needed: Mapping[str, tuple[float, float]]
 ) -> dict[int, Extent]:
-    """Judge the constants of one kernel by the model's numbers; return their extents by port position.
+    """Verify the constants of one kernel by the model's numbers; return their extents by port position.
 
     Args:
-      known: constants of which only a range is known, judged before; grows.
+      known: constants of which only a range is known, seen before; grows.
       needed: by name, what the kernel needs of a constant, where that is not everything.
     """
     extents: dict[int, Extent] = {}
@@ -61,12 +61,12 @@ def check_constants(
         if dense is not None:
             refuse(port.address, dense, served.row)
         if constant.array is None:
-            judged = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
+            seen = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
             # Thousands of generated constants share one type,
             # row and range; a bias or a stated range differs.
-            if judged in known and not served.reading.has_bias and observed(served, port) is None:
+            if seen in known and not served.reading.has_bias and observed(served, port) is None:
                 continue
-            known.add(judged)
+            known.add(seen)
         extent = extent_of(served, i, kind, constant, cut=name in needed)
         let_go(constant.array)
         if extent is None:

@@ -1,6 +1,6 @@
-"""Re-verify the sums of linear kernels: the bits they need, and that the row's accumulator has them.
+"""Verify the sums of linear kernels: the bits they need, and that the row's accumulator has them.
 
-Written anew, not shared with planning. Source: docs/specification.md, section 6; tests/cases, cases 17 to 24.
+Source: docs/specification.md, section 6; tests/cases, cases 17 to 24.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Re-verify the scales of constants independently: what their own numbers ask for, and what asks for more.
+"""Verify the scales of constants: what their own numbers ask for, and what asks for more.
 
 A free weight's scale is the finest that does not cut it, unless a bias, a range of multipliers or the device
 needs a coarser one. Source: docs/specification.md, sections 2 and 4; tests/cases, cases 17 to 24.
