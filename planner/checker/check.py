@@ -15,11 +15,10 @@ from planner.checker.figures.optimal import check_optimal
 from planner.checker.figures.ranges import ranges_of, stored_parts
 from planner.checker.kernels import Notes, binding, check_kernel
 from planner.checker.log import check_steps, check_totals, check_values
-from planner.checker.numbers import Known, check_constants
+from planner.checker.numbers import Known, check_constants, check_sums
 from planner.checker.origins import check_key, check_model, check_options, check_target
 from planner.checker.rules import check_rules
 from planner.checker.structure import check_caches, check_carried, check_coverage, check_engines
-from planner.checker.sums import check_sums
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan

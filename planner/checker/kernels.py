@@ -21,7 +21,7 @@ from planner.checker.kernel_ports import (
     type_problem,
 )
 from planner.checker.log import check_told
-from planner.checker.sums import check_room
+from planner.checker.numbers import check_room
 from planner.ir.graph import Constant, Facts, Graph, Region
 from planner.ir.operators.standard_op import SPELLS, misses_its_name, spelling_of
 from planner.ir.roles import function_of_one, is_product_of_rows
