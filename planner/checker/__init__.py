@@ -1,1 +1,1 @@
-"""Floor 2: the independent checker. It shares no judgement with what it checks; one module a noun."""
+"""Layer 2: the verifier of plans; `check` is its entry. It shares with planning what things mean alone."""

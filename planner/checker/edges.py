@@ -1,17 +1,16 @@
-"""Re-verify the rescales of a plan: derive every change of type independently, then compare.
+"""Verify the rescales of a plan: derive every change of type, then compare.
 
 Derived from the types of ports, pins and outputs alone, not from the list that the plan holds.
 Source: docs/specification.md, section 3.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from planner.checker.kernel_ports import NEAR, refuse
 from planner.ir.graph import BOUNDARY, port_address
-from planner.ir.types.held_pins import STORES, Storages
+from planner.ir.types.held_pins import held
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Storage, Uniform
-from planner.ir.types.scales import round_scale
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped, Rescale
@@ -118,8 +117,8 @@ class Ends:
         )
 
 
-def ends_of(plan: Plan, *, every: bool = False) -> Ends:
-    """Both ends of the values that change, or that leave the model; of `every` one."""
+def ends_of(plan: Plan) -> Ends:
+    """Both ends of every value that is read or leaves the model."""
     graph, costs = plan.graph, plan.target.costs
     pins = pins_of(plan)
     defined: dict[str, PortTyped] = {name: pins.get(name) for name in graph.inputs}
@@ -127,19 +126,10 @@ def ends_of(plan: Plan, *, every: bool = False) -> Ends:
         for port in kernel.outputs:
             if port.value:
                 defined[port.value] = port.type
-    # Identity before equality: most ports share one type object, and comparing per-channel scales is dear. A
-    # value that only looks changed costs time here, since `_edges_of` compares again by value.
-    changing = {name for name in pins if name in defined and pins[name] is not defined[name]}
-    changing |= defined.keys() if every else set()
-    for kernel in plan.kernels_in_order if not every else ():
-        for port in kernel.inputs:
-            name = port.value
-            if name in defined and port.type is not pins.get(name, defined[name]):
-                changing.add(name)
     uses: dict[str, list[tuple[Consumer, PortTyped]]] = {}
-    for kernel in plan.kernels_in_order if changing else ():
+    for kernel in plan.kernels_in_order:
         for index, port in enumerate(kernel.inputs):
-            if port.value in changing:
+            if port.value in defined:
                 uses.setdefault(port.value, []).append(((kernel.name, index), port.type))
     for index, name in enumerate(graph.outputs):
         if graph.values[name].is_float:
@@ -162,70 +152,14 @@ def pins_of(plan: Plan) -> dict[str, PortTyped]:
         uniform = [fact for fact in facts if isinstance(fact, Uniform)]
         floats = [fact for fact in facts if isinstance(fact, FloatType)]
         if uniform:
-            found[name] = uniform[-1] if name in outside else _on_device(uniform[-1], given.get(name), plan)
+            found[name] = uniform[-1]
+            if name not in outside:
+                made = given.get(name)
+                store = made.storage if isinstance(made, Uniform) else None
+                found[name] = held(uniform[-1], plan.target.storages, store, plan.formats)
         else:
             found[name] = floats[0] if floats and floats[0].name != value.dtype else None
     return found
-
-
-def _on_device(pin: Uniform, given: PortTyped, plan: Plan) -> Uniform:
-    """A pin as the device stores it in the plan's formats, which may have some widths around 0 alone."""
-    if pin.storage.float_name or pin.ranges:
-        return pin
-    stores = [STORES[form] for form in plan.formats if form in STORES]
-    storages = plan.target.storages
-    for store in stores:
-        both = store.storages if storages is None else {*store.storages} & {*storages}
-        storages = both or storages
-    kind = _in_storages(pin, given, storages)
-    width = kind.storage.bits
-    if not kind.storage.signed or not any(width in store.centred for store in stores):
-        return kind
-    return _about_zero(kind)
-
-
-def _about_zero(kind: Uniform) -> Uniform:
-    """A type of zero point 0: integer by integer if the width has room, else over as much in wider steps."""
-    if kind.axis is not None or kind.blocks or kind.grid or kind.zero_point == 0:
-        return kind
-    store, scale = kind.storage, kind.scale
-    width, most = store.bits, 2 ** (store.bits - 1) - 1
-    steps = [end - kind.zero_point for end in (store.qmin, store.qmax)]
-    if steps[0] < -most - 1 or steps[1] > most:
-        farthest = max(abs(step) * kind.scale for step in steps)
-        scale = round_scale(farthest / most, kind.expressed)
-        steps = [max(-most - 1, min(most, round(step * kind.scale / scale))) for step in steps]
-    return replace(kind, storage=Storage(width, True, steps[0], steps[1]), scales=(scale,), zero_points=(0,))
-
-
-def _in_storages(pin: Uniform, given: PortTyped, storages: Storages) -> Uniform:
-    """A pin in a storage that the device has, number for number; as it is where none holds its numbers.
-
-    The storage of the port that gives the value comes first, else the narrowest.
-    """
-    own = pin.storage
-    if storages is None or (own.bits, own.signed, "") in storages:
-        return pin
-    narrow = sorted(
-        (bits, sign != own.signed) for bits, sign, name in storages if bits >= own.bits and not name
-    )
-    if isinstance(given, Uniform) and not given.storage.float_name:
-        store = given.storage
-        narrow = [one for one in narrow if one == (store.bits, store.signed != own.signed)] or narrow
-    if not narrow:
-        return pin
-    bits, turned = narrow[0]
-    if not turned:
-        move = 0
-    elif own.signed or bits == own.bits:
-        # Numbers of the signed format are those of the unsigned one less half of its range.
-        move = 2 ** (bits - 1) if own.signed else -(2 ** (bits - 1))
-    elif all(zero == pin.zero_points[0] for zero in pin.zero_points):
-        move = -pin.zero_points[0]  # a wider signed one counts from the zero point
-    else:
-        move = -(2 ** (own.bits - 1))
-    store = Storage(bits, own.signed != turned, own.qmin + move, own.qmax + move)
-    return replace(pin, storage=store, zero_points=tuple([zero + move for zero in pin.zero_points]))
 
 
 def _edges_of(
@@ -237,10 +171,11 @@ def _edges_of(
     *,
     shared: bool,
 ) -> Iterator[Edge]:
+    # Identity before equality: most ports share one type object, and comparing per-channel scales is slow.
     # With a pin there are two hops, from the kernel to the pin and from the pin to each reader: every reader
     # sees the pinned numbers, as in the original quantized model.
     base = pins.get(name, defined)
-    kinds = kinds_between(defined, base, costs)
+    kinds = () if base is defined else kinds_between(defined, base, costs)
     if kinds:
         yield Edge(name, defined, base, [consumer for consumer, _ in readers], True, kinds)
     groups: list[Edge] = []

@@ -1,27 +1,101 @@
-"""Ports of a kernel against the row that serves it, for the independent checker.
+"""Verify the ports of a kernel against the row that serves it: storage, scales, zero points, granularity.
 
-A row is read as data, without regard to how propagation chose it. Nothing here knows rules or numbers.
-Source: docs/specification.md, sections 2, 4 and 6.
+A row is read as data, once for all kernels with the same ports present, without regard to how it was chosen.
+Rules and numbers come later. Source: docs/specification.md, sections 2, 4 and 6; docs/targets/reference.md.
 """
 
-import struct
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-import ml_dtypes
 import numpy as np
 
-from planner.checker.rows.reading import Reading
-from planner.errors import PlanInvalid
+from planner.errors import PlanInvalid, QTypeError
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Shape
+from planner.ir.types.fit import has_short_block, misfit_of_shape
 from planner.ir.types.qtypes import Bipolar, FloatType, Storage, Uniform
+from planner.ir.types.scales import check_scales, holds_scales
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan, Port, PortTyped
-from planner.target.records import PortPattern, PortType, Row
+from planner.target.records import PortId, PortPattern, PortType, Row
+from planner.target.rules import expand_ports, same_scale_groups, storage_groups
 
 LINEAR: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 NEAR: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A row beside ports, inputs first, absent ones too.
+
+    Attributes:
+      patterns: the row's entry for each port.
+      places: positions of the present ports by the row's name for them.
+      simple: by position, whether the port takes every scale and zero point, one of them a tensor.
+      groups: positions that same_scale rules join.
+      wild: positions with one storage, by same_scale or same_storage, where some port takes any.
+      ruled: positions whose parameters a rule or a group decides.
+      biases: names of the ports that have the product of their factors' scales.
+    """
+
+    row: Row
+    patterns: tuple[PortPattern, ...]
+    places: Mapping[str, tuple[int, ...]]
+    simple: tuple[bool, ...]
+    groups: tuple[tuple[int, ...], ...]
+    wild: tuple[tuple[int, ...], ...]
+    ruled: frozenset[int]
+    biases: frozenset[str]
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether a bias is present, which can coarsen the scales of its weight."""
+        return not self.biases.isdisjoint(self.places)
+
+
+def read_row(row: Row, region: Region) -> Reading | None:
+    """The row's reading for kernels with a region's ports; None where it takes other ports."""
+    inputs, outputs = expand_ports(row.inputs, region.inputs), expand_ports(row.outputs, region.outputs)
+    if inputs is None or outputs is None:
+        return None
+    patterns, n_in, n_out = (*inputs, *outputs), len(inputs), len(outputs)
+    places: dict[str, tuple[int, ...]] = {}
+    for i, name in enumerate((*region.inputs, *region.outputs)):
+        if name:
+            places[patterns[i].name] = (*places.get(patterns[i].name, ()), i)
+    groups = _positions(same_scale_groups(row, n_in, n_out), n_in)
+    stored = _positions(storage_groups(row, n_in, n_out), n_in)
+    decided = {rule.args.get("port") for rule in row.rules}
+    # Code may decide any port of the row, so none of them is verified by its own numbers.
+    codes = any(rule.kind == "fn" for rule in row.rules)
+    ruled = {i for i, entry in enumerate(patterns) if codes or entry.name in decided}
+    biases = [rule.args["port"] for rule in row.rules if rule.kind == "multiplier_accumulator_scale"]
+    return Reading(
+        row,
+        patterns,
+        places,
+        tuple([_is_simple(entry.type) for entry in patterns]),
+        groups,
+        tuple([group for group in stored if any(patterns[i].type.storage is None for i in group)]),
+        frozenset(ruled.union(*groups)),
+        frozenset(biases),
+    )
+
+
+def _positions(groups: Iterable[tuple[PortId, ...]], n_in: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(i if side == "in" else n_in + i for side, i in group) for group in groups)
+
+
+def _is_simple(spec: PortType) -> bool:
+    return (
+        spec.granularity == "tensor"
+        and not spec.symmetric
+        and not spec.power_of_two
+        and spec.zero_point is None
+        and spec.scale_min is None
+        and spec.scale_max is None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +135,11 @@ class Served:
     def named(self, name: str) -> list[Port]:
         """Present ports that the row calls `name`."""
         return [self.ports[i] for i in self.reading.places.get(name, ())]
+
+    def side_of(self, position: int) -> PortId:
+        """Side and index of a port by its position."""
+        read = len(self.kernel.inputs)
+        return ("in", position) if position < read else ("out", position - read)
 
     def pinned(self, port: Port) -> bool:
         """Whether the model fixes this port's type, by its value or by itself."""
@@ -136,10 +215,7 @@ def parameter_problem(kind: Uniform, spec: PortType) -> str | None:
     # frexp gives a fraction in [0.5, 1), and exactly 0.5 for powers of two: no logarithm, no rounding.
     if spec.power_of_two and any(np.frexp(scale)[0] != 0.5 for scale in kind.scales):
         return "its scale is no power of two"
-    if spec.scales == "f8E4M3FN":
-        if factor_of_scales(np.asarray(kind.scales)) is None:
-            return "its scales are no values of f8E4M3FN times one factor"
-    elif spec.scales != "f32" and np.any(_expressed(np.asarray(kind.scales), spec.scales) != kind.scales):
+    if spec.scales != "f32" and not holds_scales(kind.scales, spec.scales):
         return f"its scales are no values of {spec.scales}"
     # Scales are float32: a limit that is not would refuse itself once rounded down.
     if spec.scale_min is not None and min(kind.scales) < float(np.float32(spec.scale_min)):
@@ -164,7 +240,8 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
         fits = any(size in spec.block_size for size in sizes) and set(sizes) <= {1, *spec.block_size}
         if not fits:
             return f"its blocks are not of {' or '.join(map(str, spec.block_size))}"
-        return short_block_problem(served, port.value, kind, spec)
+        short = not spec.short_block and has_short_block(kind, served.graph.values[port.value].shape)
+        return "its last block is shorter" if short else None
     if kind.blocks:
         return "it has a scale per block"
     if kind.axis is None:
@@ -173,18 +250,6 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
         return "it has one scale where the row has one per slice" if free else None
     wanted = axis_of(served, port, pattern)
     return None if wanted is None or wanted == kind.axis else f"its axis is {kind.axis}, not {wanted}"
-
-
-def short_block_problem(served: Served, name: str, kind: Uniform, spec: PortType) -> str | None:
-    """The reason why a port does not take a type whose last block is shorter; None: it takes it."""
-    shape = served.graph.values[name].shape
-    if spec.short_block or shape is None:
-        return None
-    for axis, block in kind.blocks:
-        size = shape[axis] if axis < len(shape) else None
-        if isinstance(size, int) and size % block:
-            return f"blocks of {block} do not divide dimension {size} of axis {axis}"
-    return None
 
 
 def axis_of(served: Served, port: Port, pattern: PortPattern) -> int | None:
@@ -237,101 +302,21 @@ def _check_wildcards(served: Served, group: tuple[int, ...]) -> None:
             )
 
 
-def holds_signs(spec: PortType) -> bool:
-    """Whether a port can store -1 and 1 around the zero point 0, and nothing finer."""
-    store = spec.storage
-    if not isinstance(store, Storage) or spec.zero_point or spec.granularity == "block":
-        return False
-    return store.qmin < 0 < store.qmax
-
-
-_FEW: Final = 64
-
-
-def type_problem(kind: Uniform) -> str | None:
+def type_problem(kind: Uniform) -> str:
     """The flaw of a type in itself: a scale that its expressed type cannot hold, a zero point outside."""
     store = kind.storage
     if not store.qmin <= min(kind.zero_points) <= max(kind.zero_points) <= store.qmax:
         zero = next(zero for zero in kind.zero_points if not store.qmin <= zero <= store.qmax)
         return f"zero point {zero} lies outside the storage range {store.qmin}:{store.qmax}"
-    # struct is several times faster than numpy for the one scale that nearly every type has.
-    if kind.expressed == "f32" and len(kind.scales) <= _FEW and _are_f32(kind.scales):
-        return None
-    scales = np.asarray(kind.scales)
-    wrong = _expressed(scales, kind.expressed) != scales
-    if wrong.any():
-        first = int(wrong.argmax())
-        nearest = float(_expressed(scales, kind.expressed)[first])
-        return f"scale {kind.scales[first]!r} is no value of {kind.expressed}; the nearest one is {nearest!r}"
-    return None
-
-
-def _are_f32(scales: tuple[float, ...]) -> bool:
+    if kind.blocks and math.prod(kind.grid) != len(kind.scales):
+        return f"{len(kind.scales)} scales in a grid of {kind.grid}"
     try:
-        return struct.unpack(f"<{len(scales)}f", struct.pack(f"<{len(scales)}f", *scales)) == scales
-    except OverflowError:
-        return False
+        check_scales(kind.scales, kind.expressed)
+    except QTypeError as error:
+        return error.message
+    return ""
 
 
-def _expressed(scales: np.ndarray, name: str) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        if name in ("f32", "f16"):
-            return scales.astype(np.float32 if name == "f32" else np.float16).astype(np.float64)
-    # Bits of significand with the hidden one; numpy has neither type, so round half to even by hand. Their
-    # exponent range is that of float32, so no overflow to watch for.
-    kept = {"bf16": 8, "tf32": 11, "e8m0": 1}.get(name, 53)
-    fraction, exponent = np.frexp(scales)
-    rounded: np.ndarray = np.ldexp(np.rint(np.ldexp(fraction, kept)), exponent - kept)
-    return rounded
-
-
-def factor_of_scales(scales: np.ndarray) -> float | None:
-    """The factor in float32 beside which scales are numbers of f8E4M3FN; None: there is none.
-
-    NVFP4's second step. A scale is `float32(own * factor)` with `own` of f8E4M3FN, so each number that the
-    largest scale could have tells a factor but for its last digit; the least factor that fits all is taken.
-    """
-    distinct, e4m3 = np.unique(scales), np.dtype(ml_dtypes.float8_e4m3fn)
-    largest = np.arange(126, 7, -1, dtype=np.uint8).view(e4m3).astype(np.float64)
-    guesses = np.float32(distinct[-1] / largest)
-    for factor in np.stack([guesses, np.nextafter(guesses, 0), np.nextafter(guesses, np.inf)], 1).flat:
-        own = (distinct / np.float64(factor)).astype(e4m3).astype(np.float64)
-        if np.array_equal((own * np.float64(factor)).astype(np.float32), distinct):
-            return float(factor)
-    return None
-
-
-def shape_problem(kind: Uniform, shape: Shape | None) -> str | None:
+def shape_problem(kind: Uniform, shape: Shape | None) -> str:
     """The reason why a type does not fit a tensor: the axis, the number of scales, the blocks."""
-    if shape is None or kind.is_per_tensor:
-        return None
-    if kind.axis is not None:
-        if not 0 <= kind.axis < len(shape):
-            return f"axis {kind.axis} is none of a tensor of rank {len(shape)}"
-        size = shape[kind.axis]
-        # An unknown dimension fits: MLIR's quant dialect, "Per-axis quantization integrity", defers it too.
-        if isinstance(size, int) and size != len(kind.scales):
-            return (
-                f"{len(kind.scales)} scales for {size} slices along axis {kind.axis} of shape {list(shape)}"
-            )
-        return None
-    sizes = dict(kind.blocks)
-    if any(not 0 <= axis < len(shape) for axis in sizes):
-        return f"blocks {sizes} name an axis that a tensor of rank {len(shape)} has not"
-    return next(_block_problems(kind, shape, sizes), None)
-
-
-def _block_problems(kind: Uniform, shape: Shape, sizes: Mapping[int, int]) -> Iterator[str]:
-    if len(kind.grid) != len(shape):
-        yield f"scales nested {len(kind.grid)} deep for a tensor of rank {len(shape)}"
-        return
-    for axis, size in enumerate(shape):
-        if not isinstance(size, int):
-            continue
-        # An axis not named is one block. MLIR's blocks divide dimensions, ONNX's last one may be shorter.
-        block = max(1, sizes.get(axis, size))
-        whole, rest = divmod(size, block)
-        if kind.grid[axis] != whole + (rest > 0):
-            yield f"{kind.grid[axis]} scales for {whole + (rest > 0)} blocks along axis {axis}"
-    if int(np.prod(kind.grid)) != len(kind.scales):
-        yield f"{len(kind.scales)} scales in a grid of {kind.grid}"
+    return "" if shape is None or kind.is_per_tensor else misfit_of_shape(kind, shape)

@@ -1,12 +1,12 @@
-"""Re-verify constants independently: the model's own numbers fit the types that a plan gives them.
+"""Verify constants and their sums: the model's own numbers fit the types that a plan gives them.
 
-Weights must not be cut, their scales are no coarser than their numbers ask, biases fit their storage; their
-sums are judged by `figures.sums`. Constants are read once, in pieces that stay in the processor's cache.
-Source: docs/specification.md, sections 2 and 6; tests/cases, cases 17 to 24.
+Weights must not be cut, their scales are no coarser than their numbers ask, biases fit their storage, and the
+accumulator has the bits that sums of the actual weights need. Constants are read once, in bands that stay in
+the processor's cache. Source: docs/specification.md, sections 2 and 6; tests/cases, cases 17 to 24.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,15 +20,16 @@ from planner.checker.kernel_ports import (
     refuse,
 )
 from planner.checker.weights import check_content, first_of, observed, sparsity_problem
-from planner.ir.graph import Constant
+from planner.ir.graph import Constant, Op
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
-from planner.plans.records import Port
+from planner.plans.records import KernelPlan, Port
+from planner.target.records import Row
 
 Reals = npt.NDArray[Any]
 
-Judged = tuple[int, int, int, tuple[float, ...], tuple[float, ...], bool]
+Known = tuple[int, int, int, tuple[float, ...], tuple[float, ...], bool]
 """A type and a row (which the plan keeps alive), a port, and the range of a constant at it."""
 
 PIECE: Final = 1 << 16
@@ -44,12 +45,12 @@ class Extent:
 
 
 def check_constants(
-    served: Served, known: set[Judged], needed: Mapping[str, tuple[float, float]]
+    served: Served, known: set[Known], needed: Mapping[str, tuple[float, float]]
 ) -> dict[int, Extent]:
-    """Judge the constants of one kernel by the model's numbers; return their extents by port position.
+    """Verify the constants of one kernel by the model's numbers; return their extents by port position.
 
     Args:
-      known: constants of which only a range is known, judged before; grows.
+      known: constants of which only a range is known, seen before; grows.
       needed: by name, what the kernel needs of a constant, where that is not everything.
     """
     extents: dict[int, Extent] = {}
@@ -62,12 +63,12 @@ def check_constants(
         if dense is not None:
             refuse(port.address, dense, served.row)
         if constant.array is None:
-            judged = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
+            seen = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
             # Thousands of generated constants share one type,
             # row and range; a bias or a stated range differs.
-            if judged in known and not served.reading.has_bias and observed(served, port) is None:
+            if seen in known and not served.reading.has_bias and observed(served, port) is None:
                 continue
-            known.add(judged)
+            known.add(seen)
         extent = extent_of(served, i, kind, constant, cut=name in needed)
         let_go(constant.array)
         if extent is None:
@@ -92,147 +93,95 @@ def extent_of(
     served: Served, position: int, kind: Uniform, constant: Constant, *, cut: bool = False
 ) -> Extent | None:
     """The extent of a constant's slices, as its type has them; `cut`: it is stored no further than needed."""
-    if kind.blocks and constant.array is not None:
-        return _block_extent(served, position, kind)
-    is_bias = served.patterns[position].name in served.reading.biases
-    cut = cut or observed(served, served.ports[position]) is not None
-    return _extent(constant, kind, _slicing_axis(served, position, kind), summed=not is_bias, cut=cut)
-
-
-def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
-    """The axis along which extents are taken: the type's own, else the op's output channels."""
-    if kind.blocks:
+    array = constant.array
+    if array is None:
+        # Only ranges are known: those of slices say nothing of one scale for a tensor, and sums stay unknown.
+        if kind.blocks or not constant.lo or (kind.axis is None and len(constant.lo) > 1):
+            return None
+        return Extent(np.minimum(constant.lo, 0.0), np.maximum(constant.hi, 0.0), np.zeros(0))
+    array = np.atleast_1d(array)
+    steps = _steps(served, position, kind, array)
+    if steps is None:
         return None
-    if kind.axis is not None:
-        return kind.axis
-    op = linear_op(served.region)
-    # A per-tensor weight still sums per output channel, and its accumulator is that of the worst channel.
-    second = [i for i, port in enumerate(served.ports[: len(served.kernel.inputs)]) if port.value][1:2]
-    if op is None or second != [position]:
-        return None
-    return channel_axis(op, len(served.graph.values[served.ports[position].value].shape or ()))
-
-
-def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None:
-    """The extent of each block, in the order of the grid; read in bands of whole blocks."""
-    array = served.numbers[served.ports[position].value].array
-    if array is None or array.ndim != len(kind.grid) or not array.size:
-        return None
-    sizes = dict(kind.blocks)
-    steps = [max(1, sizes.get(axis, size)) for axis, size in enumerate(array.shape)]
-    starts = [np.arange(0, size, step) for size, step in zip(array.shape, steps, strict=True)]
-    if tuple(map(len, starts)) != kind.grid:
-        return None
-    scales = np.asarray(kind.scales, np.float32).reshape(kind.grid)
-    most = None
-    if observed(served, served.ports[position]) is not None:
-        most = max(-kind.storage.qmin, kind.storage.qmax)
-    rows = max(1, PIECE // max(1, array.size // array.shape[0] * steps[0]))
-    found = [
-        _band_extent(
-            array[begin * steps[0] : (begin + rows) * steps[0]], scales[begin : begin + rows], steps, most
-        )
-        for begin in range(0, kind.grid[0], rows)
-    ]
-    lo, hi, sums = (np.concatenate(parts).reshape(-1) for parts in zip(*found, strict=True))
+    if not array.size:
+        return Extent(*np.zeros((3, len(kind.scales))))
+    cut = (cut and not kind.blocks) or observed(served, served.ports[position]) is not None
+    most = max(-kind.storage.qmin, kind.storage.qmax) if cut else None
+    scales = _spread(kind, array)
+    # Bands of rows stay in the processor's cache; rows of one block are brought together at the end.
+    rows = max(1, PIECE * len(array) // max(1, array.size))
+    within = [1, *steps[1:]]
+    found = [_of_band(array[k : k + rows], scales(k, rows), within, most) for k in range(0, len(array), rows)]
+    whole = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    reduced = zip((np.minimum, np.maximum, np.add), whole, strict=True)
+    lo, hi, sums = (_by_block(reduce, part, [steps[0]]).reshape(-1) for reduce, part in reduced)
     return Extent(np.minimum(lo, 0.0), np.maximum(hi, 0.0), sums)
 
 
-def _band_extent(
-    band: Reals, scales: Reals, steps: list[int], most: int | None
-) -> tuple[Reals, Reals, Reals]:
-    """Least, greatest and sum of |stored| of each block of a band, in the shape of its scales."""
-    spread = scales
-    for axis, step in enumerate(steps):
-        if step > 1:
-            spread = np.repeat(spread, step, axis)[(slice(None),) * axis + (slice(band.shape[axis]),)]
-    stored = np.abs(np.rint(_float(band) / spread))
+def _steps(served: Served, position: int, kind: Uniform, array: Reals) -> list[int] | None:
+    """How many numbers along each axis lie in one slice; None where the type is of another tensor."""
+    if kind.blocks:
+        sizes = dict(kind.blocks)
+        steps = [max(1, sizes.get(axis, size)) for axis, size in enumerate(array.shape)]
+        counts = tuple(-(-size // step) for size, step in zip(array.shape, steps, strict=True))
+        return steps if counts == kind.grid and array.size else None
+    axis = kind.axis
+    if axis is None:
+        # A weight of one scale still sums per output channel, and its accumulator is that of the worst one.
+        op = linear_op(served.region)
+        second = [i for i, port in enumerate(served.kernel.inputs) if port.value][1:2]
+        axis = channel_axis(op, array.ndim) if op is not None and second == [position] else None
+    if axis is not None and not 0 <= axis < array.ndim:
+        return None
+    return [1 if i == axis else max(1, size) for i, size in enumerate(array.shape)]
+
+
+def _spread(kind: Uniform, array: Reals) -> Callable[[int, int], Reals]:
+    """The scales of each band of rows, in a shape that broadcasts with it."""
+    grid = kind.grid or tuple(len(kind.scales) if i == kind.axis else 1 for i in range(array.ndim))
+    scales, sizes = np.asarray(kind.scales, np.float32).reshape(grid), dict(kind.blocks)
+    for axis, step in sizes.items():
+        if axis and step > 1 and grid[axis] > 1:
+            scales = np.repeat(scales, step, axis)[(slice(None),) * axis + (slice(array.shape[axis]),)]
+    step = sizes.get(0, 1)
+
+    def of_rows(begin: int, count: int) -> Reals:
+        if grid[0] == 1:
+            return scales
+        return np.asarray(scales[np.arange(begin, min(begin + count, len(array))) // step])
+
+    return of_rows
+
+
+def _of_band(band: Reals, scales: Reals, steps: list[int], most: int | None) -> tuple[Reals, Reals, Reals]:
+    """Least, greatest and sum of |stored| of each slice within a band; `most`: what is stored ends there."""
+    reals = band if band.dtype == np.float64 else band.astype(np.float32, copy=False)
+    stored = np.abs(reals)
+    with np.errstate(over="ignore"):  # a mask of -3.4e38 is stored no further than it is needed
+        stored /= scales
+    np.rint(stored, out=stored)
     if most is not None:
         np.minimum(stored, most, out=stored)
     return (
-        _by_block(np.minimum, band, steps).astype(np.float64),
-        _by_block(np.maximum, band, steps).astype(np.float64),
-        _by_block(np.add, stored.astype(np.float64), steps),
+        _by_block(np.minimum, reals, steps).astype(np.float64),
+        _by_block(np.maximum, reals, steps).astype(np.float64),
+        _by_block(np.add, stored, steps, np.float64),
     )
 
 
-def _by_block(reduce: np.ufunc, band: Reals, steps: list[int]) -> Reals:
+def _by_block(reduce: np.ufunc, band: Reals, steps: list[int], dtype: type | None = None) -> Reals:
     """Reduce the blocks along every axis to one number; the last block of an axis may be shorter."""
+    whole = tuple(axis for axis, step in enumerate(steps) if step >= band.shape[axis])
+    band = reduce.reduce(band, axis=whole, keepdims=True, dtype=dtype) if whole else band
     for axis, step in enumerate(steps):
-        if step > 1 and band.shape[axis] % step == 0:
-            shape = *band.shape[:axis], band.shape[axis] // step, step, *band.shape[axis + 1 :]
-            band = reduce.reduce(band.reshape(shape), axis=axis + 1)
-        elif step > 1:
-            band = reduce.reduceat(band, np.arange(0, band.shape[axis], step), axis)
-    return band
-
-
-def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool, cut: bool) -> Extent | None:
-    """The extent of each slice; `cut`: the type may clip numbers, so that sums are of clipped ones."""
-    if constant.array is None:
-        # Only ranges are known: those of slices say nothing of one scale for a tensor, and sums stay unknown.
-        if not constant.lo or (kind.axis is None and len(constant.lo) > 1):
-            return None
-        return Extent(np.minimum(constant.lo, 0.0), np.maximum(constant.hi, 0.0), np.zeros(0))
-    array = constant.array
-    if kind.blocks or (axis is not None and not 0 <= axis < array.ndim):
-        return None
-    n = 1 if axis is None else array.shape[axis]
-    inner = array.size if axis is None else math.prod(array.shape[axis + 1 :])
-    scales = np.asarray(kind.scales, np.float32)
-    found: Extent | None = None
-    for begin, piece in _pieces(array, n, inner):
-        part = slice(begin, begin + piece.shape[1])
-        own = scales[part] if len(scales) > 1 else scales
-        here = _of_piece(piece, kind, own, summed=summed, cut=cut)
-        if piece.shape[1] == n and found is None:
-            found = here
+        if axis in whole or step == 1:
             continue
-        if found is None:
-            found = Extent(np.zeros(n), np.zeros(n), np.zeros(n))
-        np.minimum(found.lo[part], here.lo, out=found.lo[part])
-        np.maximum(found.hi[part], here.hi, out=found.hi[part])
-        found.sums[part] += here.sums
-    return Extent(np.zeros(n), np.zeros(n), np.zeros(n)) if found is None else found
-
-
-def _of_piece(piece: Reals, kind: Uniform, scales: Reals, *, summed: bool, cut: bool) -> Extent:
-    """The extent of each slice of a piece that is (outer, slices, inner)."""
-    lo = np.minimum.reduce(piece, axis=(0, 2), initial=0.0).astype(np.float64)
-    hi = np.maximum.reduce(piece, axis=(0, 2), initial=0.0).astype(np.float64)
-    if not summed:
-        return Extent(lo, hi, np.zeros(len(lo)))
-    stored = np.abs(piece)
-    with np.errstate(over="ignore"):  # a mask of -3.4e38 is stored no further than it is needed
-        stored /= scales[:, None]
-    np.rint(stored, out=stored)
-    if cut:
-        np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)
-    # The widest stored value decides how long a float32 sum stays exact.
-    exact = np.float32 if kind.storage.bits <= 8 else np.float64
-    return Extent(lo, hi, np.add.reduce(stored, axis=(0, 2), dtype=exact).astype(np.float64))
-
-
-def _pieces(array: Reals, n: int, inner: int) -> Iterator[tuple[int, Reals]]:
-    """Cut an array that is (outer, n, inner) in memory; each piece with the first slice it holds."""
-    if array.size == 0:
-        return
-    view = np.asarray(array).reshape(-1, n, inner)
-    rows, columns = max(1, PIECE // max(1, inner)), PIECE
-    if n <= rows:
-        step = max(1, PIECE // (n * inner))
-        for begin in range(0, len(view), step):
-            for k in range(0, inner, columns):
-                yield 0, _float(view[begin : begin + step, :, k : k + columns])
-        return
-    for outer in range(len(view)):
-        for begin in range(0, n, rows):
-            for k in range(0, inner, columns):
-                yield begin, _float(view[outer : outer + 1, begin : begin + rows, k : k + columns])
-
-
-def _float(piece: Reals) -> Reals:
-    return piece if piece.dtype == np.float64 else piece.astype(np.float32, copy=False)
+        if band.shape[axis] % step == 0:
+            shape = *band.shape[:axis], band.shape[axis] // step, step, *band.shape[axis + 1 :]
+            band = reduce.reduce(band.reshape(shape), axis=axis + 1, dtype=dtype)
+        else:
+            band = reduce.reduceat(band, np.arange(0, band.shape[axis], step), axis, dtype)
+    return band
 
 
 def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> None:
@@ -246,3 +195,125 @@ def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> No
             f"{kind.storage.qmax} times the scale",
             served.row,
         )
+
+
+def check_room(kernel: KernelPlan, row: Row) -> None:
+    """The accumulator has the bits that the plan says sums need, where it leaves longer ones alone."""
+    bits, room = kernel.accumulator_bits, row.accumulator
+    if bits is not None and room is not None and row.overflow == "refuse" and bits > room.bits:
+        refuse(kernel.name, f"its sums need {bits} bits, {row.source} accepts {room.bits} ({room})", row)
+
+
+def check_sums(served: Served, extents: Mapping[int, Extent]) -> None:
+    """The bits that the plan names are those that the actual weights need; partial sums fit their storage."""
+    kernel, claimed = served.kernel, served.kernel.accumulator_bits
+    needed = needed_bits(served, extents)
+    if claimed != needed:
+        refuse(
+            kernel.name,
+            f"its sums are said to need {_bits(claimed)}; accepted: {_bits(needed)}, from its weights",
+            served.row,
+        )
+    row = served.row
+    few = None if row.partial is None else partial_bits(served, row.partial.products)
+    if row.partial is not None and few is not None and few > row.partial.storage.bits:
+        refuse(
+            kernel.name,
+            f"sums of {row.partial.products} of its products need {few} bits, {row.source} accepts "
+            f"{row.partial.storage.bits} ({row.partial.storage})",
+            row,
+        )
+
+
+def _bits(count: int | None) -> str:
+    return "no bits" if count is None else f"{count} bits"
+
+
+def needed_bits(served: Served, extents: Mapping[int, Extent]) -> int | None:
+    """Bits of the widest sum of a linear kernel; None where it has none or its numbers are not known."""
+    present = [i for i, port in enumerate(served.kernel.inputs) if port.value]
+    op = linear_op(served.region)
+    if op is None or len(present) < 2:
+        return None
+    x, w = served.ports[present[0]].type, served.ports[present[1]].type
+    if not isinstance(x, Uniform) or not isinstance(w, Uniform):
+        return None
+    steps = _bias_steps(served, present[2], x, w) if len(present) > 2 and not w.blocks else np.zeros(0)
+    if served.ports[present[1]].value not in served.graph.constants:
+        terms = _count_terms(op, served.graph.values[op.inputs[1]].shape)
+        added = served.patterns[present[2]].name in served.reading.biases if len(present) > 2 else False
+        most = int(steps.max(initial=0.0)) if added else 0
+        # Two activations: no numbers are known, so every product
+        # may be the largest one; the last bit is the sign.
+        return None if terms is None else (terms * _farthest(w) * _farthest(x) + most).bit_length() + 1
+    if present[1] not in extents:
+        return None
+    sums = extents[present[1]].sums
+    array = served.numbers[served.ports[present[1]].value].array
+    # Scales along a summed axis: the sum would mix grids, so its bits mean nothing.
+    if array is None or (not w.blocks and w.axis not in (None, channel_axis(op, array.ndim))):
+        return None
+    if not sums.size:
+        return 1
+    totals = sums * _farthest(x)
+    # Per channel, sum |w| times the farthest x plus |bias|
+    # bounds every partial sum, in whatever order it is added.
+    return int((totals + steps if steps.size == totals.size else totals).max()).bit_length() + 1
+
+
+def _bias_steps(served: Served, position: int, x: Uniform, w: Uniform) -> Reals:
+    """The bias that is added to each sum, in steps of the products; empty where it is unknown."""
+    numbers, kind = served.numbers.get(served.ports[position].value), served.ports[position].type
+    if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
+        return np.zeros(0)
+    reals: Reals = np.abs(numbers.array.reshape(-1))
+    if served.patterns[position].name in served.reading.biases:
+        return np.asarray(np.rint(reals / np.asarray(kind.scales)))
+    # On a grid of its own, a number between two steps needs the room of the farther one.
+    return np.asarray(np.ceil(reals / (x.scale * np.asarray(w.scales))))
+
+
+def _farthest(kind: Uniform) -> int:
+    lows = np.array([low for low, _ in kind.slice_ranges])
+    highs = np.array([high for _, high in kind.slice_ranges])
+    zeros = np.array(kind.zero_points)
+    return int(max((highs - zeros).max(), (zeros - lows).max()))
+
+
+def _count_terms(op: Op, shape: tuple[int | str | None, ...] | None) -> int | None:
+    """Products of two activations in one sum: all of the second operand but its output channels."""
+    if not shape:
+        return None
+    if op.type == "MatMul":
+        # MatMul sums over the last axis but one; the axes in front are batches, which are not summed.
+        counted = {len(shape) - 2} if len(shape) > 1 else {0}
+    else:
+        counted = set(range(len(shape))) - {channel_axis(op, len(shape))}
+    sizes = [size for size in (shape[i] for i in counted) if isinstance(size, int)]
+    return math.prod(sizes) if len(sizes) == len(counted) else None
+
+
+def partial_bits(served: Served, products: int) -> int | None:
+    """Bits of the widest sum of so many products, in any order; None where they are not known."""
+    op = linear_op(served.region)
+    present = [port for port in served.kernel.inputs if port.value]
+    if op is None or len(present) < 2:
+        return None
+    x, w = present[0].type, present[1].type
+    if not isinstance(x, Uniform) or not isinstance(w, Uniform) or w.blocks:
+        return None
+    name = present[1].value
+    if name not in served.graph.constants:
+        terms = _count_terms(op, served.graph.values[op.inputs[1]].shape)
+        count = products if terms is None else min(products, terms)
+        return (count * _farthest(w) * _farthest(x)).bit_length() + 1
+    array = served.numbers[name].array
+    if array is None or not array.size or w.axis not in (None, channel_axis(op, array.ndim)):
+        return None
+    most = 0
+    scales = np.broadcast_to(np.asarray(w.scales, np.float32), array.shape[channel_axis(op, array.ndim)])
+    for channel, scale in zip(np.moveaxis(array, channel_axis(op, array.ndim), 0), scales, strict=True):
+        stored = np.minimum(np.abs(np.rint(channel / scale)), max(-w.storage.qmin, w.storage.qmax))
+        most = max(most, int(np.sort(stored, axis=None)[::-1][:products].sum(dtype=np.float64)))
+    let_go(array)
+    return (most * _farthest(x)).bit_length() + 1

@@ -6,13 +6,24 @@ check reads those. Source: docs/specification.md, section 6.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from planner.checker.kernel_ports import refuse
 from planner.ir.asked import without_asked
-from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_digest, port_address, with_sizes
+from planner.ir.graph import (
+    Constant,
+    Facts,
+    Graph,
+    Region,
+    Value,
+    model_digest,
+    op_key,
+    port_address,
+    region_key,
+    with_sizes,
+)
 from planner.ir.roles import port_inputs
 from planner.ir.types.qtypes import AnyType, Calibrated
 from planner.plans.plan import Plan, plan_key
@@ -29,7 +40,7 @@ POLICIES: Final[Mapping[str, tuple[object, ...]]] = {
     "bias_pins": ("derive",),
     "strategy": ("minimal", "rfc"),
 }
-"""Options of a plan besides costs, and what each may be; a policy at its default is left out."""
+"""Options of a plan besides costs, and what each may be; all but the strategy are left out at a default."""
 
 
 FORMATS: Final = "formats"
@@ -42,6 +53,8 @@ def check_options(plan: Plan) -> None:
     Raises:
       PlanInvalid: the first that is unknown, or that the plan was not made under.
     """
+    if "strategy" not in plan.options:
+        refuse("", "was planned by no strategy; accepted: minimal or rfc")
     prices = Costs.__dataclass_fields__
     known = ", ".join(sorted({*POLICIES, FORMATS, *prices}))
     for name, value in plan.options.items():
@@ -204,15 +217,16 @@ def _check_structure(carried: Graph, model: Graph) -> None:
     ops = {op.name: op for op in model.all_ops()}
     count = 0
     for region in carried.regions:
-        if regions and not _alike(regions.get(region.name), region):
+        own = regions.get(region.name)
+        if regions and (own is None or region_key(own) != region_key(region)):
             refuse(region.name, "differs between the plan and the model")
         if not regions and not region.ops:
             refuse(region.name, "holds no op of the model; accepted: every op in one region")
         for op in region.ops:
-            count += 1
-            if op is not ops.get(op.name) and not _alike(ops.get(op.name), op):
+            count, other = count + 1, ops.get(op.name)
+            if op is not other and (other is None or op_key(op) != op_key(other)):
                 refuse(region.name, f"holds op {op.name!r} otherwise than the model")
-        _check_ports(model, region.name, region.inputs, region.outputs, region.ops)
+        _check_ports(model, region)
     if count != len(ops) or len(carried.regions) < len(regions):
         refuse("", f"the plan's regions hold {count} ops; the model has {len(ops)}")
 
@@ -236,14 +250,13 @@ def _check_values(carried: Mapping[str, Value], model: Mapping[str, Value]) -> N
             refuse(name, f"is {other.dtype}{other.shape} in the plan; accepted: {value.dtype}{value.shape}")
         if other is value or not value.facts:
             continue
-        if _said(other.facts, beside=value.facts) != of_the_model(value.facts):
-            refuse(name, f"carries {_listed(other.facts)} in the plan, {_listed(value.facts)} in the model")
-
-
-def _said(facts: Facts, *, beside: Facts) -> Facts:
-    """Facts of a plan as a model has them that may be bare: with its own quantizers, without statistics."""
-    is_bare = not any(isinstance(fact, Calibrated) for fact in beside)
-    return tuple(f for f in of_the_model(facts) if not (is_bare and isinstance(f, Calibrated)))
+        # Facts of a plan as a model has them that may be bare: with its quantizers, without statistics.
+        is_bare = not any(isinstance(fact, Calibrated) for fact in value.facts)
+        own = of_the_model(other.facts)
+        own = tuple(fact for fact in own if not (is_bare and isinstance(fact, Calibrated)))
+        if own != of_the_model(value.facts):
+            mine, theirs = (" and ".join(map(str, one.facts)) or "nothing" for one in (other, value))
+            refuse(name, f"carries {mine} in the plan, {theirs} in the model")
 
 
 def of_the_model(facts: Facts) -> Facts:
@@ -252,34 +265,22 @@ def of_the_model(facts: Facts) -> Facts:
     return tuple(fact for fact in facts if fact not in trained)
 
 
-def _listed(facts: tuple[Any, ...]) -> str:
-    return " and ".join(map(str, facts)) or "nothing"
-
-
-def _check_ports(
-    graph: Graph, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], ops: tuple[Op, ...]
-) -> None:
+def _check_ports(graph: Graph, region: Region) -> None:
     """A region's ports are its ops' float operands from outside, and nothing it writes is read unseen."""
-    told, inner = {""}, {""}
-    for op in ops:
-        inner.update(op.outputs)
-        told.update(op.inputs, op.outputs)
-    told.discard("")
-    if not ops or not told <= graph.values.keys():
-        # An annotated model need not describe what is inside a kernel.
-        return
-    operands: set[str] = set()
-    for op in ops:
-        operands.update(port_inputs(op, graph))
-    operands -= inner
-    ports = set(inputs) - {""}
+    made = {name for op in region.ops for name in op.outputs} | {""}
+    told = {name for op in region.ops for name in op.inputs} | made
+    if not region.ops or not told - {""} <= graph.values.keys():
+        return  # an annotated model need not describe what is inside a kernel
+    operands = {name for op in region.ops for name in port_inputs(op, graph)} - made
+    ports = set(region.inputs) - {""}
     # A number in a pattern is no port; which constants of one number those are only the target knows.
     operands = {name for name in operands if name in ports or not _is_number(graph.constants.get(name))}
     if operands != ports:
         odd = min(operands ^ ports)
-        refuse(name, f"{odd!r} is {'no port of it' if odd in operands else 'read by none of its ops'}")
-    if not inner.issuperset(outputs):
-        refuse(name, f"none of its ops writes {min(set(outputs) - inner - {''})!r}")
+        said = "no port of it" if odd in operands else "read by none of its ops"
+        refuse(region.name, f"{odd!r} is {said}")
+    if not made.issuperset(region.outputs):
+        refuse(region.name, f"none of its ops writes {min(set(region.outputs) - made)!r}")
 
 
 def _is_number(constant: Constant | None) -> bool:
@@ -288,20 +289,3 @@ def _is_number(constant: Constant | None) -> bool:
         return False
     array = constant.array.astype(np.float64, copy=False)
     return bool(np.ptp(array) <= NUMBER * np.abs(array).max())
-
-
-def _alike(a: Any, b: Any) -> bool:
-    """Equality that arrays in attributes do not break."""
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return isinstance(a, int | float) and isinstance(b, int | float) and a == b
-    if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and np.array_equal(a, b)
-    if isinstance(a, tuple | list):
-        return len(a) == len(b) and all(map(_alike, a, b))
-    if isinstance(a, Mapping):
-        return a.keys() == b.keys() and all(_alike(a[key], b[key]) for key in a)
-    if hasattr(a, "__dataclass_fields__"):
-        return all(_alike(getattr(a, name), getattr(b, name)) for name in a.__dataclass_fields__)
-    return bool(a == b)

@@ -1,10 +1,9 @@
-"""Re-verify the scales of constants independently: what their own numbers ask for, and what asks for more.
+"""Verify the scales of constants: what their own numbers ask for, and what asks for more.
 
 A free weight's scale is the finest that does not cut it, unless a bias, a range of multipliers or the device
 needs a coarser one. Source: docs/specification.md, sections 2 and 4; tests/cases, cases 17 to 24.
 """
 
-import math
 from typing import Any, Final
 
 import numpy as np
@@ -14,17 +13,13 @@ from planner.checker.kernel_ports import (
     NEAR,
     Served,
     axis_of,
-    factor_of_scales,
     linear_op,
-    own_facts,
     refuse,
 )
-from planner.checker.pins import bearable
-from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
 from planner.ir.operators.neighbours import greatest_pairs, least_scales
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform
-from planner.ir.types.scales import F32_TINY
+from planner.ir.types.scales import F32_TINY, common_factor
 from planner.ir.types.typetext import brief
 from planner.plans.records import Port
 from planner.target.expressions import parse_number
@@ -181,7 +176,7 @@ def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -
     most = np.where(free, np.inf, most * (2.0 if spec.power_of_two else 1.0))
     tiny, near = ROUNDED.get(spec.scales, (F32_TINY, NEAR))
     if spec.scales == "f8E4M3FN":
-        tiny *= factor_of_scales(scales) or 1.0
+        tiny *= common_factor(kind.scales) or 1.0
     most = np.maximum(most, spec.scale_min or tiny)
     least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
     i = first_of((scales < least * (1 - near)) | (scales > most * (1 + near)))
@@ -240,48 +235,6 @@ def _range_need(served: Served, weight: Port, n: int) -> Reals:
         least = float(parse_number(rule.args["range"][0])) * max(kinds[0].scales) / product
         need = np.maximum(need, least if least.size == n else least.max()) * (1 + 2 * NEAR)
     return need
-
-
-def own_type(served: Served, position: int) -> Uniform | None:
-    """The type that a constant has by its pin, or its numbers and its bias; None where it cannot be told."""
-    port, spec = served.ports[position], served.patterns[position].type
-    store, constant = spec.storage, served.numbers.get(port.value)
-    if not isinstance(store, Storage) or constant is None or spec.granularity == "block":
-        return None
-    facts = (*own_facts(served.region, position), *served.graph.values[port.value].facts)
-    pin = next((fact for fact in facts if isinstance(fact, Uniform)), None)
-    if pin is not None:
-        return bearable(pin, spec, constant)
-    axis = axis_of(served, port, served.patterns[position]) if spec.granularity == "axis" else None
-    ends = ends_of(constant, axis)
-    if ends is None:
-        return None
-    n = len(ends[0])
-    trial = Uniform(store, (1.0,) * n, (0,) * n, "f32", axis) if store.qmin <= 0 <= store.qmax else None
-    if trial is None:
-        return None
-    lo, hi = _as_observed(observed(served, port), trial, *ends)
-    need, zero = needed_scales(spec, trial, usable(store, spec), lo, hi)
-    need = np.maximum(need, _pair_need(served, position, np.maximum(hi, -lo)))
-    need = np.maximum(np.where(need > 0, np.maximum(need, F32_TINY), 1.0), _bias_need(served, port, n))
-    need = np.clip(need, spec.scale_min or 0.0, spec.scale_max or math.inf)
-    need = np.exp2(np.ceil(np.log2(need))) if spec.power_of_two else need
-    return Uniform(
-        store, tuple(need.astype(np.float32).astype(float).tolist()), (zero or 0,) * n, "f32", axis
-    )
-
-
-def ends_of(constant: Constant, axis: int | None) -> tuple[Reals, Reals] | None:
-    """Least and greatest number of each slice, 0 included."""
-    array = constant.array
-    if array is None or not array.size or (axis is not None and not 0 <= axis < array.ndim):
-        return None
-    rows = (
-        array.reshape(1, -1) if axis is None else np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
-    )
-    # In doubles: the width of a float32 range may be beyond a float32.
-    lo, hi = rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)
-    return np.minimum(lo, 0.0), np.maximum(hi, 0.0)
 
 
 def first_of(wrong: Reals) -> int | None:

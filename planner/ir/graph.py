@@ -252,17 +252,25 @@ def structure_digest(graph: Graph) -> str:
         told.append((name, value.shape, value.dtype, facts, name in graph.constants))
         if value.seen is not None:
             told.append((name, "seen", value.seen, value.varies))
-    for region in graph.regions:
-        specs = tuple([_written(facts) for facts in (*region.input_facts, *region.output_facts)])
-        head = (region.name, region.kernel, region.inputs, region.outputs, specs, region.trip_count)
-        told.append((head, sorted(region.attributes.items(), key=str)))
-    for op in graph.all_ops():
-        attributes = sorted([(key, _attribute_key(item)) for key, item in op.attributes.items()])
-        told.append((op.name, op.type, op.inputs, op.outputs, attributes, op.captures))
+    told += map(region_key, graph.regions)
+    told += map(op_key, graph.all_ops())
     told += _told_of_bodies(graph)
     told += [(key, str(wanted)) for key, wanted in graph.wanted.items()]
     told += [("cache", *pair) for pair in graph.caches]
     return f"sha256:{hashlib.sha256(''.join(map(repr, told)).encode()).hexdigest()}"
+
+
+def region_key(region: Region) -> tuple[object, ...]:
+    """What a digest says of a region beside its ops."""
+    specs = tuple([_written(facts) for facts in (*region.input_facts, *region.output_facts)])
+    head = (region.name, region.kernel, region.inputs, region.outputs, specs, region.trip_count)
+    return (head, sorted(region.attributes.items(), key=str))
+
+
+def op_key(op: Op) -> tuple[object, ...]:
+    """What a digest says of an op: equal where two are alike, arrays in their attributes too."""
+    attributes = sorted([(key, _attribute_key(item)) for key, item in op.attributes.items()])
+    return (op.name, op.type, op.inputs, op.outputs, attributes, op.captures)
 
 
 def _written(facts: Facts) -> tuple[str, ...]:

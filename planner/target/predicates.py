@@ -74,7 +74,12 @@ class _Scope:
     attributes: Mapping[str, Any]
     graph: Graph
     bits: BitsOfPort | None = None
+    numbers: bool = True
     steps: Steps = field(default_factory=Steps)
+
+
+class _Unsaid(Exception):
+    """A term asks for numbers that are in a model, which is not at hand."""
 
 
 STEPS_CODE: Final = "L044"
@@ -90,6 +95,7 @@ def failing(
     graph: Graph,
     bits: BitsOfPort | None = None,
     place: tuple[str, str] = ("", ""),
+    numbers: bool = True,
 ) -> str | None:
     """Say the first predicate that does not hold, e.g. "Conv.group is 32, wanted 1"; None if all hold.
 
@@ -99,16 +105,19 @@ def failing(
       attributes: the kernel's own, for annotated models that have no ops.
       bits: the bits that facts ask for at each value of a port; None in a `where`.
       place: `file:line` of the predicates and the clause they are, "when of add", for errors.
+      numbers: whether the numbers of constants are at hand; else predicates that ask for them hold.
 
     Raises:
       TargetError: a predicate of no known form, or one that compares values without an order.
       LimitError: conditions that take too many steps, or have too big numbers.
     """
-    scope = _Scope(ports, ops, attributes, graph, bits)
+    scope = _Scope(ports, ops, attributes, graph, bits, numbers)
     for key, wanted in predicates.items():
         try:
             passed = is_of_facts(key, wanted) and (key == "min_bits" or bits is not None)
             problem = None if passed else _problem(key, wanted, scope)
+        except _Unsaid:
+            continue
         except LimitError as error:
             source, clause = place
             raise error.at(source, STEPS_CODE, f"{clause} {key}".strip()) from error
@@ -262,7 +271,7 @@ def _values(term: str, scope: _Scope) -> Iterator[Any]:
     name, index = named.groups()
     # An op type that no op of the kernel has yields nothing, so optional ops of a pattern need no case.
     if scope.ops:
-        found = [_of_op(op, name, scope.graph) for op in scope.ops if op.type == owner]
+        found = [_of_op(op, name, scope) for op in scope.ops if op.type == owner]
     else:
         own = scope.attributes
         found = [_plain(own.get(f"{owner}.{name}", own.get(name, _default(owner, name))))]
@@ -295,25 +304,27 @@ def _of_shape(name: str, what: str, scope: _Scope) -> Any:
     return dim if isinstance(dim, int) else Unknown(f"not fixed ({dim!r})" if dim else "unknown")
 
 
-def _of_op(op: Op, attribute: str, graph: Graph) -> Any:
+def _of_op(op: Op, attribute: str, scope: _Scope) -> Any:
     if attribute in op.attributes:
         return _plain(op.attributes[attribute])
     term = f"{op.type}.{attribute}"
     if term == "Clip.range":
-        bounds = [_of_op(op, "min", graph), _of_op(op, "max", graph)]
+        bounds = [_of_op(op, "min", scope), _of_op(op, "max", scope)]
         return next((bound for bound in bounds if isinstance(bound, Unknown)), bounds)
     if term in OPERANDS:
         index, absent = OPERANDS[term]
         name = op.inputs[index] if index < len(op.inputs) else ""
         if not name:
             return absent
-        constant = graph.constants.get(name)
+        constant = scope.graph.constants.get(name)
+        if constant is not None and constant.array is None and not scope.numbers:
+            raise _Unsaid
         if constant is None or constant.array is None:
             return Unknown(f"not a constant ({name!r})")
         return _plain(constant.array)
     if attribute == "kernel_shape" and op.type in CONVOLUTIONS:
         # ONNX infers it from the weights where it is left out.
-        shape = graph.values[op.inputs[1]].shape
+        shape = scope.graph.values[op.inputs[1]].shape
         return Unknown("absent") if shape is None else list(shape[2:])
     return _default(op.type, attribute)
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region, Value
+from planner.ir.operators.needs import HANDING, STARTING
 from planner.ir.roles import is_mover, is_of_other_dialect
 from planner.ir.types.held_pins import held
 from planner.ir.types.qtypes import Calibrated, Uniform
 from planner.plans.plan import Plan, Planned
-from planner.propagation.network.needed_ranges import HANDING, STARTING
 from planner.target.records import Row
 
 TYING = frozenset({"derive", "fn", "same_scale"})

@@ -1,13 +1,10 @@
 """A table in bytes whose rows float ops read: every format beside the interpreter, bit for bit."""
 
-from dataclasses import replace
-
 import numpy as np
 import onnxruntime
 import pytest
 
 import planner
-from planner.errors import PlanInvalid
 from planner.exporters.table import EXPORTERS
 from planner.onnx.sessions import session_options
 from planner.target.modeltext import read_model_text
@@ -163,17 +160,6 @@ y = MatMul(a, w) : f32[2,8,4] {-9, 9}
     assert (row is not None, row.reads_table, plan.kernels["y"].row is not None) == (True, is_table, True)
     again = planner.replan(plan, {"format": "qplan.annotations/1", "values": {"y": "!quant.none"}})
     planner.check(again, again.annotated, target)
-
-
-def test_the_checker_finds_a_table_left_in_float():
-    graph, target = embedding(), planner.load_target("onnxruntime-cpu")
-    (table,) = (row for row in target.rows["Gather"] if row.reads_table)
-    others = tuple(row for row in target.rows["Gather"] if row is not table)
-    without = replace(target, rows={**target.rows, "Gather": others})
-    plan = planner.plan(graph, without)
-    assert [kernel.row for kernel in plan.kernels_in_order] == [None]
-    with pytest.raises(PlanInvalid, match=f"moves 't' in float; accepted: {table.key}"):
-        planner.check(replace(plan, target=replace(plan.target, digest=target.digest)), graph, target)
 
 
 @pytest.mark.parametrize("form", ["stablehlo", "stablehlo-int"])

@@ -208,6 +208,14 @@ LOG: Final[Mapping[str, Mutation]] = {
     "step of another port": steps(lambda s: replace(s, port="nowhere")),
     "step of another row": steps(lambda s: replace(s, type="conv@1"), ports=False),
     "step of another type": steps(lambda s: replace(s, type=str(OTHER))),
+    "strategy of no name": options(lambda o: {**o, "strategy": "best"}),
+    "strategy forgotten": options(lambda o: {k: v for k, v in o.items() if k != "strategy"}),
+    "step resting on itself": steps(lambda s: replace(s, because=(*s.because, s.n))),
+    "step resting on a later one": steps(lambda s: replace(s, because=(10_000,))),
+    "step resting on nothing there": steps(lambda s: replace(s, because=(-1,))),
+}
+
+REASONS: Final[Mapping[str, Mutation]] = {
     "step by another rule": steps(lambda s: replace(s, rule="derive" if s.rule != "derive" else "range")),
     "step by no rule at all": steps(lambda s: replace(s, rule="because I say so")),
     "step of a row by another rule": steps(lambda s: replace(s, rule="no row"), ports=False),
@@ -225,12 +233,8 @@ LOG: Final[Mapping[str, Mutation]] = {
     "fact of another range": told_facts(lambda s: replace(s, type="!quant.calibrated<f32<-77.0:77.0>>")),
     "fact by another rule": told_facts(lambda s: replace(s, rule="shared")),
     "fact that nobody told": told_facts(lambda s: replace(s, source="a friend")),
-    "strategy of no name": options(lambda o: {**o, "strategy": "best"}),
-    "strategy forgotten": options(lambda o: {k: v for k, v in o.items() if k != "strategy"}),
-    "step resting on itself": steps(lambda s: replace(s, because=(*s.because, s.n))),
-    "step resting on a later one": steps(lambda s: replace(s, because=(10_000,))),
-    "step resting on nothing there": steps(lambda s: replace(s, because=(-1,))),
 }
+"""Wrong reasons in the log of a plan whose types are right: they are not verified."""
 
 EDGES: Final[Mapping[str, Mutation]] = {
     "rescale cheaper": rescales(lambda r: replace(r, cost=r.cost / 2)),

@@ -223,30 +223,14 @@ def test_a_glob_that_is_done_in_part_is_counted():
     planner.check(plan, model, target)
 
 
-def test_rows_that_a_glob_asks_for_are_not_passed_over():
-    """With wishes grafted, a kernel with an i16 row that runs in i8 is refused by its row."""
-    base = case("litert-int8")
-    model = with_wanted(base.model, {"*": "i16"})
-    plan = base.plan
-    told = [f"'*' asks for i16: {n} of its {m} kernels do not run so" for m in range(30) for n in range(30)]
-    lying = replace(
-        plan,
-        graph=replace(plan.graph, wanted=model.wanted),
-        model=model_digest(model),
-        warnings=(*plan.warnings, *told),
-    )
-    with pytest.raises(PlanInvalid, match="fits and is i16, as '\\*' asks"):
-        planner.check(lying, model, base.target)
-
-
 def test_a_glob_that_is_not_counted_is_refused():
     base = case("onnxruntime-cpu")
     model = with_wanted(base.model, {"*": "i4"})
     plan = planner.plan(model, base.target)
     assert [text for text in plan.warnings if text.startswith("'*' asks for i4: ")]
     silent = replace(plan, warnings=tuple(text for text in plan.warnings if "asks for" not in text))
-    with pytest.raises(PlanInvalid, match="says nothing of what a glob asks in vain"):
-        planner.check(silent)
+    with pytest.raises(PlanInvalid, match=r"does not warn that '\*' asks for i4"):
+        planner.check(silent, model, base.target)
 
 
 def test_a_kernel_that_nobody_asked_is_not_left_in_float():
@@ -256,21 +240,3 @@ def test_a_kernel_that_nobody_asked_is_not_left_in_float():
     lying = replace(plan, kernels_in_order=(bare, *plan.kernels_in_order[1:]))
     with pytest.raises(PlanInvalid, match="nothing asks that"):
         planner.check(lying)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda step: replace(step, rule="apart"),
-        lambda step: replace(step, type="float"),
-        lambda step: replace(step, source="'other'"),
-        lambda step: replace(step, rule="left"),
-    ],
-)
-def test_the_log_says_what_was_asked(change):
-    plan, model, target = glob_case()
-    at = next(step.n for step in plan.steps if step.rule == "annotated")
-    steps = list(plan.steps)
-    steps[at] = change(steps[at])
-    with pytest.raises(PlanInvalid):
-        planner.check(replace(plan, steps=tuple(steps)), model, target)

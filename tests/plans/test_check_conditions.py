@@ -1,4 +1,4 @@
-"""Predicates judged twice, by planning and by the checker, which share a grammar and no judgement."""
+"""Predicates as planning and as the checker ask for them: one evaluator, two ways to say what a kernel is."""
 
 from dataclasses import replace
 from typing import Any

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.checker.check import check
-from planner.checker.figures.clips import NEAR
+from planner.checker.figures.losses import NEAR
 from planner.errors import Conflict, PlanInvalid, RuleError
 from planner.ir.graph import Graph, model_digest
 from planner.ir.types.qtypes import Uniform, full_range, round_scale

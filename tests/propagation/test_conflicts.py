@@ -1,6 +1,5 @@
 """Conflicts name few facts, all of them needed; a best-effort plan gives up one of them and says so."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -193,13 +192,6 @@ def test_a_row_whose_rule_derives_no_type_is_left(scale, zero_point, problem):
     assert plan.kernels["k"].row is not None
     [step] = [step for step in plan.steps if step.rule == "left"]
     assert problem in step.source
-    other = re.sub(
-        r"(?<=in\[0\] )!quant\.uniform<i8:f32, [^>]*>", "!quant.uniform<i8:f32, 1.000000e-30:1>", step.source
-    )
-    forged = replace(plan, steps=tuple(replace(s, source=other) if s is step else s for s in plan.steps))
-    if "2 ** 300" in scale:
-        with pytest.raises(PlanInvalid, match="is said to have left"):
-            check(forged, summing(), two)
 
 
 def test_a_bias_pin_off_the_product_is_derived_anew_where_that_is_the_policy():

@@ -8,12 +8,9 @@ import pytest
 
 import planner
 from planner.checker.check import check
-from planner.errors import PlanInvalid
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import Uniform
-from planner.propagation import propagate as module
 from planner.propagation.propagate import propagate
-from planner.propagation.selection import signs
 from planner.what_if.edits import edited
 from tests.propagation.small import graph_of, target_of
 
@@ -129,29 +126,6 @@ def test_a_pin_that_is_written_in_float_has_a_sign():
     plan = propagate(graph, target, model=model_digest(graph))
     check(plan, graph, target)
     assert [rescale.kind for rescale in plan.rescales] == ["quantize", "dequantize"]
-
-
-def test_signs_that_cost_more_are_refused(monkeypatch):
-    """A mirror taken for nothing, one not taken, and a reason that is none."""
-    graph, target = chain(), table()
-    plan = propagate(graph, target, model=model_digest(graph))
-    silent = [replace(s, source="it may") if s.rule == "sign" else s for s in plan.steps]
-    with pytest.raises(PlanInvalid, match="k1: is said to mirror either@"):
-        check(replace(plan, steps=tuple(silent)), graph, target)
-    monkeypatch.setattr(module, "with_few_signs", lambda _graph, choices, _target, _left: (choices, False))
-    plan = propagate(graph, target, model=model_digest(graph))
-    with pytest.raises(PlanInvalid, match="changes of sign between kernels cost 2 elements; accepted: 0"):
-        check(plan, graph, target)
-
-    def all_turned(graph, choices, target, left):
-        return [signs._mirrored(graph, choice, target, left) or choice for choice in choices], True
-
-    values = dict.fromkeys(("v0", "v1", "v2"), "[-1, 0.9921875]")
-    free = graph_of(values, [("k0", "either", "v0", "v1"), ("k1", "either", "v1", "v2")], outputs="v2")
-    monkeypatch.setattr(module, "with_few_signs", all_turned)
-    plan = propagate(free, target, model=model_digest(free))
-    with pytest.raises(PlanInvalid, match="take 2 kernels off their first rows; accepted: 0"):
-        check(plan, free, target)
 
 
 def test_a_plan_made_again_in_part_has_the_signs_of_the_whole():

@@ -7,7 +7,6 @@ import pytest
 
 import planner
 from planner.checker.check import check
-from planner.errors import PlanInvalid
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.wanted import wanted_from_data
@@ -223,33 +222,6 @@ def real(*ops, outputs):
     )
     samples = [{"x": np.random.default_rng(k).normal(size=(4, 8)).astype(np.float32)} for k in range(3)]
     return planner.annotate(made, stats=planner.calibrate(made, samples))
-
-
-def test_the_checker_refuses_the_other_sort_of_row():
-    """Plans of the same target with rows of one sort only; a Sigmoid behind floats stores them, too."""
-    on = replace(planner.load_target("onnxruntime-cpu"), islands="integer")
-    floats, stores = (real(op(kind, "y", "z"), outputs="z") for kind in ("Erf", "Sigmoid"))
-
-    def only(*, handing):
-        rows = [row for row in on.rows["matmul"] if row.hands_on_floats == handing and not row.dynamic]
-        return replace(on, rows={**on.rows, "matmul": tuple(rows)}), rows[0]
-
-    (rounding, stored), (handing, row) = only(handing=False), only(handing=True)
-    for made, wrong, text in (
-        (
-            floats,
-            rounding,
-            f"op_y: is rounded by {stored.source}, and nothing stores its results; accepted: {row.key}",
-        ),
-        (
-            stores,
-            handing,
-            f"op_y: hands on floats by {row.source}, and 'op_z' stores 'y'; accepted: {stored.key}",
-        ),
-    ):
-        with pytest.raises(PlanInvalid) as refused:
-            planner.check(planner.plan(made, wrong), made, on)
-        assert str(refused.value) == text
 
 
 def test_replan_equals_a_plan_from_scratch():

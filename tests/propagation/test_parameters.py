@@ -230,8 +230,6 @@ def test_weights_around_an_end_of_their_storage(granularity):
     check(kept, positive, target)
     steps = 255 * np.asarray(kept.kernels["k"].inputs[1].type.scales)
     assert steps == pytest.approx([2.0, 0.5] if granularity == "axis" else [2.0])
-    with pytest.raises(PlanInvalid, match="is said to have left"):
-        check(replace(plan, model=model_digest(positive)), positive, target)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import planner
 from planner.annotated.document import read_annotated, write_annotated
 from planner.checker.check import check
-from planner.errors import PlanInvalid, QTypeError
+from planner.errors import QTypeError
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import AnyType, uniform
 from planner.ir.types.typetext import parse_type
@@ -92,27 +92,6 @@ def test_what_is_written_is_read(fused):
     assert (TRAINED in facts) == fused
     assert read_mlir(write_mlir(carried)).values["w"].facts == facts
     assert read_annotated(write_annotated(carried)).values["w"].facts == facts
-
-
-@pytest.mark.parametrize(
-    ("kernel", "fact", "facts", "message"),
-    [
-        ("fc", "!quant.any<u8>", (parse_type(GRID),), "w: is not pinned to .* accepted: the pin"),
-        (
-            "narrow",
-            str(TRAINED),
-            (TRAINED, parse_type(GRID)),
-            "w: is pinned to .* accepted: its width alone",
-        ),
-    ],
-)
-def test_the_check_judges_it_again(kernel, fact, facts, message):
-    """A grid that a row holds, let go; one that none holds, for whose sake the kernel is in float."""
-    model = graph(kernel)
-    made = propagate(graph(kernel, fact=fact), DEVICE, model=model_digest(model))
-    values = made.graph.values | {"w": replace(made.graph.values["w"], facts=facts)}
-    with pytest.raises(PlanInvalid, match=message):
-        check(replace(made, graph=replace(made.graph, values=values)), model, DEVICE)
 
 
 def test_refused():

@@ -1,9 +1,9 @@
-"""Re-verify lost bits and the price independently, from the types of ports and the ranges they have to hold.
+"""Verify what types cut off and lose, and the price: clips, lost bits, and their sum are what the plan says.
 
-Not judged: bits of data that had a scale per slice or block, or that passed a mover in float. The sum of cost
-and excused bits follows from the types. How much of it is excused, as every plan loses it, is a matter of all
-labels that might have been: it is known between two ends. Source: docs/specification.md, section 5,
-items 4 and 5.
+A use loses as many bits as the coarsest scale that its data passed since it was computed is coarser than that
+of its own range. Not verified: bits of data that had a scale per slice or block, or that passed a mover in
+float; how much of the sum is excused, as every plan loses it, which is known between two ends.
+Source: docs/specification.md, section 5, the price, items 3 to 5.
 """
 
 import math
@@ -13,16 +13,68 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from planner.checker.figures.clips import NEAR, address_of
-from planner.checker.figures.ranges import Ranges, Reals, Step, cut_to, held_in
+from planner.checker.figures.ranges import Ranges, held_in
+from planner.checker.figures.steps import Step
 from planner.checker.kernel_ports import refuse
 from planner.ir.types.held_pins import centring
+from planner.ir.types.intervals import Interval, cut_to
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import affine
 from planner.ir.types.scales import F32_TINY
+from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.target.records import PortType
+
+NEAR: Final = 1e-9
+
+
+def check_clips(plan: Plan, ranges: Ranges) -> bool:
+    """Clips are those of the types, and a warning tells of each port beyond `max_clip`; whether any is.
+
+    Raises:
+      PlanInvalid: a clip of which nothing is said, or another figure.
+    """
+    worst: dict[str, float] = {}
+    max_clip = plan.target.costs.max_clip
+    told = {warning.partition(" ")[0] for warning in plan.warnings if " clips " in warning}
+    for step in ranges.steps:
+        for i, port in enumerate(step.ports):
+            extent, kind = step.required[i], port.type
+            if extent is None or not isinstance(kind, Uniform) or port.value in plan.graph.constants:
+                continue
+            share = clipped(extent, kind)
+            worst[port.value] = max(share, worst.get(port.value, 0.0))
+            if share > max_clip and port.address not in told:
+                held = f"cuts off {share:.2%} of [{extent[0]:g}, {extent[1]:g}]"
+                accepted = f"at most {max_clip:.2%}, or a warning that says how much"
+                refuse(port.address, f"is {brief(kind)} and {held}; accepted: {accepted}")
+    for name, value in plan.values.items():
+        if abs(value.clip - worst.get(name, 0.0)) > NEAR:
+            refuse(
+                address_of(plan, name),
+                f"is listed as clipping {value.clip!r} of its range; accepted: {worst.get(name, 0.0)!r}",
+            )
+    return any(share > max_clip for share in worst.values())
+
+
+def clipped(extent: Interval, kind: Uniform) -> float:
+    """Share of a range that a type cuts off, half a step given away at each end."""
+    if not kind.is_per_tensor:
+        return 0.0
+    lo, hi = min(extent[0], 0.0), max(extent[1], 0.0)
+    store, half = kind.storage, 0.5 * kind.scale
+    below = (store.qmin - kind.zero_point) * kind.scale - half - lo
+    above = hi - (store.qmax - kind.zero_point) * kind.scale - half
+    cut = max(below, 0.0) + max(above, 0.0)
+    return cut / (hi - lo) if cut > 0.0 else 0.0
+
+
+def address_of(plan: Plan, name: str) -> str:
+    """The port that writes a value, its name where none does."""
+    made = (port for kernel in plan.kernels_in_order for port in kernel.outputs if port.value == name)
+    return next((port.address for port in made), name)
+
 
 UNIT: Final = 1024
 """Bits are integers in 1/1024, each scale's logarithm rounded half to even."""
@@ -198,7 +250,7 @@ def spec_of(ranges: Ranges, step: Step, position: int, kind: Uniform) -> PortTyp
     return replace(plain, symmetric=True) if is_centred and plain.zero_point is None and not own else plain
 
 
-def _lost(ranges: Ranges, name: str, trail: Trail, extent: Reals | None) -> Lost:
+def _lost(ranges: Ranges, name: str, trail: Trail, extent: Interval | None) -> Lost:
     elements, spec = ranges.graph.values[name].elements, trail.left
     if extent is not None and spec is not None and isinstance(spec.storage, Storage):
         # A float use keeps more than the storage that the data left was to hold.
@@ -214,7 +266,7 @@ def _level(scale: float) -> int:
     return round(math.log2(scale) * UNIT)
 
 
-def own_label(extent: Reals, spec: PortType) -> tuple[float, int]:
+def own_label(extent: Interval, spec: PortType) -> tuple[float, int]:
     """The finest scale on which a port of this type holds a range, within the bounds of its scales.
 
     With the zero point, as signed storage has it.

@@ -1,4 +1,4 @@
-"""Re-verify the claim that a plan is optimal: no label near a class, or classes that share one, is cheaper.
+"""Verify the claim that a plan is optimal: no label near a class, or classes that share one, is cheaper.
 
 A proof would take a search; this is a search for its contrary. Each class that neither a rule nor a fact
 decides is tried at the labels around it and at that of its own range, alone and with all that share its label
@@ -11,29 +11,36 @@ from dataclasses import replace
 from typing import Final
 
 from planner.checker.edges import Consumer, Ends, ends_of
-from planner.checker.figures.clips import clipped
-from planner.checker.figures.losses import UNIT, Lost, losses_of, may_grow, own_label, spec_of
-from planner.checker.figures.ranges import Ranges, Step, hull
+from planner.checker.figures.losses import UNIT, Lost, clipped, losses_of, may_grow, own_label, spec_of
+from planner.checker.figures.ranges import Ranges
+from planner.checker.figures.steps import Step
 from planner.checker.kernel_ports import parameter_problem, refuse
+from planner.ir.types.intervals import hull
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import Port, PortTyped
-from planner.target.records import Costs, PortType
+from planner.target.records import Costs
 
 MANY: Final = 64
 """Readers of a value around which no other labels are tried: their product with classes would be large."""
 WORK: Final = 10_000
 """Kernels looked at in all trials."""
+FREE: Final = ("free_scale", "multiplier_scale", "same_storage")
+"""Rules that leave scales to the ports."""
 
 Place = tuple[int, int]
 """A port: the number of its kernel, and its position there, inputs first."""
+Class = tuple[Place, ...]
+"""Ports that share a label."""
+Label = tuple[float, int]
+"""Scale, and zero point as signed storage has it."""
 Patch = dict[Place, Uniform]
 """Other types at some ports."""
 
 
 def check_optimal(plan: Plan, ranges: Ranges, losses: Sequence[Lost], *, clips: bool) -> None:
-    """No class clips what it could hold, and no other label of one, or of some that share one, is cheaper.
+    """No class clips what it could hold, and no other label of one is cheaper.
 
     Args:
       clips: whether any port cuts off more than `max_clip` of what it has to hold.
@@ -47,60 +54,53 @@ def check_optimal(plan: Plan, ranges: Ranges, losses: Sequence[Lost], *, clips: 
     is_tried = plan.optimal and inner and "best_effort" not in plan.options
     if not clips and not is_tried:
         return
-    classes = [places for n, step in enumerate(ranges.steps) for places in _free_classes(ranges, n, step)]
+    classes = [one for n, step in enumerate(ranges.steps) for one in _free(ranges, n, step)]
     if clips:
         _check_legal(plan, ranges, classes)
-    if not is_tried:
-        return
-    ends, trips = (
-        ends_of(plan, every=True),
-        {kernel.name: kernel.trip_count for kernel in plan.kernels_in_order},
-    )
-    work = WORK
-    for group in (*([places] for places in classes), *_sharing(ranges, classes)):
-        places = [place for member in group for place in member]
-        names = {_at(ranges, place).value for place in places}
-        if any(len(ends.readers.get(name, ())) > MANY for name in names):
+    if is_tried:
+        _check_cheapest(plan, ranges, losses, classes)
+
+
+def _check_cheapest(plan: Plan, ranges: Ranges, losses: Sequence[Lost], classes: Sequence[Class]) -> None:
+    trips = {kernel.name: kernel.trip_count for kernel in plan.kernels_in_order}
+    ends, work = ends_of(plan), WORK
+    for one in (*classes, *_sharing(ranges, classes)):
+        names = {_at(ranges, place).value for place in one} & ends.readers.keys()
+        if any(len(ends.readers[name]) > MANY for name in names):
             continue
-        for patch in _patches(plan, ranges, group, ends):
+        labels = dict.fromkeys((*_labels_around(ends, names), *_own_labels(ranges, one)))
+        labels.pop(_label(_at(ranges, one[0]).type), None)
+        for patch in filter(None, (_patch(plan, ranges, one, label) for label in labels)):
             work -= len(ranges.steps)
             if work < 0:
                 return
-            other, saved = _with(ranges, ends, patch), 0.0
-            for name in names & ends.readers.keys():
+            other = _with(ranges, ends, patch)
+            saved = _saved_bits(plan.target.costs, losses, losses_of(_retyped(ranges, patch)))
+            for name in names:
                 elements = plan.graph.values[name].elements
                 saved += ends.price(name, elements, trips) - other.price(name, elements, trips)
-            saved += _saved_bits(plan.target.costs, losses, losses_of(_retyped(ranges, patch)))
             if saved > 1e-6 * plan.cost + len(losses) / UNIT:
-                first = _at(ranges, places[0])
                 told = f"would save {saved:g} of a cost said to be optimal, {plan.cost!r}"
-                refuse(first.address, f"as {brief(patch[places[0]])} {told}")
+                refuse(_at(ranges, one[0]).address, f"as {brief(patch[one[0]])} {told}")
 
 
-def _check_legal(plan: Plan, ranges: Ranges, classes: Sequence[tuple[Place, ...]]) -> None:
+def _check_legal(plan: Plan, ranges: Ranges, classes: Sequence[Class]) -> None:
     """Nothing clips more than `max_clip` that its own range's label would hold (the greedy order may)."""
-    max_clip = plan.target.costs.max_clip
-    for places in classes:
-        for n, i in places:
-            kind, extent = ranges.steps[n].ports[i].type, ranges.steps[n].required[i]
-            if not isinstance(kind, Uniform) or extent is None or clipped(extent, kind) <= max_clip:
-                continue
-            for own in _own_labels(ranges, [places]):
-                patch = _patch(plan, ranges, places, own) if _enters(ranges, (n, i), places) else None
-                if patch is not None:
-                    told = f"{clipped(extent, kind):.2%} of its range is cut off"
-                    refuse(_at(ranges, (n, i)).address, f"{told}, {brief(patch[n, i])} would hold it")
+    for one in classes:
+        for place in _entering(ranges, one):
+            kind, extent = _at(ranges, place).type, ranges.steps[place[0]].required[place[1]]
+            share = clipped(extent, kind) if extent is not None and isinstance(kind, Uniform) else 0.0
+            own = _own_labels(ranges, one) if share > plan.target.costs.max_clip else ()
+            for patch in filter(None, (_patch(plan, ranges, one, label) for label in own)):
+                told = f"{share:.2%} of its range is cut off, {brief(patch[place])} would hold it"
+                refuse(_at(ranges, place).address, told)
 
 
 def _at(ranges: Ranges, place: Place) -> Port:
     return ranges.steps[place[0]].ports[place[1]]
 
 
-FREE: Final = ("free_scale", "multiplier_scale", "same_storage")
-"""Rules that leave scales to the ports."""
-
-
-def _free_classes(ranges: Ranges, number: int, step: Step) -> Iterator[tuple[Place, ...]]:
+def _free(ranges: Ranges, number: int, step: Step) -> Iterator[Class]:
     """Ports that share one label, which neither a rule nor a fact decides."""
     served = step.served
     if served is None or may_grow(step) or step.partner is not None or id(step) in ranges.entered:
@@ -111,108 +111,80 @@ def _free_classes(ranges: Ranges, number: int, step: Step) -> Iterator[tuple[Pla
             ruled.add(rule.args.get("port"))
         elif rule.kind not in FREE and (rule.kind != "same_scale" or {*rule.args} != {"ports"}):
             return
-    constants, free = ranges.graph.constants, []
-    for i, port in enumerate(served.ports):
-        kind = port.type
-        plain = isinstance(kind, Uniform) and kind.is_per_tensor and port.value not in constants
-        free.append(plain and not step.fixed[i] and served.patterns[i].name not in ruled)
+
+    def is_free(i: int, port: Port) -> bool:
+        plain = isinstance(port.type, Uniform) and port.type.is_per_tensor
+        decided = step.fixed[i] or port.value in ranges.graph.constants
+        return plain and not decided and served.patterns[i].name not in ruled
+
+    free = [is_free(i, port) for i, port in enumerate(step.ports)]
     joined = {i for group in served.groups for i in group}
-    alone = [(i,) for i in range(len(served.ports)) if i not in joined]
-    for group in (*served.groups, *alone):
-        present = [i for i in group if served.ports[i].value]
-        if present and all(free[i] for i in present):
-            yield tuple([(number, i) for i in present])
+    for group in (*served.groups, *((i,) for i in range(len(free)) if i not in joined)):
+        present = tuple((number, i) for i in group if step.ports[i].value)
+        if present and all(free[i] for _, i in present):
+            yield present
 
 
-def _sharing(ranges: Ranges, classes: Sequence[tuple[Place, ...]]) -> Iterator[list[tuple[Place, ...]]]:
+def _sharing(ranges: Ranges, classes: Sequence[Class]) -> Iterator[Class]:
     """Classes of one label that values link without a rescale, two or more together."""
-    home = {place: n for n, places in enumerate(classes) for place in places}
     group = [*range(len(classes))]
-    first: dict[tuple[str, tuple[float, int]], int] = {}
-    for place, n in home.items():
-        port = _at(ranges, place)
-        key = port.value, _label(port.type)
-        one, other = group[first.setdefault(key, n)], group[n]
-        if one != other and port.value not in ranges.pins:
-            group = [one if g == other else g for g in group]
+    first: dict[tuple[str, Label], int] = {}
+    for n, one in enumerate(classes):
+        for port in (_at(ranges, place) for place in one):
+            a, b = group[first.setdefault((port.value, _label(port.type)), n)], group[n]
+            if a != b and port.value not in ranges.pins:
+                group = [a if g == b else g for g in group]
     for root in dict.fromkeys(group):
-        found = [classes[n] for n, g in enumerate(group) if g == root]
+        found = [one for one, g in zip(classes, group, strict=True) if g == root]
         if len(found) > 1:
-            yield found
+            yield tuple(place for one in found for place in one)
 
 
-def _label(kind: PortTyped) -> tuple[float, int]:
-    """Scale, and zero point as signed storage has it."""
+def _entering(ranges: Ranges, one: Class) -> list[Place]:
+    """The ports whose ranges a class has to hold: what a mover writes is what it read."""
+    read = {n for n, i in one if i < len(ranges.steps[n].kernel.inputs)}
+    moved = {n for n in read if ranges.steps[n].moves}
+    return [(n, i) for n, i in one if n not in moved or i < len(ranges.steps[n].kernel.inputs)]
+
+
+def _label(kind: PortTyped) -> Label:
     return (kind.scale, kind.zero_point - kind.storage.offset) if isinstance(kind, Uniform) else (0.0, 0)
 
 
-def _patches(plan: Plan, ranges: Ranges, classes: Sequence[tuple[Place, ...]], ends: Ends) -> Iterator[Patch]:
-    """Classes at one of the labels around them, or of the own range of one, as far as it is legal for all."""
-    places = [place for members in classes for place in members]
-    labels = dict.fromkeys(_labels_around(ends, {_at(ranges, place).value for place in places}))
-    labels |= dict.fromkeys(_own_labels(ranges, classes))
-    labels.pop(_label(_at(ranges, places[0]).type), None)
-    for label in labels:
-        found = [_patch(plan, ranges, members, label) for members in classes]
-        if all(found):
-            yield {place: kind for patch in found if patch for place, kind in patch.items()}
+def _own_labels(ranges: Ranges, one: Class) -> Iterator[Label]:
+    """The label of a class's own range; a class that a pin enters has the pin's."""
+    (n, i), kind, entering = one[0], _at(ranges, one[0]).type, _entering(ranges, one)
+    extent = hull(ranges.steps[k].required[j] for k, j in entering)
+    pinned = any(_at(ranges, place).value in ranges.pins for place in entering)
+    if extent is not None and not pinned and isinstance(kind, Uniform):
+        yield own_label(extent, spec_of(ranges, ranges.steps[n], i, kind))
 
 
-def _own_labels(ranges: Ranges, classes: Sequence[tuple[Place, ...]]) -> Iterator[tuple[float, int]]:
-    """The label of each class's own range; a class that a pin enters has the pin's."""
-    for members in classes:
-        own = [place for place in members if _enters(ranges, place, members)]
-        extent = hull(ranges.steps[n].required[i] for n, i in own)
-        if extent is not None and not any(_at(ranges, place).value in ranges.pins for place in own):
-            yield own_label(extent, _spec(ranges, members[0]))
-
-
-def _patch(plan: Plan, ranges: Ranges, places: Sequence[Place], label: tuple[float, int]) -> Patch | None:
-    """The ports of a class at a label; None where it is not legal for them."""
-    patch: Patch = {}
-    for place in places:
-        n, i = place
-        kind, zero = _at(ranges, place).type, label[1]
-        if not isinstance(kind, Uniform) or not _fits(zero, kind):
-            return None
-        patch[place] = Uniform(kind.storage, (label[0],), (zero + kind.storage.offset,), kind.expressed)
-        held = ranges.steps[n].required[i] if _enters(ranges, place, places) else None
-        clips = held is not None and clipped(held, patch[place]) > plan.target.costs.max_clip
-        if clips or parameter_problem(patch[place], _spec(ranges, place)):
-            return None
-    return patch
-
-
-def _enters(ranges: Ranges, place: Place, places: Sequence[Place]) -> bool:
-    """Whether a class has to hold the range at a port: what a mover writes is what it read."""
-    number, position = place
-    step, reads = ranges.steps[number], len(ranges.steps[number].kernel.inputs)
-    return position < reads or not (step.moves and any(n == number and i < reads for n, i in places))
-
-
-def _fits(zero: int, kind: Uniform) -> bool:
-    return kind.storage.qmin <= zero + kind.storage.offset <= kind.storage.qmax
-
-
-def _spec(ranges: Ranges, place: Place) -> PortType:
-    kind, (step, position) = _at(ranges, place).type, place
-    return spec_of(ranges, ranges.steps[step], position, kind) if isinstance(kind, Uniform) else PortType()
-
-
-def _labels_around(ends: Ends, names: Iterable[str]) -> Iterator[tuple[float, int]]:
+def _labels_around(ends: Ends, names: Iterable[str]) -> Iterator[Label]:
     """Labels at both ends of values, and of their pins."""
     for name in sorted(names):
-        if name in ends.pins and not isinstance(
-            ends.pins[name], Uniform
-        ):  # float in between: no label passes
-            continue
-        for kind in (
-            ends.defined.get(name),
-            ends.pins.get(name),
-            *(kind for _, kind in ends.readers.get(name, ())),
-        ):
-            if isinstance(kind, Uniform) and kind.is_per_tensor:
-                yield _label(kind)
+        if name in ends.pins and not isinstance(ends.pins[name], Uniform):
+            continue  # float in between: no label passes
+        known = (ends.defined.get(name), ends.pins.get(name), *(kind for _, kind in ends.readers[name]))
+        yield from (_label(kind) for kind in known if isinstance(kind, Uniform) and kind.is_per_tensor)
+
+
+def _patch(plan: Plan, ranges: Ranges, one: Class, label: Label) -> Patch | None:
+    """The ports of a class at a label; None where it is not legal for them."""
+    patch, entering = Patch(), {*_entering(ranges, one)}
+    for place in one:
+        step, kind = ranges.steps[place[0]], _at(ranges, place).type
+        if not isinstance(kind, Uniform):
+            return None
+        store, zero = kind.storage, label[1] + kind.storage.offset
+        if not store.qmin <= zero <= store.qmax:
+            return None
+        patch[place] = Uniform(store, (label[0],), (zero,), kind.expressed)
+        held = step.required[place[1]] if place in entering else None
+        clips = held is not None and clipped(held, patch[place]) > plan.target.costs.max_clip
+        if clips or parameter_problem(patch[place], spec_of(ranges, step, place[1], kind)):
+            return None
+    return patch
 
 
 def _with(ranges: Ranges, ends: Ends, patch: Patch) -> Ends:

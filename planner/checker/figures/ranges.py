@@ -6,132 +6,94 @@ that move data to uses that keep less. Source: docs/specification.md, section 5,
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from planner.checker.edges import pins_of
-from planner.checker.figures.needed import ASKING, Around, needed, stated
-from planner.checker.figures.widths import ByWidth, chosen, held, narrowed
-from planner.checker.kernel_ports import Served, own_facts
+from planner.checker.figures.steps import (
+    ByWidth,
+    Step,
+    by_width,
+    known_range,
+    narrowed,
+    pin_ends,
+    pin_of,
+    seen_in,
+    signs_of,
+    step_of,
+)
+from planner.checker.kernel_ports import Served
 from planner.ir.borders import carried_pairs
-from planner.ir.graph import Constant, Facts, Graph, Op, Region
+from planner.ir.graph import Facts, Graph, Op, Region
 from planner.ir.mapped import let_go
-from planner.ir.roles import is_mover, is_of_other_dialect
-from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform
+from planner.ir.operators.needs import Around, asks, needs_of
+from planner.ir.types.intervals import ALL, Interval, cut_to, hull
+from planner.ir.types.qtypes import Calibrated, Storage, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
-from planner.target.expressions import parse_number
-from planner.target.records import Row
 
-Reals = tuple[float, float]
 FAR: Final = float(np.finfo(np.float32).max)
-ALL: Reals = (-math.inf, math.inf)
-HALF: Final = 0.5 + 1e-4
-"""Half a step, and what rounding a scale to float32 adds to it."""
 ROUNDED: Final = 1e-6
 """Share of a range that rounding in statistics may make of its ends."""
-
-
-@dataclass(slots=True)
-class Step:
-    """One kernel as data sees it.
-
-    Attributes:
-      served: the kernel beside its row, None where it runs in float.
-      moves: whether it hands data on as it is; `cut`: what a relu or clamp among its ops leaves.
-      fixed: by position, inputs first, the type that its row or a fact of the port says.
-      required: by position, what the port has to hold, in its width; None where nothing is known.
-      needed: by name, what it needs of a value it reads, where that is not everything.
-      partner: the kernel at the other end of a carried value, that where it leaves first.
-      ports: inputs, then outputs, absent ones too.
-    """
-
-    kernel: KernelPlan
-    region: Region
-    served: Served | None
-    moves: bool
-    cut: Reals | None
-    fixed: list[Uniform | None]
-    required: list[Reals | None]
-    needed: Mapping[str, Reals] = field(default_factory=dict)
-    partner: "Step | None" = None
-    handed: Reals | None = None
-    asked: Reals | None = None
-    ports: tuple[Port, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.ports = (*self.kernel.inputs, *self.kernel.outputs)
 
 
 @dataclass(slots=True)
 class Ranges:
     """Kernels in order with what their ports have to hold; the range and the pin of each value.
 
-    `unfixed`: ranges without the cut of fixed types; `narrow`: by value and width in bits, the range that
-    storages of that width hold instead of all of it;
-    `held`: pins as the device holds them; `formats`: that the plan was made for;
-    `entered`: identities of the steps through which carried values enter their loops; `signs`: values that
-    are plus or minus one number.
+    `held`: pins as the device holds them; `entered`: identities of the steps through which carried values
+    enter their loops; `signs`: values that are plus or minus one number; `formats`: that the plan was made
+    for; `of`: ranges of values; `unfixed`: without the cut of fixed types; `narrow`: by value and width in
+    bits, the range that storages of that width hold instead of all of it.
     """
 
     graph: Graph
     steps: list[Step]
     pins: Mapping[str, Uniform]
-    of: dict[str, Reals]
-    numbers: Mapping[str, Constant]
+    held: Mapping[str, Uniform]
     makers: Mapping[str, Op]
     readers: Mapping[str, Sequence[Step]]
+    entered: frozenset[int]
+    signs: frozenset[str]
+    formats: tuple[str, ...]
+    of: dict[str, Interval] = field(default_factory=dict)
+    unfixed: dict[str, Interval] = field(default_factory=dict)
     narrow: dict[str, ByWidth] = field(default_factory=dict)
-    unfixed: dict[str, Reals] = field(default_factory=dict)
-    entered: frozenset[int] = frozenset()
-    signs: frozenset[str] = frozenset()
-    held: Mapping[str, Uniform] = field(default_factory=dict)
-    formats: tuple[str, ...] = ()
 
 
 def ranges_of(
-    plan: Plan, kernels: Sequence[tuple[KernelPlan, Region, Served | None]], numbers: Mapping[str, Constant]
+    plan: Plan, kernels: Sequence[tuple[KernelPlan, Region, Served | None]], graph: Graph
 ) -> Ranges:
-    """Ranges of a plan's values, and what its ports have to hold."""
-    graph = plan.graph
-    # Whether a pad moves data depends on its value, and a plan's own graph has no numbers.
-    whole = replace(graph, constants={**graph.constants, **numbers})
-    steps = [_step(whole, *entry, numbers) for entry in kernels]
+    """Ranges of a plan's values, and what its ports have to hold.
+
+    Args:
+      graph: the plan's with the numbers of its constants.
+    """
+    steps = [step_of(graph, *entry) for entry in kernels]
     by_name = {step.kernel.name: step for step in steps}
     ends = 0
     for begin, end in carried_pairs(graph):
         if begin in by_name and end in by_name:
             by_name[end].partner, ends = by_name[begin], ends + 1
-    pins = {name: kind for name, value in graph.values.items() if (kind := _pin(value.facts)) is not None}
+    pins = {name: kind for name, value in graph.values.items() if (kind := pin_of(value.facts)) is not None}
     entered = frozenset(id(step.partner) for step in steps if step.partner is not None)
     makers = {name: op for step in steps for op in step.region.ops for name in op.outputs}
     readers: dict[str, list[Step]] = {}
     for step in steps:
         for port in step.kernel.inputs:
             readers.setdefault(port.value, []).append(step)
-    on_device = {name: kind for name, kind in pins_of(plan).items() if isinstance(kind, Uniform)}
-    found = Ranges(
-        graph,
-        steps,
-        pins,
-        {},
-        numbers,
-        makers,
-        readers,
-        entered=entered,
-        held=on_device,
-        formats=plan.formats,
-    )
-    found.signs = _signs(graph, steps)
-    _forward(found, numbers)
+    held = {name: kind for name, kind in pins_of(plan).items() if isinstance(kind, Uniform)}
+    signs = signs_of(graph, steps)
+    found = Ranges(graph, steps, pins, held, makers, readers, entered, signs, plan.formats)
+    _forward(found)
     # What a loop hands to its next trip is known only behind its body: again, until nothing new comes.
     for _ in range(2 * ends):
         if not _hand_on(found):
             break
-        _forward(found, numbers)
+        _forward(found)
     kept = _backward(found)
     for _ in range(2 * ends):
         if not _ask_for(found, kept):
@@ -140,27 +102,11 @@ def ranges_of(
     return found
 
 
-def _signs(graph: Graph, steps: Sequence[Step]) -> frozenset[str]:
-    """Values that are plus or minus one number, by their facts, or as movers of nothing else give them."""
-    scales = {
-        name: fact.scale
-        for name, value in graph.values.items()
-        for fact in value.facts
-        if isinstance(fact, Bipolar)
-    }
-    for step in steps:
-        read = {port.value for port in step.kernel.inputs if port.value} - graph.constants.keys()
-        given = {scales.get(name) for name in read}
-        if step.moves and len(given) == 1 and None not in given:
-            scales |= {port.value: given.copy().pop() or 0.0 for port in step.kernel.outputs if port.value}
-    return frozenset(scales)
-
-
-def stored_parts(found: Ranges, step: Step) -> dict[str, Reals]:
+def stored_parts(found: Ranges, step: Step) -> dict[str, Interval]:
     """The reals that a kernel's constants are cut to where it stores them: by its needs, or by its ports."""
     parts = dict(step.needed)
     for port, required in zip(step.ports, step.required, strict=True):
-        constant = found.numbers.get(port.value)
+        constant = found.graph.constants.get(port.value)
         if constant is None or constant.array is None or required is None or port.value in parts:
             continue
         if (
@@ -172,145 +118,14 @@ def stored_parts(found: Ranges, step: Step) -> dict[str, Reals]:
     return parts
 
 
-def needs_told(found: Ranges) -> dict[str, Reals]:
-    """What uses need together of each value of which one needs less than all."""
-    asked: dict[str, list[Reals]] = {}
-    less, outputs = set(), frozenset(found.graph.outputs)
-    # Of a constant that is read in float alone no range is asked.
-    served = [step for step in found.steps if step.served is not None or step.moves]
-    stored = {port.value for step in served for port in step.kernel.inputs}
-    for step in found.steps:
-        for i, port in enumerate(step.kernel.inputs):
-            extent, required = found.of.get(port.value), step.required[i]
-            if extent is None and port.value in stored and port.value in found.graph.constants:
-                extent = _given(found, port.value, found.numbers, found.readers[port.value])
-                required = cut_to(extent, step.needed.get(port.value, ALL)) if extent is not None else None
-            if extent is None or required is None or not port.value:
-                continue
-            # An output of the model needs all of it, and a use that needs nothing inside no more than that.
-            asked.setdefault(port.value, []).append(extent if port.value in outputs else required)
-            if step.fixed[i] is None and cut_to(extent, step.needed.get(port.value, ALL)) != extent:
-                less.add(port.value)
-    return {name: ends for name in less if (ends := hull(asked[name])) is not None}
-
-
-def hull(extents: Iterable[Reals | None]) -> Reals | None:
-    """The range around all that are known."""
-    known = [extent for extent in extents if extent is not None]
-    return (min(lo for lo, _ in known), max(hi for _, hi in known)) if known else None
-
-
-def cut_to(extent: Reals, to: Reals) -> Reals:
-    """Every real of a range moved to the nearest one of another."""
-    return min(max(extent[0], to[0]), to[1]), min(max(extent[1], to[0]), to[1])
-
-
-def _step(
-    graph: Graph, kernel: KernelPlan, region: Region, served: Served | None, numbers: Mapping[str, Constant]
-) -> Step:
-    ports = (*kernel.inputs, *kernel.outputs)
-    row = served.row if served is not None else None
-    moves = _moves(graph, region, served, kernel)
-    fixed: list[Uniform | None] = [None] * len(ports)
-    for i, port in enumerate(ports):
-        if not port.value:
-            continue
-        own = _pin(own_facts(region, i)) if region.input_facts or region.output_facts else None
-        # Slices in the port's own storage are its type as they are; they say nothing of one range.
-        if own is not None and (own.is_per_tensor or row is None or not _stores_as(port, own)):
-            fixed[i] = own
-        if served is not None and row is not None:
-            fixed[i] = _fixed(row, served.patterns[i].name, port) or fixed[i]
-    return Step(kernel, region, served, moves, _cut(region, numbers), fixed, [None] * len(ports))
-
-
-def _stores_as(port: Port, kind: Uniform) -> bool:
-    return isinstance(port.type, Uniform) and port.type.storage == kind.storage
-
-
-def _moves(graph: Graph, region: Region, served: Served | None, kernel: KernelPlan) -> bool:
-    if served is not None and served.row.computes:
-        return False
-    told = [op for op in region.ops if not is_of_other_dialect(op)]
-    if not all(is_mover(op, graph) for op in told):
-        return False
-    if region.ops and len(told) == len(region.ops):
-        return True
-    if served is None:
-        return kernel.reason == "moves data between float ops"
-    present = sum(1 for port in served.ports if port.value)
-    groups = served.groups
-    return len(groups) == 1 and sum(1 for i in groups[0] if served.ports[i].value) >= present
-
-
-def _fixed(row: Row, name: str, port: Port) -> Uniform | None:
-    for rule in row.rules:
-        if rule.kind == "fixed_scale" and rule.args["port"] == name and isinstance(port.type, Uniform):
-            scale = float(np.float32(float(parse_number(rule.args["scale"]))))
-            return Uniform(port.type.storage, (scale,), (int(rule.args.get("zero_point", 0)),))
-    return None
-
-
-def _cut(region: Region, numbers: Mapping[str, Constant]) -> Reals | None:
-    """What the relus and clamps of a kernel leave of what passes it."""
-    low, high = ALL
-    for op in region.ops:
-        if op.type == "Relu":
-            low = max(low, 0.0)
-        elif op.type == "Clip":
-            bounds = [op.inputs[i] if i < len(op.inputs) else "" for i in (1, 2)]
-            least, most = (_number(name, numbers) for name in bounds)
-            low = low if least is None else max(low, least)
-            high = high if most is None else min(high, most)
-            # The upper bound wins: below one that is computed anything may come out.
-            computed = bool(bounds[1]) and bounds[1] not in numbers
-            low = -math.inf if computed else min(low, high)
-    return None if (low, high) == ALL else (low, high)
-
-
-def _number(name: str, numbers: Mapping[str, Constant]) -> float | None:
-    constant = numbers.get(name)
-    return None if constant is None or constant.array is None else float(constant.array.reshape(-1)[0])
-
-
-def _pin(facts: Facts) -> Uniform | None:
-    return next((fact for fact in facts if isinstance(fact, Uniform)), None)
-
-
-def _seen(facts: Facts) -> Reals | None:
-    signs = next((fact for fact in facts if isinstance(fact, Bipolar)), None)
-    if signs is not None:
-        return -signs.scale, signs.scale
-    seen = next((fact for fact in facts if isinstance(fact, Calibrated)), None)
-    return None if seen is None else (seen.lo, seen.hi)
-
-
-def _known(seen: Reals | None, *kinds: Uniform | None) -> Reals | None:
-    extent = seen
-    for kind in kinds:
-        if kind is not None:
-            ends = _pin_ends(kind, seen)
-            extent = ends if extent is None else cut_to(extent, ends)
-    return extent
-
-
-def _pin_ends(pin: Uniform, seen: Reals | None) -> Reals:
-    """Ends of a fixed type, which cuts nothing off of a range within half a step of them."""
-    if seen is None or not pin.is_per_tensor:
-        return pin.lo, pin.hi
-    below, above = (pin.lo - seen[0]) / pin.scale, (seen[1] - pin.hi) / pin.scale
-    return seen[0] if 0 <= below <= HALF else pin.lo, seen[1] if 0 <= above <= HALF else pin.hi
-
-
-def _given(
-    found: Ranges, name: str, numbers: Mapping[str, Constant], readers: Sequence[Step]
-) -> Reals | None:
+def _given(found: Ranges, name: str) -> Interval | None:
     """The range of an input or constant."""
+    readers = found.readers.get(name, ())
     value = found.graph.values[name]
-    known = _known(_seen(value.facts), found.pins.get(name))
+    known = known_range(seen_in(value.facts), found.pins.get(name))
     if known is None and 0 in (value.shape or ()):
         return 0.0, 0.0
-    constant = numbers.get(name)
+    constant = found.graph.constants.get(name)
     if known is not None or constant is None or not value.is_float:
         return known
     array = constant.array
@@ -340,15 +155,15 @@ def _saturates(step: Step, lo: float, hi: float) -> bool:
     )
 
 
-def _forward(found: Ranges, numbers: Mapping[str, Constant]) -> None:
+def _forward(found: Ranges) -> None:
     graph, of, readers = found.graph, found.of, found.readers
     if not of:
         # Of constants only those that are moved have a say in other ranges.
         names = [name for name in graph.constants if any(step.moves for step in readers.get(name, ()))]
         for name in (*graph.inputs, *names):
-            _tell(of, name, _given(found, name, numbers, readers.get(name, ())))
+            _tell(of, name, _given(found, name))
         for name in graph.inputs:
-            found.narrow[name] = narrowed(of.get(name), [chosen(graph.values[name].facts)])
+            found.narrow[name] = narrowed(of.get(name), [by_width(graph.values[name].facts)])
     for step in found.steps:
         moved = hull([*_reads_of(found, step), step.handed]) if step.moves else None
         moved = cut_to(moved, step.cut) if moved is not None and step.cut is not None else moved
@@ -358,17 +173,17 @@ def _forward(found: Ranges, numbers: Mapping[str, Constant]) -> None:
             if not port.value:
                 continue
             facts = graph.values[port.value].facts
-            seen = _seen(facts)
+            seen = seen_in(facts)
             seen = cut_to(seen, moved) if seen and moved else seen or moved
             _tell(found.unfixed, port.value, seen)
-            _tell(of, port.value, _known(seen, found.pins.get(port.value), step.fixed[reads + i]))
-            found.narrow[port.value] = narrowed(of.get(port.value), [chosen(facts), narrow])
+            _tell(of, port.value, known_range(seen, found.pins.get(port.value), step.fixed[reads + i]))
+            found.narrow[port.value] = narrowed(of.get(port.value), [by_width(facts), narrow])
 
 
 def _narrow_moved(found: Ranges, step: Step) -> ByWidth:
     """By width, the range around what a mover reads, as storages of that width hold it."""
     read = [(found.of.get(name), found.narrow.get(name, {})) for name in _read(step)]
-    moved: dict[int, Reals] = {}
+    moved: dict[int, Interval] = {}
     for bits in {bits for _, narrow in read for bits in narrow}:
         extent = hull([*(narrow.get(bits, own) for own, narrow in read), step.handed])
         if extent is not None:
@@ -376,7 +191,7 @@ def _narrow_moved(found: Ranges, step: Step) -> ByWidth:
     return moved
 
 
-def _reads_of(found: Ranges, step: Step) -> Iterator[Reals | None]:
+def _reads_of(found: Ranges, step: Step) -> Iterator[Interval | None]:
     """The ranges that a mover reads; of a value without one, that of its port's own type."""
     for port, own in zip(step.kernel.inputs, step.fixed, strict=False):
         if port.value:
@@ -389,12 +204,13 @@ def _read(step: Step) -> list[str]:
     return [port.value for port in step.kernel.inputs if port.value]
 
 
-def held_in(found: Ranges, name: str, store: Storage | None) -> Reals | None:
-    """The range of a value as a storage is to hold it; None is float."""
-    return held(found.of.get(name), found.narrow.get(name, {}), store)
+def held_in(found: Ranges, name: str, store: Storage | None) -> Interval | None:
+    """The range of a value as a storage is to hold it, the one of its width if any; None is float."""
+    own, narrow = found.of.get(name), found.narrow.get(name, {})
+    return own if store is None or store.float_name else narrow.get(store.bits, own)
 
 
-def _tell(of: dict[str, Reals], name: str, extent: Reals | None) -> None:
+def _tell(of: dict[str, Interval], name: str, extent: Interval | None) -> None:
     if extent is not None:
         of[name] = extent
     else:
@@ -412,22 +228,25 @@ def _hand_on(found: Ranges) -> bool:
     return new
 
 
-def _backward(found: Ranges) -> dict[str, Reals | None]:
+def _backward(found: Ranges) -> dict[str, Interval | None]:
     """Fill in what ports have to hold; return what the uses of each written value keep."""
-    uses: dict[str, list[Reals | None]] = {}
+    uses: dict[str, list[Interval | None]] = {}
     for name in found.graph.outputs:
         uses.setdefault(name, []).append(ALL)
-    kept: dict[str, Reals | None] = {}
-    given: dict[str, Reals] = {}
+    kept: dict[str, Interval | None] = {}
+    given: dict[str, Interval] = {}
     for step in reversed(found.steps):
         reads = len(step.kernel.inputs)
         for i, port in enumerate(step.kernel.outputs):
             if port.value:
                 asked = hull(uses.get(port.value, ()))
                 kept[port.value] = _kept(found, step, i, asked)
-                given[port.value] = _given_up(found, step, i, asked, kept[port.value])
+                stored = None if asked is None else _stored_ends(found, step, i)
+                # A kernel gives no more of a result than is stored of it, and than uses keep.
+                told = kept[port.value] or ALL
+                given[port.value] = told if stored is None or asked is None else cut_to(stored, asked)
                 step.required[reads + i] = _required(found, port, kept[port.value])
-        through: Reals | None = ALL
+        through: Interval | None = ALL
         if step.moves:
             through = hull([*(kept[port.value] for port in step.kernel.outputs if port.value), step.asked])
             through = cut_to(through, step.cut) if through is not None and step.cut is not None else through
@@ -441,60 +260,56 @@ def _backward(found: Ranges) -> dict[str, Reals | None]:
                 kind = step.fixed[i]
                 keeps = step.needed.get(port.value, through)
                 if kind is not None:
-                    keeps = _pin_ends(kind, found.of.get(port.value))
+                    keeps = pin_ends(kind, found.of.get(port.value))
                 uses.setdefault(port.value, []).append(keeps)
                 step.required[i] = _required(found, port, keeps)
     return kept
 
 
-def _needs(found: Ranges, step: Step, given: Mapping[str, Reals]) -> Mapping[str, Reals]:
+def _needs(found: Ranges, step: Step, given: Mapping[str, Interval]) -> Mapping[str, Interval]:
     """What a kernel that computes needs of what it reads, by the numbers of its ops."""
-    asking = {op.type for op in step.region.ops if op.type in ASKING}
-    wanted = [given[port.value] for port in step.kernel.outputs if port.value]
-    if not asking or (asking <= {"Add", "Div", "Sub"} and all(one == ALL for one in wanted)):
+    kept = {port.value: given[port.value] for port in step.kernel.outputs if port.value}
+    if not asks(step.region, kept.values()):
         return {}
     read = {port.value: port.type for port in reversed(step.kernel.inputs) if port.value}
     results = {port.value: i for i, port in enumerate(step.kernel.outputs) if port.value}
 
-    def extent(name: str) -> Reals | None:
+    def extent(name: str) -> Interval | None:
         known = found.of.get(name)
-        if known is not None or not name:
-            return known
-        if name in found.graph.constants:
-            return _given(found, name, found.numbers, found.readers.get(name, ()))
-        return stated(found.graph.values[name].facts)
+        if known is None and name in found.graph.constants:
+            return _given(found, name)
+        return known or _stated(found.graph.values[name].facts)
 
-    def steps(name: str) -> int | None:
+    def levels(name: str) -> int | None:
         kind = read.get(name)
         return kind.storage.steps if isinstance(kind, Uniform) and not kind.storage.float_name else None
 
-    def step_of(name: str) -> float | None:
-        place = results.get(name)
-        port = step.kernel.outputs[place] if place is not None else None
-        if place is None or port is None or not isinstance(port.type, Uniform):
+    def step_size(name: str) -> float | None:
+        kind = step.kernel.outputs[results[name]].type if name in results else None
+        if not isinstance(kind, Uniform) or kind.storage.float_name:
             return None
-        if port.type.storage.float_name:
-            return None
-        fixed = step.fixed[len(step.kernel.inputs) + place]
-        own = held_in(found, name, port.type.storage)
+        fixed, own = step.fixed[len(step.kernel.inputs) + results[name]], held_in(found, name, kind.storage)
         if fixed is not None:
             return fixed.scale if fixed.is_per_tensor else None
-        if own is None:
-            return None
-        return (max(own[1], 0.0) - min(own[0], 0.0)) / port.type.storage.steps or None
+        return None if own is None else (max(own[1], 0.0) - min(own[0], 0.0)) / kind.storage.steps or None
 
-    def ops_of(name: str) -> list[Op]:
-        inside = [op for op in step.region.ops if name in op.inputs]
+    def readers(name: str) -> list[Op]:
         others = (other for other in found.readers.get(name, ()) if other is not step)
-        return inside + [op for other in others for op in other.region.ops if name in op.inputs]
+        return [op for one in (step, *others) for op in one.region.ops if name in op.inputs]
 
-    around = Around(found.graph, found.numbers, extent, steps, step_of, found.makers.get, ops_of)
-    asked = needed(step.region, {name: given[name] for name in results}, around)
-    cut = {name: _cutting(ends, extent(name)) for name, ends in asked.items()}
+    around = Around(found.graph, extent, levels, step_size, found.makers.get, readers)
+    cut = {name: _cutting(ends, extent(name)) for name, ends in needs_of(step.region, kept, around).items()}
     return {name: ends for name, ends in cut.items() if ends != ALL}
 
 
-def _cutting(ends: Reals, extent: Reals | None) -> Reals:
+def _stated(facts: Facts) -> Interval | None:
+    """What facts say of a value inside a kernel."""
+    known = [fact for fact in facts if isinstance(fact, Calibrated | Uniform)]
+    lo, hi = max((f.lo for f in known), default=math.inf), min((f.hi for f in known), default=-math.inf)
+    return (lo, hi) if lo <= hi else None
+
+
+def _cutting(ends: Interval, extent: Interval | None) -> Interval:
     """Without the ends that cut off no more of a range than rounding in statistics may make of it."""
     if extent is None:
         return ends
@@ -505,10 +320,10 @@ def _cutting(ends: Reals, extent: Reals | None) -> Reals:
     )
 
 
-def _kept(found: Ranges, step: Step, output: int, asked: Reals | None) -> Reals | None:
+def _kept(found: Ranges, step: Step, output: int, asked: Interval | None) -> Interval | None:
     name = step.kernel.outputs[output].value
     pin = found.pins.get(name)
-    own = ALL if pin is None else _pin_ends(pin, found.unfixed.get(name))
+    own = ALL if pin is None else pin_ends(pin, found.unfixed.get(name))
     if asked is not None:
         if pin is not None:
             return cut_to(own, asked) if step.moves else own
@@ -521,13 +336,7 @@ def _kept(found: Ranges, step: Step, output: int, asked: Reals | None) -> Reals 
     return own if any(i < len(step.kernel.inputs) for group in groups for i in group) else None
 
 
-def _given_up(found: Ranges, step: Step, output: int, asked: Reals | None, kept: Reals | None) -> Reals:
-    """The part of a result that its kernel has to give: no more than is stored of it, and than uses keep."""
-    ends = None if asked is None else _stored_ends(found, step, output)
-    return (kept or ALL) if ends is None or asked is None else cut_to(ends, asked)
-
-
-def _stored_ends(found: Ranges, step: Step, output: int) -> Reals | None:
+def _stored_ends(found: Ranges, step: Step, output: int) -> Interval | None:
     """Ends of the range of a result that is computed and stored: it saturates there."""
     port = step.kernel.outputs[output]
     kind = port.type
@@ -542,21 +351,21 @@ def _masks(found: Ranges, step: Step) -> bool:
         return False
     for port in step.kernel.inputs:
         extent = found.of.get(port.value)
-        if extent is None and port.value in found.numbers:
-            extent = _given(found, port.value, found.numbers, found.readers[port.value])
+        if extent is None and port.value in found.graph.constants:
+            extent = _given(found, port.value)
         if extent is not None and FAR in (-extent[0], extent[1]):
             return True
     return False
 
 
-def _required(found: Ranges, port: Port, keeps: Reals | None) -> Reals | None:
+def _required(found: Ranges, port: Port, keeps: Interval | None) -> Interval | None:
     extent = held_in(found, port.value, port.type.storage if isinstance(port.type, Uniform) else None)
     if extent is None:
         return None
     return cut_to(extent, keeps) if keeps is not None else (0.0, 0.0)
 
 
-def _ask_for(found: Ranges, kept: Mapping[str, Reals | None]) -> bool:
+def _ask_for(found: Ranges, kept: Mapping[str, Interval | None]) -> bool:
     """Tell both ends of a carried value what the uses behind the other keep; whether it is new."""
     new = False
     for step in found.steps:

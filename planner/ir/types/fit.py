@@ -86,7 +86,8 @@ def _axis(fact: Uniform | Calibrated, shape: Shape) -> str:
     return ""
 
 
-def _uniform(fact: Uniform, shape: Shape) -> str:
+def misfit_of_shape(fact: Uniform, shape: Shape) -> str:
+    """Say why a type does not fit a tensor of a shape; "" where it does."""
     if not fact.is_sub_channel:
         return _axis(fact, shape)
     for axis, _ in fact.blocks:
@@ -137,5 +138,5 @@ def _short(fact: QType) -> str:
 
 _CHECKS: Final[Mapping[type[QType], Callable[[Any, Shape], str]]] = {
     Calibrated: _calibrated,
-    Uniform: _uniform,
+    Uniform: misfit_of_shape,
 }

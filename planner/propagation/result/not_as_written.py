@@ -12,10 +12,10 @@ from typing import Final
 
 from planner.ir.graph import Graph, has_quantizers
 from planner.ir.roles import is_mover
+from planner.ir.types.pinned_numbers import lies_on
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.plans.records import KernelPlan, PortTyped
 from planner.plans.rescales import SAME_SCALE
-from planner.propagation.selection.pinned_constants import lies_on
 from planner.target.records import Row
 
 NAMED: Final = 5

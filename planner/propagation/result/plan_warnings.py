@@ -15,6 +15,7 @@ from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.inner_types import ineffective_facts
 from planner.ir.topology import running
+from planner.ir.types.pinned_numbers import lies_on
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan, TargetRef
@@ -45,7 +46,6 @@ from planner.propagation.result.pin_warnings import (
 from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.choice import NO_RANGE, port_facts
 from planner.propagation.selection.conflicts import Concession
-from planner.propagation.selection.pinned_constants import lies_on
 from planner.propagation.solver.classes import clipped_share, label_of, width
 from planner.target.records import Costs, Row, Target
 

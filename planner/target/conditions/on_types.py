@@ -1,7 +1,7 @@
 """Conditions on the types of a kernel's ports: `max(a.scale, b.scale) >= 1/256`, the rule `requires`.
 
 Scales are known only once a plan is, so such a condition chooses no row: a kernel whose types do not meet it
-leaves the row. Used by planning alone: the checker judges by itself. Source: docs/targets/reference.md.
+leaves the row. Source: docs/targets/reference.md.
 """
 
 from collections.abc import Iterable

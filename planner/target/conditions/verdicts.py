@@ -1,7 +1,7 @@
 """Verdicts: whether a condition holds on values, and the values by which.
 
 A condition asks for terms; `look` gives the values of each, none where the kernel has no such op or operand.
-Used by planning alone: the checker judges by itself. Source: docs/targets/reference.md.
+Source: docs/targets/reference.md.
 """
 
 import itertools

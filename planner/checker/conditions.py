@@ -1,0 +1,155 @@
+"""Verify the conditions of a row: its `when`, its `requires`, and what was requested of kernels.
+
+Predicates have one evaluator, `target.predicates`. What facts and requests say of a kernel is read here:
+its types in the plan would make `min_bits` circular. How many kernels of a glob do not run so is a warning,
+which is verified with all others. Source: docs/specification.md, section 11; docs/targets/reference.md.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Final
+
+from planner.checker.kernel_ports import Served, own_facts, refuse
+from planner.errors import LimitError, PlannerError
+from planner.ir.asked import asked_of
+from planner.ir.graph import Region
+from planner.ir.operators.standard_op import ops_to_run
+from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, Storage, Uniform
+from planner.ir.types.typetext import brief
+from planner.ir.types.wanted import Stored, Wanted, is_stored_in
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, Port
+from planner.target.conditions.on_types import unmet
+from planner.target.predicates import failing
+from planner.target.records import PortPattern, PortView, Row
+
+
+def broken_predicate(served: Served) -> str | None:
+    """Say the first `when` predicate of the row that does not hold for the kernel; None if all hold.
+
+    Those that ask for numbers of a model that was not given hold.
+    """
+    row = served.row
+    if row.is_on_request and not runs_as_asked(served):
+        return "nothing asks the kernel to run so"
+    for name, least in row.when.get("min_bits", {}).items():
+        most = max(_asked_bits(served, name), default=0)
+        if most < least:
+            return f"min_bits is {least}, and the facts of {name!r} ask for {most} bits"
+    try:
+        return failing(
+            row.when,
+            ports=_values_by_name(served),
+            ops=ops_to_run(served.region),
+            attributes=served.region.attributes,
+            graph=served.graph,
+            bits=lambda name: _asked_bits(served, name),
+            place=(row.source, f"when of {row.kernel}"),
+            numbers=bool(served.numbers),
+        )
+    except LimitError:
+        raise
+    except PlannerError as error:
+        return error.message
+
+
+def broken_requirement(served: Served, text: str) -> str | None:
+    """Say the condition of a `requires` rule with the types that break it; None where it holds."""
+    views = (
+        PortView(("in", i), pattern.name, pattern.type, port.type)
+        for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True))
+        if isinstance(port.type, Uniform)
+    )
+    return unmet(text, views)
+
+
+def _values_by_name(served: Served) -> dict[str, str | tuple[str, ...]]:
+    """The value at each port of the row, "" where it is absent, all of them at a variadic one."""
+    found: dict[str, str | tuple[str, ...]] = {}
+    for pattern in (*served.row.inputs, *served.row.outputs):
+        names = tuple(port.value for port in served.named(pattern.name))
+        found[pattern.name] = names if pattern.variadic else "".join(names)
+    return found
+
+
+def _asked_bits(served: Served, name: str) -> Iterator[int]:
+    """The width that facts and requests ask for at each value of a port."""
+    for i, port in enumerate(served.ports):
+        if port.value and served.patterns[i].name == name:
+            facts = (*served.graph.values[port.value].facts, *own_facts(served.region, i))
+            asked = [f.storage.bits for f in facts if isinstance(f, Uniform)]
+            asked += [1 for f in facts if isinstance(f, Bipolar)]
+            asked += [f.bits for f in facts if isinstance(f, AnyType)]
+            yield max(0, *asked, asked_bits(served, i))
+
+
+REASON: Final = "annotated: float"
+
+
+def check_asked(plan: Plan, kernel: KernelPlan, region: Region) -> None:
+    """A kernel runs in float for being asked if and only if it was; one that is named has what was asked.
+
+    Raises:
+      PlanInvalid: what was asked, and what the plan has.
+    """
+    asked = asked_of(plan.graph, region)
+    if asked is None or not asked.wanted.float:
+        if kernel.reason == REASON:
+            refuse(kernel.name, f"runs in float as {REASON!r}, and nothing asks that; accepted: its row")
+    elif kernel.reason != REASON:
+        refuse(kernel.name, f"is asked to run in float, by {asked.key!r}; accepted: no row, {REASON!r}")
+    if asked is None or not asked.by_name or asked.wanted.float:
+        return
+    row = None if kernel.row is None else plan.target.rows.get(kernel.row)
+    if row is None or not _runs_as_asked(kernel, row, asked.wanted):
+        has = ", ".join(brief(port.type) for port in kernel.outputs if port.value)
+        refuse(
+            kernel.name, f"gives {has}, and {asked.key!r} asks for {asked.wanted}; accepted: what is asked"
+        )
+
+
+def runs_as_asked(served: Served) -> bool:
+    """Whether something was asked of a kernel, and its row and types are that."""
+    asked, row = asked_of(served.graph, served.region), served.row
+    if asked is None or asked.wanted.float:
+        return False
+    # The results of a row on request that quantizes at run time do not tell it from rows of stored operands.
+    by_result = asked.wanted.result is not None and row.dynamic is not None and row.is_on_request
+    return not by_result and _runs_as_asked(served.kernel, row, asked.wanted)
+
+
+def asked_bits(served: Served, position: int) -> int:
+    """Bits that count as asked of a port, where its kernel runs as was asked."""
+    asked = asked_of(served.graph, served.region)
+    if asked is None or not runs_as_asked(served):
+        return 0
+    wanted, read = asked.wanted, len(served.region.inputs)
+    stores, i = (wanted.inputs, position) if position < read else (wanted.outputs, position - read)
+    store = wanted.result or (stores[i] if i < len(stores) else None)
+    return store.bits if isinstance(store, Storage) else 0
+
+
+def _runs_as_asked(kernel: KernelPlan, row: Row, wanted: Wanted) -> bool:
+    if wanted.dynamic:
+        return row.dynamic is not None
+    if wanted.result is not None:
+        return all(is_stored_in(wanted.result, _stored(port)) for port in kernel.outputs if port.value)
+    return _side(wanted.inputs, kernel.inputs, row.inputs) and _side(
+        wanted.outputs, kernel.outputs, row.outputs
+    )
+
+
+def _side(stores: Sequence[Stored], ports: Sequence[Port], patterns: Sequence[PortPattern]) -> bool:
+    """Whether ports are stored as is asked; of those that the kernel has not, whether the row's would be."""
+    if len(stores) > max(len(ports), len(patterns)):
+        return False
+    for store, port, pattern in zip_longest(stores, ports[: len(stores)], patterns[: len(stores)]):
+        if port is None and not is_stored_in(store, pattern.type.storage or store):
+            return False
+        if port is not None and port.value and not is_stored_in(store, _stored(port)):
+            return False
+    return True
+
+
+def _stored(port: Port) -> Stored:
+    return port.type.storage if isinstance(port.type, Uniform) else port.type or FloatType("f32")
