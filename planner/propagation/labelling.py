@@ -11,7 +11,8 @@ from typing import Final
 from planner.ir.types.qtypes import Storage
 from planner.propagation.network.ports import Network, ports_of
 from planner.propagation.parameters.derived_ports import derive_again, forget, guess_derived
-from planner.propagation.result.outcome import Labelled, Strategy
+from planner.propagation.result.outcome import Labelled
+from planner.propagation.selection.chosen import Strategy
 from planner.propagation.solver.candidates import offer_labels
 from planner.propagation.solver.classes import Label, LabelClass, Offered, Offers, label_of, legal, typed
 from planner.propagation.solver.components import Sets, components_of, units_of

@@ -9,9 +9,10 @@ from planner.checker.check import check
 from planner.constants.quantize import quantize_array
 from planner.ir.topology import topological
 from planner.plans.write_json import plan_to_json
-from planner.propagation import propagate as planning
+from planner.propagation import decide as planning
 from planner.propagation.network.build import build_network
-from planner.propagation.network.value_ranges import backward, demote, forward, out_of_reach
+from planner.propagation.network.demotions import for_no_range
+from planner.propagation.network.value_ranges import backward, forward, out_of_reach
 from planner.propagation.propagate import propagate
 from planner.propagation.selection.rows import choose_rows
 from tests.propagation.graphs import TARGET, random_graph, seeded
@@ -40,7 +41,8 @@ def settled(values, kernels, outputs, moves=None):
     choices = choose_rows(graph, topological(graph.regions), ROWS)
     network = build_network(graph, choices, ROWS)
     while gone := forward(network):
-        choices = demote(graph, choices, gone)
+        moves = for_no_range(graph, choices, gone)
+        choices = [moves.get(i, choice) for i, choice in enumerate(choices)]
         network = build_network(graph, choices, ROWS)
     backward(network)
     return network

@@ -11,7 +11,7 @@ from planner.checker.check import check
 from planner.errors import PlanInvalid
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import Uniform
-from planner.propagation import propagate as module
+from planner.propagation import decide as module
 from planner.propagation.propagate import propagate
 from planner.propagation.selection import signs
 from planner.what_if.edits import edited

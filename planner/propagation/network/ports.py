@@ -120,7 +120,6 @@ class Network:
     formats: tuple[str, ...] = ()
     """That the plan has to be written in."""
     visits: int = 0
-    turns: bool = False
     begins: dict[int, int] = field(default_factory=dict)
     """Kernel through which a carried value enters its loop, by the one through which it leaves."""
     lost: list[tuple[int, int, int]] = field(default_factory=list)

@@ -32,7 +32,7 @@ from planner.propagation.network.ports import (
     range_in,
 )
 from planner.propagation.parameters.constant_ranges import constant_range, oddity
-from planner.propagation.selection.choice import NO_RANGE, Choice, in_float
+from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.row_layout import has_numbers, moves_alone, moves_data
 
 FAR: Final = float(np.finfo(np.float32).max)
@@ -193,15 +193,6 @@ def _by_width(value: Value, moved: Mapping[int, Interval]) -> dict[int, Interval
         if extent != value.range:
             found[bits] = extent
     return found
-
-
-def demote(graph: Graph, choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
-    """Run these kernels in float: a port of theirs has no range, or a constant has numbers without one."""
-    gone = set(rangeless)
-    return [
-        in_float(choice, odd_constant(graph, choice.region) or NO_RANGE) if i in gone else choice
-        for i, choice in enumerate(choices)
-    ]
 
 
 def odd_constant(graph: Graph, region: Region) -> str:

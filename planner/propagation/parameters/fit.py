@@ -14,13 +14,13 @@ from planner.propagation.parameters.accumulators import accumulator_bits, partia
 from planner.propagation.parameters.constant_types import overflow_of
 from planner.propagation.parameters.multiplier_range import grown_result, outside
 from planner.propagation.parameters.multiplier_reach import TOO_FAR, read_as, too_far
-from planner.propagation.result.outcome import Outcome
+from planner.propagation.result.outcome import Typed
 from planner.propagation.selection.remedies import Grown, Left, Remedies
 from planner.target.conditions.on_types import unmet
 from planner.target.records import PortId, Row
 
 
-def unfit(outcome: Outcome, known: Remedies) -> Remedies:
+def unfit(outcome: Typed, known: Remedies) -> Remedies:
     """The remedies that an outcome asks for besides those it was made with; none where all fits."""
     network = outcome.network
     far, behind = set(too_far(outcome)), _behind(network)

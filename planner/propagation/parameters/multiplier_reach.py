@@ -13,7 +13,7 @@ from typing import Final
 from planner.ir.arithmetic.multipliers import beyond_of, least_of
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import Network, Port, base_of
-from planner.propagation.result.outcome import Outcome
+from planner.propagation.result.outcome import Typed
 from planner.propagation.selection.choice import Choice
 
 TOO_FAR: Final = "no integer multiplier gets from its inputs' scales to its result's"
@@ -23,9 +23,9 @@ NARROW: Final = 16
 Kind = Uniform | None
 
 
-def too_far(outcome: Outcome) -> list[int]:
+def too_far(outcome: Typed) -> list[int]:
     """Numbers of the kernels that no multiplier serves."""
-    choices = outcome.choices
+    choices = outcome.chosen.choices
     arithmetics = {choice.row.requantize for choice in choices if choice.row}
     ends = {name: (least_of(name), beyond) for name in arithmetics if (beyond := beyond_of(name)) is not None}
     scales = _scales([port.type for port in outcome.network.ports]) if ends else []
@@ -52,7 +52,7 @@ def read_as(network: Network, port: Port) -> Kind:
 
 
 def _steps_too_far(
-    outcome: Outcome, number: int, kinds: Sequence[Kind], least: float, beyond: float
+    outcome: Typed, number: int, kinds: Sequence[Kind], least: float, beyond: float
 ) -> Iterator[bool]:
     """Whether rescales in front of a kernel are out of reach: the device multiplies there as well."""
     network = outcome.network
@@ -70,7 +70,7 @@ def _scales(kinds: Sequence[Kind]) -> list[float]:
     return [*chain.from_iterable(narrow)]
 
 
-def _kinds(outcome: Outcome) -> Iterator[list[Kind]]:
+def _kinds(outcome: Typed) -> Iterator[list[Kind]]:
     """The types at the ports of each kernel; of one that a mover's float label leaves in float none."""
     ports = outcome.network.ports
     for kernel in outcome.network.kernels:

@@ -17,7 +17,7 @@ from typing import Final
 from planner.ir.types.qtypes import Storage
 from planner.plans.records import Refused
 from planner.propagation.network.ports import Port
-from planner.propagation.result.outcome import Outcome
+from planner.propagation.result.outcome import Typed
 from planner.propagation.solver.classes import (
     UNIT,
     Label,
@@ -48,8 +48,8 @@ Classes = tuple[int, ...]
 class Alternatives:
     """The alternatives of the classes of an outcome; what lies around them is found once for each unit."""
 
-    def __init__(self, outcome: Outcome) -> None:
-        request, target = outcome.request, outcome.network.target
+    def __init__(self, outcome: Typed) -> None:
+        request, target = outcome.chosen.request, outcome.network.target
         self._outcome = outcome
         # A part of a plan has the depths of the whole, so that a replan has the log of a plan from scratch.
         self._is_small = len(request.depths or outcome.network.kernels) <= SMALL
@@ -260,7 +260,7 @@ def _levels(around: _Around, members: Classes, label: Label | None) -> dict[int,
     return found
 
 
-def _why(outcome: Outcome, change: _Change) -> str:
+def _why(outcome: Typed, change: _Change) -> str:
     """What makes the difference, and for whom."""
     parts = []
     for sign in (1, -1):

@@ -1,44 +1,17 @@
-"""The outcome of propagation: a label for every class, a type for every port, and what was asked for.
+"""The third and the last phase of a plan: a label for every class, and a type for every port.
 
-Data only. `propagate` makes it, `plan_builder` and `step_log` read it.
+Data only. `decide` makes them, `plan_builder` and `step_log` read them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from planner.plans.plan import Planned
 from planner.propagation.network.ports import Kernel, Network, ports_of
-from planner.propagation.selection.choice import Choice
-from planner.propagation.selection.remedies import Remedies
+from planner.propagation.selection.chosen import Chosen
 from planner.propagation.solver.classes import LabelClass, Offered
 from planner.propagation.solver.components import Unit
 from planner.propagation.solver.solve import Solution
-from planner.target.records import Costs, PortId
-
-Strategy = Literal["minimal", "rfc"]
-BiasPins = Literal["error", "derive"]
-Unwritten: TypeAlias = Callable[[Planned], Mapping[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What was asked for besides graph and target; `fuses`: whether the kernels are of our own fusing.
-
-    `progress`: called with (kernels whose numbers are typed, kernels in all); `formats`: that the plan is to
-    be written in; `unwritten`: gives the reason for each kernel of a plan that has to leave its row for that.
-    """
-
-    strategy: Strategy
-    costs: Costs
-    model: str
-    best_effort: bool
-    bias_pins: BiasPins
-    depths: Mapping[str, int]
-    fuses: bool = False
-    progress: Callable[[int, int | None], None] | None = None
-    formats: tuple[str, ...] = ()
-    unwritten: Unwritten | None = None
+from planner.target.records import PortId
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +30,20 @@ class Labelled:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Everything that was decided.
+class Typed:
+    """The last phase of a plan: a type at every port.
 
     Attributes:
-      choices: of all live kernels, in topological order.
-      network: the same kernels with their ports, labelled.
+      network: the kernels with their ports, labelled.
       derived: ports that a rule computed, by the kernel's number in the network.
-      remedies: what was done about rows that could not be kept.
+      turns: whether some kernels may have either sign, beside data of both.
     """
 
-    choices: Sequence[Choice]
+    chosen: Chosen
     network: Network
     labelled: Labelled
     derived: Mapping[int, Sequence[PortId]]
-    request: Request
-    remedies: Remedies = field(default_factory=Remedies)
+    turns: bool = False
 
     def moves_in_float(self, kernel: Kernel) -> bool:
         """Whether a mover's class took the float label, so that the kernel runs in float after all."""

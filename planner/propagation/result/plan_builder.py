@@ -16,7 +16,7 @@ from planner.plans.records import Port as PlanPort
 from planner.propagation.network.float_islands import BETWEEN_FLOATS
 from planner.propagation.network.ports import Interval, Kernel, Network, Port, Value
 from planner.propagation.parameters.accumulators import accumulator_bits
-from planner.propagation.result.outcome import Outcome
+from planner.propagation.result.outcome import Typed
 from planner.propagation.result.plan_warnings import clip_of, refused_copies, warnings_of, warnings_of_all
 from planner.propagation.result.step_log import Steps
 from planner.propagation.result.unmet import refuse_other_types
@@ -28,20 +28,20 @@ from planner.propagation.solver.price import excused_price, loss_units
 from planner.target.records import Costs, Row
 
 
-def assemble(outcome: Outcome) -> Planned:
+def assemble(outcome: Typed) -> Planned:
     """Make the plan of a labelled network.
 
     Raises:
       Conflict: rescales where the target allows none.
     """
-    network, target, request = outcome.network, outcome.network.target, outcome.request
-    network.visits += len(outcome.choices)
+    network, target, request = outcome.network, outcome.network.target, outcome.chosen.request
+    network.visits += len(outcome.chosen.choices)
     refuse(refused_copies(network))
     kernels, warned = _kernels(outcome)
-    served = {kernel.row: choice.row for kernel, choice in zip(kernels, outcome.choices, strict=True)}
+    served = {kernel.row: choice.row for kernel, choice in zip(kernels, outcome.chosen.choices, strict=True)}
     rows = {key: row for key, row in served.items() if key is not None and row is not None}
     refuse_other_types(network.graph, kernels, rows)
-    whole = warnings_of_all(network.graph, kernels, rows, outcome.request.costs, target)
+    whole = warnings_of_all(network.graph, kernels, rows, outcome.chosen.request.costs, target)
     warned = ({"": whole} if whole else {}) | warned
     options = _options(outcome)
     steps = Steps(outcome)
@@ -63,31 +63,31 @@ def assemble(outcome: Outcome) -> Planned:
         fused=network.graph,
         whole_target=target,
         warned=warned,
-        apart=frozenset(outcome.remedies.apart),
-        left=frozenset((*outcome.remedies.left, *outcome.remedies.let_go)),
-        turns=network.turns,
+        apart=frozenset(outcome.chosen.remedies.apart),
+        left=frozenset((*outcome.chosen.remedies.left, *outcome.chosen.remedies.let_go)),
+        turns=outcome.turns,
         visits=network.visits,
     )
     refuse(_forbidden(plan, outcome))
     return plan
 
 
-def _kernels(outcome: Outcome) -> tuple[list[KernelPlan], dict[str, tuple[str, ...]]]:
+def _kernels(outcome: Typed) -> tuple[list[KernelPlan], dict[str, tuple[str, ...]]]:
     """Every kernel, and what some of them have to say."""
     network = outcome.network
     found: list[KernelPlan] = []
     warned: dict[str, tuple[str, ...]] = {}
     for kernel in network.kernels:
         found.append(_kernel_plan(network, kernel, floats=outcome.moves_in_float(kernel)))
-        texts = warnings_of(network, kernel, outcome.request.costs.max_clip)
+        texts = warnings_of(network, kernel, outcome.chosen.request.costs.max_clip)
         if texts:
             warned[kernel.choice.region.name] = tuple(texts)
     return found, warned
 
 
-def _options(outcome: Outcome) -> dict[str, Any]:
+def _options(outcome: Typed) -> dict[str, Any]:
     """The strategy and policies, and the prices that are not the target's own."""
-    own, request = outcome.network.target.costs, outcome.request
+    own, request = outcome.network.target.costs, outcome.chosen.request
     changed: dict[str, Any] = {}
     if request.costs is not own:
         prices = {field.name: getattr(request.costs, field.name) for field in fields(Costs)}
@@ -98,7 +98,7 @@ def _options(outcome: Outcome) -> dict[str, Any]:
     return {"strategy": request.strategy, **policies, **changed}
 
 
-def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
+def _reference(outcome: Typed, rows: Mapping[str, Row]) -> TargetRef:
     target = outcome.network.target
     return TargetRef(
         target.id,
@@ -106,7 +106,7 @@ def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
         target.digest,
         target.file,
         rows,
-        outcome.request.costs,
+        outcome.chosen.request.costs,
         target.rescale_single_consumer,
         target.float_work,
         target.work_unit,
@@ -164,7 +164,7 @@ def _float_asked_for(network: Network, port: Port) -> FloatType | None:
     return next((fact for fact in facts if isinstance(fact, FloatType) and fact.name != own), None)
 
 
-def _value_plans(outcome: Outcome, steps: Sequence[int]) -> dict[str, ValuePlan]:
+def _value_plans(outcome: Typed, steps: Sequence[int]) -> dict[str, ValuePlan]:
     """What became of each value; `steps`: number of the step of each port, -1 for none."""
     network = outcome.network
     lost = _lost(outcome)
@@ -182,7 +182,7 @@ def _value_plans(outcome: Outcome, steps: Sequence[int]) -> dict[str, ValuePlan]
     return found
 
 
-def _lost(outcome: Outcome) -> dict[str, int]:
+def _lost(outcome: Typed) -> dict[str, int]:
     """Bits lost in the worst use of each value, in 1/1024."""
     labelled, values = outcome.labelled, outcome.network.values
     found: dict[str, int] = {}
@@ -197,9 +197,9 @@ def _lost(outcome: Outcome) -> dict[str, int]:
     return found
 
 
-def _excused(outcome: Outcome) -> int:
+def _excused(outcome: Typed) -> int:
     """Price of the bits that facts and rows force uses to lose, in 1/1024."""
-    labelled, costs = outcome.labelled, outcome.request.costs
+    labelled, costs = outcome.labelled, outcome.chosen.request.costs
     free = round(costs.free_bits * UNIT)
     found = sum(
         round(elements * costs.bit_price * max(0, bits - free)) for _, bits, elements in outcome.network.lost
@@ -223,7 +223,7 @@ def _worst_clip(network: Network, value: Value) -> float:
     return max([clip_of(extent, kind) for (_, extent), kind in held.items()]) if held else 0.0
 
 
-def _forbidden(plan: Plan, outcome: Outcome) -> Iterator[Conflict]:
+def _forbidden(plan: Plan, outcome: Typed) -> Iterator[Conflict]:
     """The rescales that the target does not allow."""
     target = outcome.network.target
     if target.rescale_allowed:
@@ -248,7 +248,7 @@ def _forbidden(plan: Plan, outcome: Outcome) -> Iterator[Conflict]:
             )
 
 
-def _labelled_together(outcome: Outcome) -> Mapping[str, frozenset[str]]:
+def _labelled_together(outcome: Typed) -> Mapping[str, frozenset[str]]:
     """For each value that has a label to agree on, those of its component."""
     values, found = outcome.network.values, dict[str, frozenset[str]]()
     for component in (component for unit in outcome.labelled.units for component in unit.components):

@@ -33,7 +33,7 @@ from planner.propagation.network.ports import (
 )
 from planner.propagation.parameters.constant_ranges import observed
 from planner.propagation.result.alternatives import Alternatives
-from planner.propagation.result.outcome import Outcome
+from planner.propagation.result.outcome import Typed
 from planner.propagation.solver.classes import hull_of, label_of
 from planner.target.records import PortId, Row
 
@@ -57,7 +57,7 @@ _FACTS: Mapping[type[QType], str] = {
 class Steps(StepRows):
     """The log of an outcome: numbered at once, written when it is first looked at."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Typed) -> None:
         network = outcome.network
         self._of_ports = [-1] * len(network.ports)
         number = sum(len(network.graph.values[value.name].facts) for value in network.values)
@@ -72,7 +72,7 @@ class Steps(StepRows):
                     self._of_ports[p] = number
                     number += 1
         self._count = number
-        self._outcome: Outcome | None = outcome
+        self._outcome: Typed | None = outcome
         self._rows: Sequence[StepRow] = ()
 
     def of_ports(self) -> list[int]:
@@ -97,7 +97,7 @@ class _Log:
     `numbers`: of the step of each port. `facts_at`: numbers of the facts of each value.
     """
 
-    def __init__(self, outcome: Outcome, numbers: Sequence[int]) -> None:
+    def __init__(self, outcome: Typed, numbers: Sequence[int]) -> None:
         self.network, self.numbers = outcome.network, numbers
         self.alternatives = Alternatives(outcome)
         self.steps: list[StepRow] = []
@@ -153,7 +153,7 @@ class _Log:
         return [number] if 0 <= number < len(self.steps) else []
 
 
-def _written(outcome: Outcome, numbers: Sequence[int]) -> list[StepRow]:
+def _written(outcome: Typed, numbers: Sequence[int]) -> list[StepRow]:
     """The log: one step for each fact of the annotated model, then kernel by kernel."""
     log = _Log(outcome, numbers)
     values = outcome.network.graph.values
@@ -201,7 +201,7 @@ def needs_told(network: Network, value: Value) -> tuple[str, str] | None:
     return RANGE % held, f"{first!r} needs {least}, {other} all of it"
 
 
-def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
+def _kernel_steps(log: _Log, outcome: Typed, number: int) -> None:
     """Log one kernel: its row (or why none), then its ports."""
     network, kernel = log.network, log.network.kernels[number]
     region, row, layout = kernel.choice.region, kernel.choice.row, kernel.choice.layout
@@ -238,9 +238,9 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
         log.port_step[port.id] = step
 
 
-def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
+def _remedies(outcome: Typed, kernel: Kernel) -> list[tuple[str, str, str]]:
     """What was done for a kernel before it had its row: (what it is about, the rule, why)."""
-    name, remedies = kernel.choice.region.name, outcome.remedies
+    name, remedies = kernel.choice.region.name, outcome.chosen.remedies
     network = outcome.network
     asked = asked_of(network.graph, kernel.choice.region)
     said = [] if asked is None else [(str(asked.wanted), "annotated", _source(kernel, asked))]
@@ -289,7 +289,7 @@ def _given_step(log: _Log, kernel: Kernel, port: Port, *, head: int) -> int:
     return log.add(address, brief(port.type), why or "pinned", source, because=rests)
 
 
-def _class_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head: int) -> int:
+def _class_step(log: _Log, outcome: Typed, kernel: Kernel, port: Port, *, head: int) -> int:
     """Log a port of a class: the first with what decided the class, the others as joined to it."""
     seen, row = log.class_step.get(port.group), kernel.choice.row
     if seen is not None and row is not None:
@@ -302,7 +302,7 @@ def _class_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head
     return step
 
 
-def _first_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head: int) -> int:
+def _first_step(log: _Log, outcome: Typed, kernel: Kernel, port: Port, *, head: int) -> int:
     """Log what decided a class, at its first port."""
     entry = outcome.labelled.classes[port.group]
     address, text = port_address(kernel.choice.region.name, *port.side), log.text(port.type)

@@ -17,12 +17,11 @@ from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.storages import storage
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
-from planner.propagation.network.build import build_network
-from planner.propagation.network.per_axis import give_slices
 from planner.propagation.network.ports import Network, ports_of
-from planner.propagation.network.value_ranges import backward, forward
+from planner.propagation.network.ranged import give_ranges
 from planner.propagation.result.plan_warnings import warnings_of, warnings_of_all
 from planner.propagation.selection.choice import Choice
+from planner.propagation.selection.chosen import Chosen, Request
 from planner.propagation.selection.row_layout import Layouts
 from planner.propagation.solver.classes import build_classes
 from planner.target.records import PortPattern, PortType, Target
@@ -80,12 +79,9 @@ def _network(plan: Plan, numbers: Mapping[str, Constant]) -> Network:
     regions = {region.name: region for region in graph.regions}
     layouts = Layouts()
     choices = [_choice(plan, kernel, regions[kernel.name], layouts) for kernel in plan.kernels_in_order]
-    network = build_network(graph, choices, _target(plan), plan.formats)
-    network.derives_bias = plan.options.get("bias_pins") == "derive"
-    network.costs = plan.target.costs
-    give_slices(network)
-    forward(network)
-    backward(network)
+    policy = plan.options.get("bias_pins", "error")
+    request = Request("minimal", plan.target.costs, "", False, policy, {}, formats=plan.formats)
+    network = give_ranges(Chosen(graph, _target(plan), choices, request)).network
     build_classes(network, [0] * len(choices), plan.target.costs.max_clip)
     for kernel, planned in zip(network.kernels, plan.kernels_in_order, strict=True):
         types = [port.type for port in (*planned.inputs, *planned.outputs) if port.value]
