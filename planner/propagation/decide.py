@@ -30,7 +30,7 @@ from planner.propagation.network.ranged import Ranged, give_ranges
 from planner.propagation.network.value_ranges import out_of_reach
 from planner.propagation.parameters.derived_ports import come_to_rest, refuse_disagreement
 from planner.propagation.parameters.fit import grow, unfit
-from planner.propagation.result.outcome import Typed
+from planner.propagation.parameters.typed import Typed
 from planner.propagation.selection.apart import served
 from planner.propagation.selection.choice import Choice, in_float
 from planner.propagation.selection.chosen import Chosen, Request

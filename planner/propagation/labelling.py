@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from planner.ir.types.qtypes import Storage
+from planner.propagation.network.labels import Label, label_of, typed
 from planner.propagation.network.ports import Network, ports_of
 from planner.propagation.parameters.derived_ports import derive_again, forget, guess_derived
-from planner.propagation.result.outcome import Labelled
+from planner.propagation.parameters.typed import Labelled
 from planner.propagation.selection.chosen import Strategy
 from planner.propagation.solver.candidates import offer_labels
-from planner.propagation.solver.classes import Label, LabelClass, Offered, Offers, label_of, legal, typed
+from planner.propagation.solver.classes import LabelClass, Offered, Offers, legal
 from planner.propagation.solver.components import Sets, components_of, units_of
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
 from planner.propagation.solver.rfc import rfc

@@ -7,9 +7,10 @@ sections 3 and 5; tests/cases, cases 37 and 51.
 """
 
 from planner.ir.graph import Graph
+from planner.ir.types.axis_transport import moved_types
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import Calibrated, QType, Storage, Uniform
-from planner.propagation.network.axis_transport import moved_types
+from planner.propagation.network.labels import label_for, log_units
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -23,7 +24,6 @@ from planner.propagation.network.ports import (
     present,
 )
 from planner.propagation.selection.refusals import accepts
-from planner.propagation.solver.classes import label_for, log_units
 from planner.target.records import PortPattern
 
 

@@ -7,8 +7,8 @@ here.
 """
 
 from planner.ir.types.qtypes import Storage
+from planner.propagation.network.labels import label_for, storable, typed
 from planner.propagation.network.ports import CLASS, FLOAT, SETTLED, Network, Port, Value, range_in
-from planner.propagation.solver.classes import label_for, storable, typed
 
 
 def settle_plain(network: Network) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Storage, Uniform
+from planner.propagation.network.constant_ranges import constant_range, oddity
 from planner.propagation.network.needed_ranges import asks, needs_of
 from planner.propagation.network.ports import (
     ALL,
@@ -31,7 +32,6 @@ from planner.propagation.network.ports import (
     present,
     range_in,
 )
-from planner.propagation.parameters.constant_ranges import constant_range, oddity
 from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.row_layout import has_numbers, moves_alone, moves_data
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from planner.ir.graph import Graph, Op
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.constant_ranges import observed
 from planner.propagation.network.ports import DERIVED, Kernel, Network, Port, present
-from planner.propagation.parameters.constant_ranges import observed
 from planner.propagation.selection.choice import follows_factors
 from planner.propagation.selection.weight_axes import channel_axis, linear_op
 

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from planner.ir.types.qtypes import Bipolar, Storage, Uniform
 from planner.ir.types.scales import F32_TINY
+from planner.propagation.network.constant_ranges import effective
 from planner.propagation.network.ports import CONSTANT, Kernel, Network, Port, kernel_views, ports_of
 from planner.propagation.parameters.accumulators import reach, weight_sums
-from planner.propagation.parameters.constant_ranges import effective
 from planner.propagation.selection.pinned_constants import integers_in_use
 from planner.target.records import Row, Rule
 from planner.target.rules import multiplier_range, multipliers_of

@@ -19,6 +19,14 @@ from planner.ir.operators.neighbours import least_scales
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
 from planner.ir.types.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
+from planner.propagation.network.constant_ranges import (
+    constant_range,
+    effective,
+    neighbours_of,
+    observed,
+    slice_ranges,
+)
+from planner.propagation.network.labels import clipped_share, label_for, label_of, typed
 from planner.propagation.network.ports import (
     ALL,
     CONSTANT,
@@ -33,19 +41,11 @@ from planner.propagation.network.ports import (
 from planner.propagation.network.ports import cut_to as within
 from planner.propagation.parameters.bias_grids import bias_room, finer_weight
 from planner.propagation.parameters.blocks import block_ranges, block_type
-from planner.propagation.parameters.constant_ranges import (
-    constant_range,
-    effective,
-    neighbours_of,
-    observed,
-    slice_ranges,
-)
 from planner.propagation.parameters.multiplier_range import grown_weight
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.remedies import Inapplicable, Left
 from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis, linear_op
-from planner.propagation.solver.classes import clipped_share, label_for, label_of, typed
 from planner.target.records import PortId, PortType, Row, Rule
 from planner.target.rules import rule_function
 

@@ -12,6 +12,7 @@ from planner.errors import Conflict, RuleError
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.typetext import brief
+from planner.propagation.network.labels import label_of, typed
 from planner.propagation.network.ports import (
     DERIVED,
     GIVEN,
@@ -24,7 +25,7 @@ from planner.propagation.network.ports import (
 )
 from planner.propagation.parameters.constant_types import derive_parameters
 from planner.propagation.selection.conflicts import Concession
-from planner.propagation.solver.classes import LabelClass, label_of, typed
+from planner.propagation.solver.classes import LabelClass
 from planner.target.circles import LEAST, ROUNDS, agree, at_rest, circles
 from planner.target.records import PortId, Rule
 from planner.target.rules import in_storage, rule_function

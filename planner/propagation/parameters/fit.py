@@ -14,7 +14,7 @@ from planner.propagation.parameters.accumulators import accumulator_bits, partia
 from planner.propagation.parameters.constant_types import overflow_of
 from planner.propagation.parameters.multiplier_range import grown_result, outside
 from planner.propagation.parameters.multiplier_reach import TOO_FAR, read_as, too_far
-from planner.propagation.result.outcome import Typed
+from planner.propagation.parameters.typed import Typed
 from planner.propagation.selection.remedies import Grown, Left, Remedies
 from planner.target.conditions.on_types import unmet
 from planner.target.records import PortId, Row

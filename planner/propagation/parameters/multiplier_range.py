@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.constant_ranges import slice_ranges
+from planner.propagation.network.labels import label_for
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -26,9 +28,7 @@ from planner.propagation.network.ports import (
     ports_of,
     present,
 )
-from planner.propagation.parameters.constant_ranges import slice_ranges
 from planner.propagation.selection.remedies import Grown
-from planner.propagation.solver.classes import label_for
 from planner.target.records import PortId, Rule
 from planner.target.rules import multiplier_range, multipliers_of
 

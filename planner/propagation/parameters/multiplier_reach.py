@@ -13,7 +13,7 @@ from typing import Final
 from planner.ir.arithmetic.multipliers import beyond_of, least_of
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import Network, Port, base_of
-from planner.propagation.result.outcome import Typed
+from planner.propagation.parameters.typed import Typed
 from planner.propagation.selection.choice import Choice
 
 TOO_FAR: Final = "no integer multiplier gets from its inputs' scales to its result's"

@@ -14,16 +14,16 @@ from planner.plans.plan import Plan, Planned, plan_key
 from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
 from planner.propagation.network.float_islands import BETWEEN_FLOATS
+from planner.propagation.network.labels import UNIT
 from planner.propagation.network.ports import Interval, Kernel, Network, Port, Value
 from planner.propagation.parameters.accumulators import accumulator_bits
-from planner.propagation.result.outcome import Typed
+from planner.propagation.parameters.typed import Typed
 from planner.propagation.result.plan_warnings import clip_of, refused_copies, warnings_of, warnings_of_all
 from planner.propagation.result.step_log import Steps
 from planner.propagation.result.unmet import refuse_other_types
 from planner.propagation.selection.choice import port_facts
 from planner.propagation.selection.conflicts import Concession, refuse
 from planner.propagation.selection.wanted_rows import ANNOTATED
-from planner.propagation.solver.classes import UNIT
 from planner.propagation.solver.price import excused_price, loss_units
 from planner.target.records import Costs, Row
 

@@ -19,6 +19,7 @@ from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan, TargetRef
 from planner.plans.rescales import SAME_SCALE
+from planner.propagation.network.labels import clipped_share, label_of
 from planner.propagation.network.ports import (
     DERIVED,
     FLOAT,
@@ -46,7 +47,7 @@ from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.choice import NO_RANGE, port_facts
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import lies_on
-from planner.propagation.solver.classes import clipped_share, label_of, width
+from planner.propagation.solver.classes import width
 from planner.target.records import Costs, Row, Target
 
 ACCUMULATED: Final = "multiplier_accumulator_scale"

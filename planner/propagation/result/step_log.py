@@ -14,6 +14,8 @@ from planner.ir.inner_types import ineffective_facts
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import Refused, StepRow, StepRows
+from planner.propagation.network.constant_ranges import observed
+from planner.propagation.network.labels import label_of
 from planner.propagation.network.ports import (
     ALL,
     CONSTANT,
@@ -31,10 +33,9 @@ from planner.propagation.network.ports import (
     ports_of,
     present,
 )
-from planner.propagation.parameters.constant_ranges import observed
+from planner.propagation.parameters.typed import Typed
 from planner.propagation.result.alternatives import Alternatives
-from planner.propagation.result.outcome import Typed
-from planner.propagation.solver.classes import hull_of, label_of
+from planner.propagation.solver.classes import hull_of
 from planner.target.records import PortId, Row
 
 RANGE: Final = "%g to %g"

@@ -38,10 +38,10 @@ from planner.propagation.selection.refusals import (
     refused_by_facts,
     refused_by_when,
     takes_parameters,
+    too_dense,
 )
 from planner.propagation.selection.remedies import Left
 from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of, moves_alone
-from planner.propagation.selection.sparsity import too_dense
 from planner.propagation.selection.too_little import TOO_LITTLE, Short, shortfall
 from planner.propagation.selection.wanted_rows import (
     ANNOTATED,

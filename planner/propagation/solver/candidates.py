@@ -15,18 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.ir.types.qtypes import Storage
+from planner.propagation.network.labels import Label, clipped_shares, label_for, label_of, storable
 from planner.propagation.network.ports import Interval, Network, base_of
-from planner.propagation.solver.classes import (
-    Label,
-    LabelClass,
-    Offers,
-    clipped_shares,
-    hull_of,
-    label_for,
-    label_of,
-    legal,
-    storable,
-)
+from planner.propagation.solver.classes import LabelClass, Offers, hull_of, legal
 from planner.propagation.solver.components import Component, Edge
 from planner.target.records import PortType
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.labels import Label, label_for, log_units
 from planner.propagation.network.per_axis import given_units
 from planner.propagation.network.ports import (
     CLASS,
@@ -26,7 +27,7 @@ from planner.propagation.network.ports import (
     present,
     range_in,
 )
-from planner.propagation.solver.classes import Label, Offered, Offers, label_for, log_units
+from planner.propagation.solver.classes import Offered, Offers
 from planner.target.records import PortType
 
 NEVER: Final = -(1 << 40)

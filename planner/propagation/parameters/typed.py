@@ -1,6 +1,6 @@
 """The third and the last phase of a plan: a label for every class, and a type for every port.
 
-Data only. `decide` makes them, `plan_builder` and `step_log` read them.
+Data only. `labelling` and `decide` make them; `fit`, `plan_builder` and `step_log` read them.
 """
 
 from collections.abc import Mapping, Sequence
