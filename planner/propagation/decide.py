@@ -24,9 +24,9 @@ from planner.propagation.network.demotions import (
     without_range,
 )
 from planner.propagation.network.float_results import may_read_table
-from planner.propagation.network.ports import Network, present
+from planner.propagation.network.ports import Network, Ranged, present
 from planner.propagation.network.presolve import settle_plain
-from planner.propagation.network.ranged import Ranged, give_ranges
+from planner.propagation.network.ranged import give_ranges
 from planner.propagation.network.value_ranges import out_of_reach
 from planner.propagation.parameters.derived_ports import come_to_rest, refuse_disagreement
 from planner.propagation.parameters.fit import grow, unfit
@@ -144,7 +144,7 @@ def settle(chosen: Chosen) -> Ranged:
         moves = next(filter(None, (demotion.find(ranged) for demotion in DEMOTIONS)), None)
         if moves is None:
             return ranged
-        chosen = replace(moved(chosen, moves), visits=ranged.network.visits)
+        chosen = replace(moved(chosen, moves), visits=ranged.visits)
 
 
 def moved(chosen: Chosen, moves: Moves) -> Chosen:
@@ -163,15 +163,14 @@ def _labelled(chosen: Chosen) -> Typed:
     ranged = settle(chosen)
     choices, turns = _with_few_signs(ranged.chosen)
     if choices is not ranged.chosen.choices:
-        ranged = settle(replace(ranged.chosen, choices=choices, visits=ranged.network.visits))
-    chosen, network = ranged.chosen, ranged.network
+        ranged = settle(replace(ranged.chosen, choices=choices, visits=ranged.visits))
     request, target = chosen.request, chosen.target
-    grow(network, chosen.remedies.grown)
-    settle_plain(network)
-    classes = build_classes(network, _depths(network, request.depths), request.costs.max_clip)
+    grow(ranged, chosen.remedies.grown)
+    settle_plain(ranged)
+    classes = build_classes(ranged, _depths(ranged, request.depths), request.costs.max_clip)
     cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
-    labelled = label_all(network, classes, cost_model, request.strategy)
-    return Typed(chosen, network, labelled, {}, turns)
+    labelled = label_all(ranged, classes, cost_model, request.strategy)
+    return Typed(ranged.chosen, ranged, labelled, {}, turns)
 
 
 def _with_few_signs(chosen: Chosen) -> tuple[Sequence[Choice], bool]:

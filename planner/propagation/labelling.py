@@ -10,7 +10,7 @@ from typing import Final
 
 from planner.ir.types.qtypes import Storage
 from planner.propagation.network.labels import Label, label_of, typed
-from planner.propagation.network.ports import Network, ports_of
+from planner.propagation.network.ports import Ranged, ports_of
 from planner.propagation.parameters.derived_ports import derive_again, forget, guess_derived
 from planner.propagation.parameters.typed import Labelled
 from planner.propagation.selection.chosen import Strategy
@@ -28,7 +28,7 @@ ROUNDS: Final = 4
 
 
 def label_all(
-    network: Network, classes: list[LabelClass], cost_model: CostModel, strategy: Strategy
+    network: Ranged, classes: list[LabelClass], cost_model: CostModel, strategy: Strategy
 ) -> Labelled:
     """Label all classes, and write the types.
 
@@ -56,7 +56,7 @@ def _is_derived(entry: LabelClass) -> bool:
     return entry.fixed_source == "derived"
 
 
-def _cheaper(network: Network, labelled: Labelled, greedily: Labelled) -> frozenset[int]:
+def _cheaper(network: Ranged, labelled: Labelled, greedily: Labelled) -> frozenset[int]:
     """Classes that cost less in the greedy order; units that rules derive from each other go together."""
     classes = greedily.classes
     home = {c: i for i, unit in enumerate(greedily.units) for c in unit.classes}
@@ -89,7 +89,7 @@ def _may_have(labelled: Labelled, c: int, label: Label | None, costs: Costs) -> 
 
 
 def _rounds(
-    network: Network, classes: Sequence[LabelClass], cost_model: CostModel, greedily: Collection[int]
+    network: Ranged, classes: Sequence[LabelClass], cost_model: CostModel, greedily: Collection[int]
 ) -> Labelled:
     """Label, derive, and label again while a rule yields another type than it was labelled with.
 
@@ -127,7 +127,7 @@ def _repriced(labelled: Labelled, classes: Sequence[LabelClass], cost_model: Cos
 
 
 def _label(
-    network: Network, classes: Sequence[LabelClass], cost_model: CostModel, greedily: Collection[int]
+    network: Ranged, classes: Sequence[LabelClass], cost_model: CostModel, greedily: Collection[int]
 ) -> Labelled:
     parts, loose = components_of(network, classes)
     offered: Offers = {}

@@ -16,12 +16,11 @@ from planner.propagation.network.labels import UNIT, Label, label_of
 from planner.propagation.parameters.typed import Typed
 from planner.propagation.propagate import propagate
 from planner.propagation.result.alternatives import Alternatives
-from planner.propagation.selection.chosen import Chosen, Request
 from planner.propagation.selection.rows import choose_rows
 from planner.propagation.solver.components import Unit
 from planner.propagation.solver.price import CostModel, price_of_labels
 from tests.propagation.graphs import TARGET, random_graph
-from tests.propagation.small import graph_of, target_of
+from tests.propagation.small import chosen, graph_of, target_of
 
 ROWS = """
 - {kernel: add, in: {a: a8, b: a8}, out: {y: a8}}
@@ -57,9 +56,8 @@ def alternatives(outcome: Typed) -> Iterator[tuple[Unit, dict[int, Label | None]
 def test_a_price_is_that_of_the_unit_labelled_so(seed: int, facts: float) -> None:
     """And none of what the solver proved least is beaten by one."""
     graph = random_graph(seed, 20, facts=facts)
-    request = Request("minimal", TARGET.costs, "", best_effort=False, bias_pins="error", depths={})
     try:
-        outcome = type_ports(Chosen(graph, TARGET, choose_rows(graph, graph.regions, TARGET), request))
+        outcome = type_ports(chosen(graph, TARGET, choose_rows(graph, graph.regions, TARGET)))
     except PlannerError:
         return
     cost_model = CostModel(TARGET.costs, TARGET.rescale_single_consumer, TARGET.rescale_allowed)

@@ -25,39 +25,32 @@ from planner.propagation.network.ports import (
     Kernel,
     Network,
     Port,
-    kernel_views,
     number_of,
     own_pin,
+    port_view,
     ports_of,
     present,
 )
 from planner.propagation.network.wildcards import reader_storages, resolve
 from planner.propagation.selection.choice import Choice
+from planner.propagation.selection.chosen import Chosen
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.row_layout import Layout, moves_data
 from planner.propagation.selection.rows import wanted_of
-from planner.target.records import PortId, PortType, Target
+from planner.target.records import PortId, PortType
 from planner.target.rules import rule_function
 
 
-def build_network(
-    graph: Graph,
-    choices: Sequence[Choice],
-    target: Target,
-    formats: tuple[str, ...] = (),
-) -> Network:
-    """Number the ports of the chosen rows, wildcards resolved to storages.
-
-    Args:
-      choices: of all live kernels, in topological order.
-      formats: that the plan has to be written in.
-    """
+def build_network(chosen: Chosen) -> Network:
+    """Number the ports of the chosen rows, wildcards resolved to storages."""
+    graph, target, choices = chosen.graph, chosen.target, chosen.choices
+    formats = target.files.to_write(chosen.request.formats)
     wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
     storages = storages_in(target.storages, formats)
     reader_storage = reader_storages(graph, choices, storages) if wild else {}
     ways = [(_moves(graph, choice), _cut(graph, choice)) for choice in choices]
     early = EarlyRanges(graph, choices, ways)
-    network = Network(graph, target, [], [], [], {}, formats=formats)
+    network = Network(chosen, graph, target, [], [], [], {}, formats, {}, chosen.visits + len(choices))
     for name in (*graph.inputs, *graph.constants):
         number_of(network, name)
     begin_of = {end: begin for begin, end in carried_pairs(graph)}
@@ -182,7 +175,9 @@ def _bound(graph: Graph, names: tuple[str, ...], index: int, default: float) -> 
 def _fix(network: Network, kernel: Kernel, layout: Layout) -> None:
     """Give ports the types that the row fixes."""
     by_side = {port.side: port for port in ports_of(network, kernel)}
-    views_in, views_out = kernel_views(network, kernel)
+    views_in, views_out = (
+        tuple(map(port_view, present(network, side))) for side in (kernel.inputs, kernel.outputs)
+    )
     row = kernel.choice.row
     for rule in layout.fixing:
         answer = rule_function(rule, network.target)(views_in, views_out, rule.args)

@@ -15,7 +15,7 @@ from planner.propagation.network.float_islands import (
     integer_islands,
 )
 from planner.propagation.network.float_results import read_in_float
-from planner.propagation.network.ranged import Ranged
+from planner.propagation.network.ports import Ranged
 from planner.propagation.network.value_ranges import odd_constant, unbounded
 from planner.propagation.selection.choice import NO_RANGE, Choice, in_float
 from planner.propagation.selection.chosen import Chosen
@@ -40,7 +40,7 @@ def without_range(ranged: Ranged) -> Moves:
 def unranged_results(ranged: Ranged) -> Moves:
     """Kernels in float whose results alone lack a range: handed on in float, they need none."""
     chosen = ranged.chosen
-    return with_float_results(chosen, read_in_float(ranged.network, unranged=True) - chosen.returned)
+    return with_float_results(chosen, read_in_float(ranged, unranged=True) - chosen.returned)
 
 
 def stored_results(ranged: Ranged) -> Moves:
@@ -48,7 +48,7 @@ def stored_results(ranged: Ranged) -> Moves:
     chosen = ranged.chosen
     if not chosen.returned:
         return {}
-    read = read_in_float(ranged.network)
+    read = read_in_float(ranged)
     gone = chosen.returned - read
     stored = [i for i, one in enumerate(chosen.choices) if one.row and one.region.name in gone]
     return for_no_range(chosen.graph, chosen.choices, stored)
@@ -56,24 +56,24 @@ def stored_results(ranged: Ranged) -> Moves:
 
 def islands(ranged: Ranged) -> Moves:
     """Kernels without multiply-adds between float kernels, where the target has these in float."""
-    found = integer_islands(ranged.network) if ranged.chosen.target.islands == "float" else ()
+    found = integer_islands(ranged) if ranged.chosen.target.islands == "float" else ()
     return {i: in_float(ranged.chosen.choices[i], ISLAND) for i in found}
 
 
 def between_floats(ranged: Ranged) -> Moves:
     """Movers of several classes between float kernels."""
-    found = float_islands(ranged.network)
+    found = float_islands(ranged)
     return {i: in_float(ranged.chosen.choices[i], BETWEEN_FLOATS) for i in found}
 
 
 def infinite(ranged: Ranged) -> Moves:
     """Kernels that need all of a constant with infinities."""
-    return for_no_range(ranged.chosen.graph, ranged.chosen.choices, unbounded(ranged.network))
+    return for_no_range(ranged.chosen.graph, ranged.chosen.choices, unbounded(ranged))
 
 
 def read_by_floats(ranged: Ranged) -> Moves:
     """Kernels whose results nothing stores: a row with float results rounds them once less."""
-    return with_float_results(ranged.chosen, read_in_float(ranged.network))
+    return with_float_results(ranged.chosen, read_in_float(ranged))
 
 
 def with_float_results(chosen: Chosen, names: Collection[str]) -> Moves:

@@ -8,7 +8,7 @@ Source: docs/specification.md, section 10; cases 59 to 64.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -24,6 +24,7 @@ from planner.propagation.network.ports import (
     Kernel,
     Network,
     Port,
+    Ranged,
     cut_to,
     hull,
     present,
@@ -97,7 +98,7 @@ class _Ask:
       ranges, levels: of each operand, its range, and the steps of the storage it is read in; None: unknown.
     """
 
-    network: Network
+    network: Ranged
     kernel: Kernel
     op: Op
     kept: Interval
@@ -106,26 +107,29 @@ class _Ask:
     levels: tuple[int | None, ...]
 
 
-def asks(network: Network, kernel: Kernel) -> bool:
-    """Whether an op of a kernel may need less than everything."""
+def asks(network: Network, kernel: Kernel, given: Sequence[Interval | None]) -> bool:
+    """Whether an op of a kernel may need less than everything.
+
+    Args:
+      given: of each value, what its kernel has to give of it.
+    """
     types = {op.type for op in kernel.choice.region.ops} & _RULES.keys()
     # Of most nets all sums are needed whole, and there is nothing to hand on.
     if not types <= HANDING - {"Mul"}:
         return True
-    kept = (network.values[port.value].given for port in present(network, kernel.outputs) if types)
+    kept = (given[port.value] for port in present(network, kernel.outputs) if types)
     return any(one is not None and one != ALL for one in kept)
 
 
-def needs_of(network: Network, kernel: Kernel) -> Mapping[str, Interval]:
+def needs_of(network: Ranged, kernel: Kernel, given: Sequence[Interval | None]) -> Mapping[str, Interval]:
     """What the kernel needs of each value it reads, by name, in reals; those not named it needs whole.
 
-    What is needed of its results has to be known: `Value.given`.
+    Args:
+      given: of each value, what its kernel has to give of it; that of the kernel's results has to be known.
     """
     region = kernel.choice.region
     results = {network.values[port.value].name: port for port in present(network, kernel.outputs)}
-    asked: dict[str, list[Interval]] = {
-        name: [network.values[port.value].given or ALL] for name, port in results.items()
-    }
+    asked: dict[str, list[Interval]] = {name: [given[port.value] or ALL] for name, port in results.items()}
     inside = {name for op in region.ops for name in op.outputs} - results.keys()
     for op in reversed(region.ops):
         if inside.issuperset(op.outputs) and not any(name in asked for name in op.outputs):
@@ -163,10 +167,10 @@ def _needed(ask: _Ask) -> Iterator[Interval]:
         yield from (ALL if rule is None else rule(ask, i) for i in range(len(ask.op.inputs)))
 
 
-def _step(network: Network, port: Port) -> float | None:
+def _step(network: Ranged, port: Port) -> float | None:
     """The step of a result in its row's storage: fixed, else of its own range; None in float."""
     store, fixed = port.spec.storage, port.fixed or port.pin
-    extent = range_in(network.values[port.value], port.spec)
+    extent = range_in(network, port.value, port.spec)
     if not isinstance(store, Storage) or store.float_name:
         return None
     if fixed is not None:
@@ -176,10 +180,10 @@ def _step(network: Network, port: Port) -> float | None:
     return (max(extent[1], 0.0) - min(extent[0], 0.0)) / store.steps or None
 
 
-def _range(network: Network, name: str) -> Interval | None:
+def _range(network: Ranged, name: str) -> Interval | None:
     """What is known of a value's range, of one inside a kernel too."""
     number = network.value_ids.get(name)
-    known = network.values[number].range if number is not None else None
+    known = network.ranges[number] if number is not None else None
     return known or (known_range(network.graph, name) if name else None)
 
 

@@ -19,6 +19,7 @@ from planner.propagation.network.ports import (
     Kernel,
     Network,
     Port,
+    Ranged,
     base_of,
     ports_of,
     present,
@@ -162,7 +163,7 @@ def _by_range(network: Network, index: int) -> None:
             _give(port, kind, "range")
 
 
-def given_units(network: Network, port: Port, kind: Uniform) -> int:
+def given_units(network: Ranged, port: Port, kind: Uniform) -> int:
     """log2 of the scales that a use per axis or per block would have of its own, the mean over its slices.
 
     A slice's range is what was observed of it, else what its type holds; both cut to what the use keeps.
@@ -173,8 +174,9 @@ def given_units(network: Network, port: Port, kind: Uniform) -> int:
     held = [((low - zero) * scale, (high - zero) * scale) for (low, high), scale, zero in ends]
     if seen is not None and seen.axis == kind.axis and len(seen.los) == len(held):
         held = list(zip(seen.los, seen.his, strict=True))
-    if port.required is not None:
-        low, high = port.required
+    required = network.required[port.id]
+    if required is not None:
+        low, high = required
         held = [(min(max(lo, low), high), max(min(hi, high), low)) for lo, hi in held]
     own = [
         # A slice of zeros asks for nothing: it is as fine as it is.

@@ -7,7 +7,7 @@ A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes fr
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +16,7 @@ from planner.ir.types.held_pins import Storages, held, storages_in
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
 from planner.propagation.selection.choice import FLOATING, Choice
+from planner.propagation.selection.chosen import Chosen
 from planner.target.records import Costs, PortId, PortType, PortView, Target
 
 CLASS: Final = 0
@@ -33,12 +34,10 @@ ALL: Final[Interval] = (-math.inf, math.inf)
 
 @dataclass(slots=True)
 class Value:
-    """One value: who writes and reads it, and what is known of its reals.
+    """One value: who writes and reads it, and what facts say of its reals.
 
-    `unfixed`: its range without the cut of its fixed type; `kept`: what its uses keep; `given`: what of it
-    its kernel has to give. `stated`: ranges that calibration chose for some widths; `by_width`: those that
-    storages of these widths hold instead of `range`. `saturates`: a constant whose infinities become an end
-    of the storage. `signs`: it is plus or minus one number, and nothing between.
+    `stated`: ranges that calibration chose for some widths. `signs`: it is plus or minus one number, and
+    nothing between.
     """
 
     name: str
@@ -51,23 +50,13 @@ class Value:
     definition: int = -1
     uses: list[int] = field(default_factory=list)
     outputs: tuple[int, ...] = ()
-    range: Interval | None = None
-    kept: Interval | None = None
-    given: Interval | None = None
-    unfixed: Interval | None = None
-    saturates: bool = False
     signs: bool = False
     stated: Mapping[int, Interval] = field(default_factory=dict)
-    by_width: dict[int, Interval] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Port:
-    """One present port of one kernel.
-
-    `needed`: what the kernel can tell apart of what it reads there, None for everything; `required`: what the
-    port has to hold.
-    """
+    """One present port of one kernel."""
 
     id: int
     kernel: int
@@ -80,8 +69,6 @@ class Port:
     fixed_source: str = ""
     pin: Uniform | None = None
     group: int = -1
-    needed: Interval | None = None
-    required: Interval | None = None
     type: Uniform | None = None
 
 
@@ -90,16 +77,11 @@ class Kernel:
     """One live region with its row; `moves`: data passes unchanged from inputs to outputs.
 
     `wanted` are the storages that were asked of it and that its row has.
-
-    At an end of a carried value, `handed` is the range that the trip before hands in, and `asked` what the
-    uses behind either end keep.
     """
 
     choice: Choice
     moves: bool
     cut: Interval | None = None
-    handed: Interval | None = None
-    asked: Interval | None = None
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
     wanted: Wanted | None = None
@@ -107,21 +89,23 @@ class Kernel:
 
 @dataclass(slots=True)
 class Network:
-    """Everything by number, in topological order of kernels."""
+    """Everything by number, in topological order of kernels.
 
+    Attributes:
+      formats: that the plan has to be written in.
+      begins: kernel through which a carried value enters its loop, by the one through which it leaves.
+    """
+
+    chosen: Chosen
     graph: Graph
     target: Target
     kernels: list[Kernel]
     values: list[Value]
     ports: list[Port]
     value_ids: dict[str, int]
-    costs: Costs = field(default_factory=Costs)
-    derives_bias: bool = False
-    formats: tuple[str, ...] = ()
-    """That the plan has to be written in."""
+    formats: tuple[str, ...]
+    begins: dict[int, int]
     visits: int = 0
-    begins: dict[int, int] = field(default_factory=dict)
-    """Kernel through which a carried value enters its loop, by the one through which it leaves."""
     lost: list[tuple[int, int, int]] = field(default_factory=list)
     """Bits lost, in 1/1024, at uses that no class has a say in: value, bits, elements."""
     widened: dict[int, str] = field(default_factory=dict)
@@ -130,9 +114,40 @@ class Network:
     """The reason by port, of pinned weights whose scales are finer for the sake of a bias."""
 
     @property
+    def costs(self) -> Costs:
+        """The prices that the plan is asked for, over the target's own."""
+        return self.chosen.request.costs
+
+    @property
+    def derives_bias(self) -> bool:
+        """Whether a bias is derived anew, whatever its fixed type."""
+        return self.chosen.request.bias_pins == "derive"
+
+    @property
     def storages(self) -> Storages:
         """What the device stores activations in that the formats have too."""
         return storages_in(self.target.storages, self.formats)
+
+
+@dataclass(slots=True)
+class Ranged(Network):
+    """A network whose ports have ranges.
+
+    Attributes:
+      ranges: of each value.
+      by_width: of each value, the ranges that storages of some widths hold instead.
+      saturated: constants, by number, whose infinities become an end of the storage.
+      required: of each port, what it has to hold.
+      needed: what a kernel can tell apart of what it reads at a port, where that is not everything.
+      rangeless: numbers of the kernels that have a row and a port without a range.
+    """
+
+    ranges: Sequence[Interval | None] = ()
+    by_width: Sequence[Mapping[int, Interval]] = ()
+    saturated: Collection[int] = ()
+    required: Sequence[Interval | None] = ()
+    needed: Mapping[int, Interval] = field(default_factory=dict)
+    rangeless: Sequence[int] = ()
 
 
 def number_of(network: Network, name: str) -> int:
@@ -177,14 +192,6 @@ def base_of(network: Network, value: Value) -> Uniform | None:
     return held(pin, network.target.storages, made_in, network.formats)
 
 
-def range_in(value: Value, spec: PortType) -> Interval | None:
-    """The range of a value as a port of this type holds it: the one of its width, where one was chosen."""
-    store = spec.storage
-    if not value.by_width or not isinstance(store, Storage) or store.float_name:
-        return value.range
-    return value.by_width.get(store.bits, value.range)
-
-
 def present(network: Network, numbers: Iterable[int]) -> list[Port]:
     """The ports of some numbers; absent ones, -1, are left out."""
     return [network.ports[p] for p in numbers if p >= 0]
@@ -203,18 +210,30 @@ def own_pin(choice: Choice, side: PortId) -> Uniform | None:
     return next((fact for fact in facts[side[1]] if isinstance(fact, Uniform)), None)
 
 
-def kernel_views(network: Network, kernel: Kernel) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:
+def range_in(network: Ranged, value: int, spec: PortType) -> Interval | None:
+    """The range of a value as a port of this type holds it: the one of its width, where one was chosen."""
+    store, by_width = spec.storage, network.by_width[value]
+    if not by_width or not isinstance(store, Storage) or store.float_name:
+        return network.ranges[value]
+    return by_width.get(store.bits, network.ranges[value])
+
+
+def kernel_views(network: Ranged, kernel: Kernel) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:
     """What a QuantFn sees of this kernel now."""
 
     def view(port: Port) -> PortView:
-        extent = port.required or network.values[port.value].range
-        lo, hi = extent if extent is not None else (None, None)
-        return PortView(port.side, port.name, port.spec, port.type, lo, hi)
+        return port_view(port, network.required[port.id] or network.ranges[port.value])
 
     return (
         tuple(map(view, present(network, kernel.inputs))),
         tuple(map(view, present(network, kernel.outputs))),
     )
+
+
+def port_view(port: Port, extent: Interval | None = None) -> PortView:
+    """What a QuantFn sees of a port that holds a range."""
+    lo, hi = extent if extent is not None else (None, None)
+    return PortView(port.side, port.name, port.spec, port.type, lo, hi)
 
 
 def hull(extents: Iterable[Interval | None]) -> Interval | None:

@@ -8,22 +8,23 @@ here.
 
 from planner.ir.types.qtypes import Storage
 from planner.propagation.network.labels import label_for, storable, typed
-from planner.propagation.network.ports import CLASS, FLOAT, SETTLED, Network, Port, Value, range_in
+from planner.propagation.network.ports import CLASS, FLOAT, SETTLED, Port, Ranged, Value, range_in
 
 
-def settle_plain(network: Network) -> None:
+def settle_plain(network: Ranged) -> None:
     """Type the ports of all plain values; they take no part in the search."""
-    for value in network.values:
-        if value.pin is None and value.range is not None and not value.constant and not value.stays_float:
-            stored = _stored(network, value)
+    for index, value in enumerate(network.values):
+        known = network.ranges[index] is not None
+        if value.pin is None and known and not value.constant and not value.stays_float:
+            stored = _stored(network, index, value)
             if stored:
-                _settle(stored, value)
+                _settle(network, stored, index)
 
 
-def _stored(network: Network, value: Value) -> list[Port] | None:
+def _stored(network: Ranged, index: int, value: Value) -> list[Port] | None:
     """The ports that store a value as integers, all alike; None (or nothing) where it is not plain."""
     found: list[Port] = []
-    ports = network.ports
+    ports, required, extent = network.ports, network.required, network.ranges[index]
     for p in (value.definition, *value.uses):
         if p < 0:
             continue
@@ -32,7 +33,7 @@ def _stored(network: Network, value: Value) -> list[Port] | None:
         if kernel.moves:
             return None
         if port.kind == FLOAT:
-            if port.required != value.range:
+            if required[p] != extent:
                 return None  # a reader in float that needs less may lose bits
             continue
         layout = kernel.choice.layout
@@ -43,7 +44,7 @@ def _stored(network: Network, value: Value) -> list[Port] | None:
             or layout is None
             or layout.calls
             or port.side in layout.joined
-            or port.required != range_in(value, port.spec)
+            or required[p] != range_in(network, index, port.spec)
             or (found and port.spec is not found[0].spec and port.spec != found[0].spec)
         ):
             return None
@@ -51,9 +52,9 @@ def _stored(network: Network, value: Value) -> list[Port] | None:
     return found
 
 
-def _settle(ports: list[Port], value: Value) -> None:
+def _settle(network: Ranged, ports: list[Port], index: int) -> None:
     spec = ports[0].spec
-    extent = range_in(value, spec)
+    extent = range_in(network, index, spec)
     if extent is None or not isinstance(spec.storage, Storage):
         return
     label = label_for(extent, spec)

@@ -1,38 +1,17 @@
-"""The second phase of a plan: the ports of the chosen rows, and the range that each of them has to hold.
+"""From rows to ranges: the one place where the network is built. Nothing is decided here.
 
-The network is built here and nowhere else. Nothing is decided: `decide` looks at what has no range.
+Source: docs/specification.md, sections 3 to 5.
 """
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from planner.propagation.network.build import build_network
 from planner.propagation.network.per_axis import give_slices
-from planner.propagation.network.ports import Network
-from planner.propagation.network.value_ranges import backward, forward
+from planner.propagation.network.ports import Ranged
+from planner.propagation.network.value_ranges import find_ranges
 from planner.propagation.selection.chosen import Chosen
-
-
-@dataclass(frozen=True, slots=True)
-class Ranged:
-    """The rows, and their network with ranges.
-
-    Attributes:
-      rangeless: numbers of the kernels that have a row and a port without a range.
-    """
-
-    chosen: Chosen
-    network: Network
-    rangeless: Sequence[int]
 
 
 def give_ranges(chosen: Chosen) -> Ranged:
     """Number the ports of the chosen rows, and give each the range that it has to hold."""
-    request, target = chosen.request, chosen.target
-    network = build_network(chosen.graph, chosen.choices, target, target.files.to_write(request.formats))
-    network.costs, network.derives_bias = request.costs, request.bias_pins == "derive"
-    network.visits = chosen.visits + len(chosen.choices)
+    network = build_network(chosen)
     give_slices(network)
-    rangeless = forward(network)
-    backward(network)
-    return Ranged(chosen, network, rangeless)
+    return find_ranges(network)

@@ -14,7 +14,7 @@ from planner.ir.graph import Graph, Op
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.constant_ranges import observed
-from planner.propagation.network.ports import DERIVED, Kernel, Network, Port, present
+from planner.propagation.network.ports import DERIVED, Kernel, Port, Ranged, present
 from planner.propagation.selection.choice import follows_factors
 from planner.propagation.selection.weight_axes import channel_axis, linear_op
 
@@ -22,7 +22,7 @@ _CHUNK: Final = 1 << 18
 Reals: TypeAlias = npt.NDArray[np.float64]
 
 
-def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int | None]:
+def accumulator_bits(network: Ranged, kernel: Kernel) -> tuple[int | None, int | None]:
     """(bits of the widest sum of a linear kernel, the channel that needs them); None where it has no sum.
 
     Every partial sum of |weight| x |input| plus the bias fits that many signed bits; both less their zero
@@ -81,7 +81,7 @@ def _terms(graph: Graph, op: Op) -> int | None:
     return math.prod(sizes) if shape and len(sizes) == len(summed) else None
 
 
-def weight_sums(network: Network, kernel: Kernel, port: Port, kind: Uniform) -> Reals | None:
+def weight_sums(network: Ranged, kernel: Kernel, port: Port, kind: Uniform) -> Reals | None:
     """Sums of |stored weight| that share a scale; None of weights without numbers or cut along their sum."""
     constant = network.graph.constants.get(network.values[port.value].name)
     data = constant.array if constant is not None else None
@@ -146,7 +146,7 @@ def _absolute_sums(data: np.ndarray, kind: Uniform, axis: int) -> np.ndarray:
     return total
 
 
-def partial_bits(network: Network, kernel: Kernel, products: int) -> int | None:
+def partial_bits(network: Ranged, kernel: Kernel, products: int) -> int | None:
     """Bits that the sum of any so many products of a linear kernel needs, whatever their order.
 
     None where it has no sum, weights have no numbers, or they have a scale a block.

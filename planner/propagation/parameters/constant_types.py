@@ -33,8 +33,8 @@ from planner.propagation.network.ports import (
     DERIVED,
     Interval,
     Kernel,
-    Network,
     Port,
+    Ranged,
     kernel_views,
     ports_of,
 )
@@ -59,7 +59,7 @@ class OneSided(QTypeError):
 ONE_SIDED: Final = "around zero point {} {} holds numbers of one sign only"
 
 
-def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
+def derive_parameters(network: Ranged, kernel: Kernel) -> list[PortId]:
     """Fill in the types of a kernel's constant and derived ports; return the ports derived by a rule.
 
     Raises:
@@ -101,7 +101,7 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
     return derived
 
 
-def _constant(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+def _constant(network: Ranged, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
     """The type of a constant.
 
     Raises:
@@ -122,7 +122,7 @@ def _constant(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform
         ) from error
 
 
-def _answers(network: Network, kernel: Kernel, rule: Rule) -> Mapping[PortId, Uniform]:
+def _answers(network: Ranged, kernel: Kernel, rule: Rule) -> Mapping[PortId, Uniform]:
     """What a rule says of a kernel's ports, which have types now.
 
     Raises:
@@ -166,7 +166,7 @@ def _answered(rule: Rule, ports: Mapping[PortId, Port], side: PortId, kind: obje
     return port
 
 
-def overflow_of(network: Network, kernel: Kernel, accumulator: str) -> str | None:
+def overflow_of(network: Ranged, kernel: Kernel, accumulator: str) -> str | None:
     """Say which channel of a bias is beyond its storage, as the scale of a pinned weight cannot grow."""
     ports = ports_of(network, kernel)
     bias = next((port for port in ports if port.name == accumulator), None)
@@ -189,7 +189,7 @@ def overflow_of(network: Network, kernel: Kernel, accumulator: str) -> str | Non
     return told + "".join(f", and {name!r} is pinned" for name in pinned)
 
 
-def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -> None:
+def _check_bias_pin(network: Ranged, port: Port, pin: Uniform, kind: Uniform) -> None:
     name = network.values[port.value].name
     address = port_address(network.kernels[port.kernel].choice.region.name, *port.side)
     fits = len(pin.scales) in (1, len(kind.scales)) and all(
@@ -207,7 +207,7 @@ def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -
         )
 
 
-def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+def constant_type(network: Ranged, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
     """The type of a weight or other constant: its pin, or the tightest its port accepts."""
     value = network.values[port.value]
     spec = port.spec
@@ -229,7 +229,7 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
             kind = _of_one_range((constant.lo[0], constant.hi[0]), slices, store, axis, spec)
         else:
             ends = cut_to(seen, *slice_ranges(constant, axis), axis=axis)
-            los, his = np.clip(ends, *stored_part(port, constant))
+            los, his = np.clip(ends, *stored_part(network, port, constant))
             los, his = _with_pairs(network, kernel, port, (los, his), store)
             kind = _of_slices(los, his, store, axis, spec)
         if store is spec.storage and spec.scale_min is None and spec.scale_max is None:
@@ -239,8 +239,12 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         return Uniform(spec.storage, scales, kind.zero_points, "f32", axis)
     if spec.granularity == "block":
         return _blocks(network, kernel, port, row)
-    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or value.range or (0.0, 0.0)
-    held = within(extent, stored_part(port, constant))
+    extent = (
+        (seen.lo, seen.hi)
+        if seen is not None
+        else constant_range(constant) or network.ranges[port.value] or (0.0, 0.0)
+    )
+    held = within(extent, stored_part(network, port, constant))
     if spec.weight_pairs is not None:
         (low,), (high,) = _with_pairs(network, kernel, port, (np.array(held[:1]), np.array(held[1:])), store)
         held = (float(low), float(high))
@@ -252,7 +256,7 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
 
 
 def _with_pairs(
-    network: Network, kernel: Kernel, port: Port, ends: tuple[Reals, Reals], store: Storage
+    network: Ranged, kernel: Kernel, port: Port, ends: tuple[Reals, Reals], store: Storage
 ) -> tuple[Reals, Reals]:
     """Ends of slices, moved out until neighbours in a sum add up to no more steps than the port takes."""
     most, op = port.spec.weight_pairs, linear_op(kernel.choice.region.ops)
@@ -268,13 +272,13 @@ def _with_pairs(
     return np.where(out > farthest, -out, ends[0]), np.where(out > farthest, out, ends[1])
 
 
-def stored_part(port: Port, constant: Constant) -> Interval:
+def stored_part(network: Ranged, port: Port, constant: Constant) -> Interval:
     """The reals that a constant's stored copy is cut to; the constant itself is not."""
-    if port.needed is not None:
-        return port.needed
+    if port.id in network.needed:
+        return network.needed[port.id]
     # Infinities are stored as far as the port has to hold them.
     infinite = constant.array is not None and constant_range(constant) is None
-    return port.required if infinite and port.required is not None else ALL
+    return (network.required[port.id] or ALL) if infinite else ALL
 
 
 def cut_to(
@@ -288,7 +292,7 @@ def cut_to(
     return np.clip(los, seen.lo, seen.hi), np.clip(his, seen.lo, seen.hi)
 
 
-def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+def _blocks(network: Ranged, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
     """The type per block of a constant whose row was chosen because a block divides it."""
     graph, region = network.graph, kernel.choice.region
     name = network.values[port.value].name
@@ -300,7 +304,9 @@ def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform |
         return None
     axes = block_axes(graph, region, row, pattern, len(shape))
     ranges = block_ranges(graph.constants[name], whole, axes, size)
-    los, his = np.clip(cut_to(observed(network, port), *ranges), *stored_part(port, graph.constants[name]))
+    los, his = np.clip(
+        cut_to(observed(network, port), *ranges), *stored_part(network, port, graph.constants[name])
+    )
     kind = block_type((los, his), whole, axes, size, spec=port.spec)
     zero, store = port.spec.zero_point, kind.storage
     if (zero == store.qmin and los.min(initial=0.0) < 0) or (zero == store.qmax and his.max(initial=0.0) > 0):
@@ -336,7 +342,7 @@ def _of_slices(los: Reals, his: Reals, store: Storage, axis: int, spec: PortType
     return replace(kind, storage=store, zero_points=(zero,) * len(kind.scales))
 
 
-def _two_signs(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+def _two_signs(network: Ranged, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
     """The type of one-bit weights, +-scale: stored as -1 and 1."""
     value = network.graph.values[network.values[port.value].name]
     fact = next((fact for fact in value.facts if isinstance(fact, Bipolar)), None)
@@ -347,7 +353,7 @@ def _two_signs(network: Network, kernel: Kernel, port: Port, row: Row) -> Unifor
     return uniform(port.spec.storage, [fact.scale] * (size if isinstance(size, int) else 1), 0, axis=axis)
 
 
-def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
+def _port_axis(network: Ranged, kernel: Kernel, port: Port, row: Row) -> int:
     """The axis that the row quantizes along at a port: a number (negative from the end) or a role.
 
     Raises:
@@ -369,7 +375,7 @@ def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
 
 
 def _grow_for_bias(
-    network: Network, ports: Mapping[PortId, Port], args: Mapping[str, object], row: Row
+    network: Ranged, ports: Mapping[PortId, Port], args: Mapping[str, object], row: Row
 ) -> None:
     """Grow the scales of weight channels whose bias would overflow its accumulator (tests/cases, case 22).
 
@@ -407,7 +413,7 @@ def _grow_for_bias(
     weight.type = _rescaled(network, weight, grown)
 
 
-def _rescaled(network: Network, port: Port, scales: Reals) -> Uniform | None:
+def _rescaled(network: Ranged, port: Port, scales: Reals) -> Uniform | None:
     """The type of a constant with other scales; a zero point that its range decides moves with them."""
     kind, spec = port.type, port.spec
     if kind is None:
@@ -417,7 +423,7 @@ def _rescaled(network: Network, port: Port, scales: Reals) -> Uniform | None:
         return replace(kind, scales=rounded)
     constant, seen = network.graph.constants[network.values[port.value].name], observed(network, port)
     extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or (0.0, 0.0)
-    held = within(extent, stored_part(port, constant))
+    held = within(extent, stored_part(network, port, constant))
     return typed(label_for(held, replace(spec, scale_min=rounded[0])), kind.storage)
 
 

@@ -18,8 +18,8 @@ from planner.propagation.network.ports import (
     GIVEN,
     SETTLED,
     Kernel,
-    Network,
     Port,
+    Ranged,
     kernel_views,
     ports_of,
 )
@@ -31,7 +31,7 @@ from planner.target.records import PortId, Rule
 from planner.target.rules import in_storage, rule_function
 
 
-def guess_derived(network: Network, classes: Sequence[LabelClass]) -> list[LabelClass]:
+def guess_derived(network: Ranged, classes: Sequence[LabelClass]) -> list[LabelClass]:
     """Fix derived ports at what their rules yield for the labels that their kernels would choose alone."""
     found = [*classes]
     for entry in classes:
@@ -47,7 +47,7 @@ def guess_derived(network: Network, classes: Sequence[LabelClass]) -> list[Label
     return found
 
 
-def derive_again(network: Network, classes: Sequence[LabelClass]) -> list[LabelClass] | None:
+def derive_again(network: Ranged, classes: Sequence[LabelClass]) -> list[LabelClass] | None:
     """Fix derived ports at what their rules yield for the chosen labels; None where none moved.
 
     Forgets all types where one moved: they have to be written anew.
@@ -64,13 +64,13 @@ def derive_again(network: Network, classes: Sequence[LabelClass]) -> list[LabelC
     return found
 
 
-def _may_be_derived(network: Network, entry: LabelClass) -> bool:
+def _may_be_derived(network: Ranged, entry: LabelClass) -> bool:
     row = network.kernels[entry.kernel].choice.row
     calls = row is not None and any(rule.kind == "fn" for rule in row.rules)
     return entry.ports[0].kind == DERIVED or calls
 
 
-def _derived(network: Network, entry: LabelClass) -> LabelClass:
+def _derived(network: Ranged, entry: LabelClass) -> LabelClass:
     """The class, fixed at what its kernel's rules yield for the types of the other ports."""
     port = entry.ports[0]
     network.visits += 1
@@ -82,7 +82,7 @@ def _derived(network: Network, entry: LabelClass) -> LabelClass:
     return replace(entry, fixed=kind, own=label_of(kind), fixed_source="derived")
 
 
-def come_to_rest(network: Network, kernel: Kernel) -> list[PortId]:
+def come_to_rest(network: Ranged, kernel: Kernel) -> list[PortId]:
     """Derive a kernel's parameters; round and round where its rules ask for each other's results.
 
     Raises:
@@ -115,7 +115,7 @@ def _vanished(port: Port) -> bool:
     return port.kind == DERIVED and port.type is not None and port.type.scale <= LEAST
 
 
-def refuse_disagreement(network: Network, kernel: Kernel) -> None:
+def refuse_disagreement(network: Ranged, kernel: Kernel) -> None:
     """Refuse types that a row's rules, or a fact of the port, ask for and do not agree on.
 
     Raises:

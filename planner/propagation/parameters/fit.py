@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import Kernel, Network, kernel_views, ports_of, present
+from planner.propagation.network.ports import Kernel, Ranged, kernel_views, ports_of, present
 from planner.propagation.parameters.accumulators import accumulator_bits, partial_bits
 from planner.propagation.parameters.constant_types import overflow_of
 from planner.propagation.parameters.multiplier_range import grown_result, outside
@@ -48,7 +48,7 @@ def unfit(outcome: Typed, known: Remedies) -> Remedies:
     return Remedies(left, {name: ports for name, ports in grown.items() if name not in left})
 
 
-def _behind(network: Network) -> Mapping[int, str]:
+def _behind(network: Ranged) -> Mapping[int, str]:
     """Kernels on an engine that data do not come back to, by number, and what they lie behind."""
     engines = network.target.engines
     if not engines.one_way:
@@ -70,7 +70,7 @@ def _behind(network: Network) -> Mapping[int, str]:
     return found
 
 
-def _beyond(network: Network, kernel: Kernel, row: Row) -> Iterator[str]:
+def _beyond(network: Ranged, kernel: Kernel, row: Row) -> Iterator[str]:
     """What of a kernel is beyond the integers that its row keeps it in."""
     for rule in row.rules:
         if rule.kind == "multiplier_accumulator_scale":
@@ -95,12 +95,12 @@ def _beyond(network: Network, kernel: Kernel, row: Row) -> Iterator[str]:
         yield f"its sums need {bits} bits{where}, the accumulator has {row.accumulator}"
 
 
-def _seen(network: Network, kernel: Kernel) -> str:
+def _seen(network: Ranged, kernel: Kernel) -> str:
     """The types of what a kernel reads and writes; constants are left out that their numbers alone decide."""
     found = []
     for port in ports_of(network, kernel):
         kind: Uniform | None = port.type
-        told = port.needed is not None or not network.values[port.value].constant
+        told = port.id in network.needed or not network.values[port.value].constant
         if kind is not None and kind.is_per_tensor and told:
             found.append(f"{port.side[0]}[{port.side[1]}] {kind}")
             came = read_as(network, port) if port.side[0] == "in" else None
@@ -109,7 +109,7 @@ def _seen(network: Network, kernel: Kernel) -> str:
     return ", ".join(found)
 
 
-def grow(network: Network, grown: Mapping[str, Mapping[PortId, Grown]]) -> None:
+def grow(network: Ranged, grown: Mapping[str, Mapping[PortId, Grown]]) -> None:
     """Give ports the least scales that they grew to."""
     for kernel in network.kernels if grown else ():
         wanted = grown.get(kernel.choice.region.name, {})

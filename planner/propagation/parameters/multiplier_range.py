@@ -22,8 +22,8 @@ from planner.propagation.network.ports import (
     CONSTANT,
     SETTLED,
     Kernel,
-    Network,
     Port,
+    Ranged,
     kernel_views,
     ports_of,
     present,
@@ -40,7 +40,7 @@ TRIES: Final = 4
 
 
 def grown_weight(
-    network: Network, kernel: Kernel, rule: Rule
+    network: Ranged, kernel: Kernel, rule: Rule
 ) -> tuple[Port, npt.NDArray[np.float64], str] | None:
     """A free weight with the scales that the least multiplier asks for, and why, where that is worth it.
 
@@ -66,7 +66,7 @@ def grown_weight(
     return weight, grown, why
 
 
-def _weight(network: Network, kernel: Kernel, rule: Rule) -> tuple[Port | None, Reals, Reals]:
+def _weight(network: Ranged, kernel: Kernel, rule: Rule) -> tuple[Port | None, Reals, Reals]:
     """The free constant among the factors, and the least and greatest scales that the range leaves it."""
     ports = ports_of(network, kernel)
     factors = [port for name in rule.args["of"] for port in ports if port.name == name]
@@ -91,11 +91,11 @@ def _weight(network: Network, kernel: Kernel, rule: Rule) -> tuple[Port | None, 
     return weight, least, most
 
 
-def _is_free(network: Network, port: Port) -> bool:
+def _is_free(network: Ranged, port: Port) -> bool:
     return port.pin is None and network.values[port.value].pin is None
 
 
-def _is_zero(network: Network, port: Port, kind: Uniform) -> npt.NDArray[np.bool_]:
+def _is_zero(network: Ranged, port: Port, kind: Uniform) -> npt.NDArray[np.bool_]:
     """Which slices of a constant hold nothing but zeros."""
     constant = network.graph.constants[network.values[port.value].name]
     if constant.array is None or kind.axis is None:
@@ -104,7 +104,7 @@ def _is_zero(network: Network, port: Port, kind: Uniform) -> npt.NDArray[np.bool
     return np.asarray((np.asarray(lows) == 0) & (np.asarray(highs) == 0))
 
 
-def outside(network: Network, kernel: Kernel, rule: Rule) -> tuple[int, float, bool] | None:
+def outside(network: Ranged, kernel: Kernel, rule: Rule) -> tuple[int, float, bool] | None:
     """The first channel whose multiplier lies outside the range, the multiplier, whether all could shrink.
 
     None where all lie within.
@@ -121,20 +121,27 @@ def outside(network: Network, kernel: Kernel, rule: Rule) -> tuple[int, float, b
 
 
 def grown_result(
-    network: Network, kernel: Kernel, rule: Rule, before: Mapping[PortId, Grown]
+    network: Ranged, kernel: Kernel, rule: Rule, before: Mapping[PortId, Grown]
 ) -> dict[PortId, Grown]:
     """The result's least scale, where it is free and growing it to that is worth it; {} where not."""
     port = next((port for port in present(network, kernel.outputs) if port.name == rule.args["out"]), None)
     multipliers = multipliers_of(*kernel_views(network, kernel), rule.args)
-    if port is None or port.type is None or port.required is None or multipliers is None:
+    if port is None or port.type is None or multipliers is None:
         return {}
     times = before[port.side].times + 1 if port.side in before else 1
-    if port.kind not in (CLASS, SETTLED) or port.fixed is not None or port.pin is not None or times > TRIES:
+    extent = network.required[port.id]
+    if (
+        extent is None
+        or port.kind not in (CLASS, SETTLED)
+        or port.fixed is not None
+        or port.pin is not None
+        or times > TRIES
+    ):
         return {}
     scale = float(multipliers.max()) * port.type.scale / multiplier_range(rule.args)[1] * SLACK
     least = _above(scale, power_of_two=port.spec.power_of_two)
     plain = next(pattern for side, pattern in _patterns(kernel) if side == port.side)
-    own, _ = label_for(port.required, replace(port.spec, scale_min=plain))
+    own, _ = label_for(extent, replace(port.spec, scale_min=plain))
     bits = math.log2(least / own)
     if least > (port.spec.scale_max or math.inf) or not is_worth_it(network, kernel, bits):
         return {}
@@ -157,7 +164,7 @@ def _above(scale: float, *, power_of_two: bool) -> float:
     return float(np.exp2(np.ceil(np.log2(np.float64(rounded))))) if power_of_two else float(rounded)
 
 
-def is_worth_it(network: Network, kernel: Kernel, bits: float) -> bool:
+def is_worth_it(network: Ranged, kernel: Kernel, bits: float) -> bool:
     """Whether a result that is coarser by some bits costs no more than casts around the kernel in float."""
     costs = network.costs
     if costs.max_bits_lost is not None and bits > costs.max_bits_lost:

@@ -12,7 +12,7 @@ from typing import Final
 
 from planner.ir.arithmetic.multipliers import beyond_of, least_of
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import Network, Port, base_of
+from planner.propagation.network.ports import Port, Ranged, base_of
 from planner.propagation.parameters.typed import Typed
 from planner.propagation.selection.choice import Choice
 
@@ -44,7 +44,7 @@ def too_far(outcome: Typed) -> list[int]:
     ]
 
 
-def read_as(network: Network, port: Port) -> Kind:
+def read_as(network: Ranged, port: Port) -> Kind:
     """The type that a port's value comes in, before a rescale on its edge."""
     value = network.values[port.value]
     made = network.ports[value.definition].type if value.definition >= 0 else None

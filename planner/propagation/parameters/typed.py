@@ -6,7 +6,7 @@ Data only. `labelling` and `decide` make them; `fit`, `plan_builder` and `step_l
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.propagation.network.ports import Kernel, Network, ports_of
+from planner.propagation.network.ports import Kernel, Ranged, ports_of
 from planner.propagation.selection.chosen import Chosen
 from planner.propagation.solver.classes import LabelClass, Offered
 from planner.propagation.solver.components import Unit
@@ -40,7 +40,7 @@ class Typed:
     """
 
     chosen: Chosen
-    network: Network
+    network: Ranged
     labelled: Labelled
     derived: Mapping[int, Sequence[PortId]]
     turns: bool = False

@@ -198,9 +198,9 @@ def _illegal(entry: LabelClass, label: Label | None, max_clip: float) -> str:
     if not all(storable(label, port.spec) for port in entry.ports):
         return "not all of its ports can store that"
     shares = [
-        clipped_share(port.required, label, port.spec.storage)
+        clipped_share(extent, label, port.spec.storage)
         for port in entry.entering
-        if port.required is not None and isinstance(port.spec.storage, Storage)
+        if (extent := entry.required[port.id]) is not None and isinstance(port.spec.storage, Storage)
     ]
     return f"that cuts off {max(shares):.1%} of what it has to hold"
 

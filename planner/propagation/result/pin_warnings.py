@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from planner.ir.types.held_pins import centring, same_numbers
 from planner.ir.types.typetext import brief
 from planner.plans.rescales import SAME_SCALE, kind_of
-from planner.propagation.network.ports import Kernel, Network, Port, Value, base_of
+from planner.propagation.network.ports import Kernel, Port, Ranged, Value, base_of
 
 
-def of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]:
+def of_near_scales(network: Ranged, port: Port, address: str) -> Iterator[str]:
     """A reader whose scale is another number than the value's and yet counts as the same."""
     value = network.values[port.value]
     if port.type is None:
@@ -49,7 +49,7 @@ def of_fewer_steps(kernel: Kernel, port: Port, value: Value, address: str) -> It
         yield f"{address} is {brief(kind)}, and {value.name!r} is fixed to {brief(pin)}: it is rounded there"
 
 
-def of_replaced_pin(network: Network, port: Port, value: Value, address: str) -> Iterator[str]:
+def of_replaced_pin(network: Ranged, port: Port, value: Value, address: str) -> Iterator[str]:
     """A value whose fixed type has numbers that a format lacks, where it is defined."""
     pin, base = value.pin, base_of(network, value)
     if port.side[0] == "in" or pin is None or base is None or same_numbers(pin, base):

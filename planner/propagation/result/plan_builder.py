@@ -15,7 +15,7 @@ from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, Val
 from planner.plans.records import Port as PlanPort
 from planner.propagation.network.float_islands import BETWEEN_FLOATS
 from planner.propagation.network.labels import UNIT
-from planner.propagation.network.ports import Interval, Kernel, Network, Port, Value
+from planner.propagation.network.ports import Interval, Kernel, Port, Ranged, Value
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.typed import Typed
 from planner.propagation.result.plan_warnings import clip_of, refused_copies, warnings_of, warnings_of_all
@@ -116,7 +116,7 @@ def _reference(outcome: Typed, rows: Mapping[str, Row]) -> TargetRef:
     )
 
 
-def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPlan:
+def _kernel_plan(network: Ranged, kernel: Kernel, *, floats: bool) -> KernelPlan:
     region, row, layout = kernel.choice.region, kernel.choice.row, kernel.choice.layout
     served = row is not None and not floats
     bits = None
@@ -136,7 +136,7 @@ def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPla
 
 
 def _plan_ports(
-    network: Network, name: str, side: str, ids: Sequence[int], *, served: bool
+    network: Ranged, name: str, side: str, ids: Sequence[int], *, served: bool
 ) -> tuple[PlanPort, ...]:
     found = []
     for i, p in enumerate(ids):
@@ -154,7 +154,7 @@ def _plan_ports(
     return tuple(found)
 
 
-def _float_asked_for(network: Network, port: Port) -> FloatType | None:
+def _float_asked_for(network: Ranged, port: Port) -> FloatType | None:
     """The float that a fact asks a float port to run in, where that is not the tensor's own."""
     region, value = network.kernels[port.kernel].choice.region, network.values[port.value]
     if not (value.stays_float or region.input_facts or region.output_facts):
@@ -213,13 +213,14 @@ def _excused(outcome: Typed) -> int:
     return found
 
 
-def _worst_clip(network: Network, value: Value) -> float:
+def _worst_clip(network: Ranged, value: Value) -> float:
     """The largest share of what a port has to hold that its type cuts off."""
     held: dict[tuple[int, Interval], Uniform] = {}
     for p in (value.definition, *value.uses):
         port = network.ports[p] if p >= 0 else None
-        if port is not None and port.type is not None and port.required is not None:
-            held[id(port.type), port.required] = port.type
+        extent = network.required[p] if p >= 0 else None
+        if port is not None and port.type is not None and extent is not None:
+            held[id(port.type), extent] = port.type
     return max([clip_of(extent, kind) for (_, extent), kind in held.items()]) if held else 0.0
 
 

@@ -25,8 +25,8 @@ from planner.propagation.network.ports import (
     FLOAT,
     Interval,
     Kernel,
-    Network,
     Port,
+    Ranged,
     Value,
     base_of,
     ports_of,
@@ -135,7 +135,7 @@ def _says_range(facts: Facts) -> bool:
     return any(isinstance(fact, Calibrated | Uniform | Bipolar) for fact in facts)
 
 
-def warnings_of(network: Network, kernel: Kernel, max_clip: float) -> list[str]:
+def warnings_of(network: Ranged, kernel: Kernel, max_clip: float) -> list[str]:
     """What one kernel has to say, port by port.
 
     Args:
@@ -151,7 +151,7 @@ def warnings_of(network: Network, kernel: Kernel, max_clip: float) -> list[str]:
     return found + list(_of_odd_constant(network, kernel))
 
 
-def _of_short_accumulator(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_short_accumulator(network: Ranged, kernel: Kernel) -> Iterator[str]:
     """Sums that may not fit an accumulator which does not refuse them."""
     row = kernel.choice.row
     if row is None or row.accumulator is None or row.overflow == "refuse":
@@ -162,7 +162,7 @@ def _of_short_accumulator(network: Network, kernel: Kernel) -> Iterator[str]:
         yield f"sums of {kernel.choice.region.name!r} may need {bits} bits, and {does} at {row.accumulator}"
 
 
-def _of_rounded_bounds(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_rounded_bounds(network: Ranged, kernel: Kernel) -> Iterator[str]:
     """A clamp of fixed numbers whose bounds lie between two steps: its result has the nearest step."""
     if not kernel.moves or kernel.cut is None or kernel.choice.row is None:
         return
@@ -185,7 +185,7 @@ def _of_rounded_bounds(network: Network, kernel: Kernel) -> Iterator[str]:
                 )
 
 
-def _of_rounded_bias(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_rounded_bias(network: Ranged, kernel: Kernel) -> Iterator[str]:
     """A bias beside a weight of training that is rounded to steps as coarse as those of the result, nearly.
 
     A result turns by a step as often as the error is of its step. Weights that leave room in their storage
@@ -210,14 +210,14 @@ def _of_rounded_bias(network: Network, kernel: Kernel) -> Iterator[str]:
             )
 
 
-def _of_lost_operand(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_lost_operand(network: Ranged, kernel: Kernel) -> Iterator[str]:
     """A sum or a choice whose result has steps wider than all that an operand has to hold."""
     if kernel.choice.row is None or not any(op.type in KEEPING for op in kernel.choice.region.ops):
         return
     for made in present(network, kernel.outputs):
         step = made.type.scale if made.type is not None and made.type.is_per_tensor else 0.0
         for port in present(network, kernel.inputs):
-            extent = port.required
+            extent = network.required[port.id]
             if extent is not None and 0.0 < max(extent[1], 0.0) - min(extent[0], 0.0) < step:
                 address = port_address(kernel.choice.region.name, *made.side)
                 value = network.values[port.value].name
@@ -225,10 +225,10 @@ def _of_lost_operand(network: Network, kernel: Kernel) -> Iterator[str]:
                 yield f"{address} has steps of {step:.3g}, and {value!r} is {held}: it is lost there"
 
 
-def _of_odd_constant(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_odd_constant(network: Ranged, kernel: Kernel) -> Iterator[str]:
     """A kernel that computes with NaN or infinite weights, or runs in float for them."""
     region, row, reason = kernel.choice.region, kernel.choice.row, kernel.choice.reason
-    held = row is not None and (kernel.moves or any(port.needed for port in present(network, kernel.inputs)))
+    held = row is not None and (kernel.moves or any(p in network.needed for p in kernel.inputs))
     odd = (
         ""
         if held or (row is None and not reason.startswith("constant "))
@@ -238,7 +238,7 @@ def _of_odd_constant(network: Network, kernel: Kernel) -> Iterator[str]:
         yield f"{region.name!r} {'runs in float: ' if row is None else 'takes it in float: '}{odd}"
 
 
-def _is_told(network: Network, kernel: Kernel, port: Port) -> bool:
+def _is_told(network: Ranged, kernel: Kernel, port: Port) -> bool:
     """Whether there may be something to say of a port that is float: a fact asks for something else."""
     region, value = kernel.choice.region, network.values[port.value]
     facts = value.pin is not None or value.has_any or region.input_facts or region.output_facts
@@ -254,7 +254,7 @@ def _without_effect(graph: Graph, region: Region, port: Port) -> Facts:
     return own[index] if own else ()
 
 
-def _of_clip(network: Network, kernel: Kernel, port: Port, max_clip: float) -> Iterator[str]:
+def _of_clip(network: Ranged, kernel: Kernel, port: Port, max_clip: float) -> Iterator[str]:
     """A port that cannot hold what it needs on its type: the row fixes it, a rule or another port decided it.
 
     Labels within `max_clip` are taken where there are any; the greedy order, which it does not bind, rules
@@ -265,7 +265,7 @@ def _of_clip(network: Network, kernel: Kernel, port: Port, max_clip: float) -> I
         return
     # A fixed input keeps its own range and no more, so what it requires never clips: the value's range does.
     unread = port.fixed is not None and port.side[0] == "in" and value.pin is None
-    extent = range_in(value, port.spec) if unread else port.required
+    extent = range_in(network, port.value, port.spec) if unread else network.required[port.id]
     share = clip_of(extent, port.type) if extent is not None else 0.0
     if share > max_clip:
         address = port_address(kernel.choice.region.name, *port.side)
@@ -273,7 +273,7 @@ def _of_clip(network: Network, kernel: Kernel, port: Port, max_clip: float) -> I
         yield f"{address} {verb} {brief(port.type)} and clips {share:.1%} of {extent}"
 
 
-def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
+def _of_port(network: Ranged, kernel: Kernel, port: Port) -> Iterator[str]:
     region, value = kernel.choice.region, network.values[port.value]
     address = port_address(region.name, *port.side)
     if _runs_in_float(network, kernel, port):
@@ -306,21 +306,21 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         yield f"{address} is fixed to {port.fixed}, the port is pinned to {brief(port.pin)}"
 
 
-def _runs_in_float(network: Network, kernel: Kernel, port: Port) -> bool:
+def _runs_in_float(network: Ranged, kernel: Kernel, port: Port) -> bool:
     """Whether a port is float since its kernel has no row, or moves data between floats."""
     if kernel.choice.row is None:
         return port.kind == FLOAT
     return kernel.moves and all(other.type is None for other in ports_of(network, kernel))
 
 
-def _holds_anyway(network: Network, value: Value, fact: AnyType | Uniform) -> bool:
+def _holds_anyway(network: Ranged, value: Value, fact: AnyType | Uniform) -> bool:
     """Whether a float port reads or gives numbers of a type all the same: through a pin, or as they are."""
     if not value.constant:
         return fact == value.pin
     return isinstance(fact, Uniform) and lies_on(fact, network.graph.constants[value.name])
 
 
-def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:
+def _of_copies(network: Ranged, port: Port, address: str) -> Iterator[str]:
     """A constant that an earlier kernel wants in another type."""
     value, kind = network.values[port.value], port.type
     if kind is not None and _stored_before(network, port) is not None:
@@ -328,7 +328,7 @@ def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:
         yield f"{address} stores {value.name!r} once more, as {brief(kind)}: {size} bytes"
 
 
-def _stored_before(network: Network, port: Port) -> Port | None:
+def _stored_before(network: Ranged, port: Port) -> Port | None:
     """The first port that has the same constant, where no earlier one has it in this port's type."""
     value = network.values[port.value]
     if port.type is None or len(value.uses) < 2:
@@ -337,7 +337,7 @@ def _stored_before(network: Network, port: Port) -> Port | None:
     return others[0] if others and port.type not in [other.type for other in others] else None
 
 
-def refused_copies(network: Network) -> Iterator[Conflict]:
+def refused_copies(network: Ranged) -> Iterator[Conflict]:
     """Second copies of constants, where the target stores them once only."""
     target = network.target
     if target.duplicate_constants:
@@ -360,7 +360,7 @@ def refused_copies(network: Network) -> Iterator[Conflict]:
             )
 
 
-def _of_long_bias(network: Network, port: Port, address: str) -> Iterator[str]:
+def _of_long_bias(network: Ranged, port: Port, address: str) -> Iterator[str]:
     """A bias that leaves the sums it is added to no bit (tests/cases, case 22)."""
     value = network.values[port.value]
     kind = port.type
@@ -375,16 +375,16 @@ def _of_long_bias(network: Network, port: Port, address: str) -> Iterator[str]:
         yield f"{address}: channel {channel} of {value.name!r} takes {steps[channel]:.4g} of 2^31 steps"
 
 
-def _of_same_scale(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_same_scale(network: Ranged, kernel: Kernel) -> Iterator[str]:
     """A kernel that computes on one scale wastes it where its result is much smaller than what it reads."""
     if kernel.moves:
         return
     for made in present(network, kernel.outputs):
-        extent = network.values[made.value].range if made.group >= 0 else None
+        extent = network.ranges[made.value] if made.group >= 0 else None
         if extent is None:
             continue
         read = [port for port in present(network, kernel.inputs) if port.group == made.group]
-        widths = [width(network.values[port.value].range) for port in read]
+        widths = [width(network.ranges[port.value]) for port in read]
         if widths and 2 * width(extent) < max(widths):
             yield (
                 f"{port_address(kernel.choice.region.name, *made.side)} shares the scale of what it reads, "

@@ -17,16 +17,14 @@ from planner.plans.records import Refused, StepRow, StepRows
 from planner.propagation.network.constant_ranges import observed
 from planner.propagation.network.labels import label_of
 from planner.propagation.network.ports import (
-    ALL,
     CONSTANT,
     FLOAT,
     GIVEN,
     SETTLED,
     Interval,
     Kernel,
-    Network,
     Port,
-    Value,
+    Ranged,
     base_of,
     cut_to,
     hull,
@@ -62,7 +60,7 @@ class Steps(StepRows):
         network = outcome.network
         self._of_ports = [-1] * len(network.ports)
         number = sum(len(network.graph.values[value.name].facts) for value in network.values)
-        number += sum(needs_told(network, value) is not None for value in network.values)
+        number += sum(needs_told(network, index) is not None for index in range(len(network.values)))
         number += sum(len(facts) + 1 for _, facts, _ in _ineffective(network))
         for kernel in network.kernels:
             ports = [p for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
@@ -158,11 +156,11 @@ def _written(outcome: Typed, numbers: Sequence[int]) -> list[StepRow]:
     """The log: one step for each fact of the annotated model, then kernel by kernel."""
     log = _Log(outcome, numbers)
     values = outcome.network.graph.values
-    for value in outcome.network.values:
+    for index, value in enumerate(outcome.network.values):
         first = len(log.steps)
         for fact in values[value.name].facts:
             log.add(value.name, str(fact), _FACTS[type(fact)], "model")
-        told = needs_told(outcome.network, value)
+        told = needs_told(outcome.network, index)
         if told is not None:
             log.add(value.name, told[0], "needed", told[1], because=range(first, len(log.steps)))
         log.facts_at.append(range(first, len(log.steps)))
@@ -176,29 +174,36 @@ def _written(outcome: Typed, numbers: Sequence[int]) -> list[StepRow]:
     return log.steps
 
 
-def _ineffective(network: Network) -> list[tuple[str, Facts, str]]:
+def _ineffective(network: Ranged) -> list[tuple[str, Facts, str]]:
     """Values with facts that have no effect, those of the facts that have no step so far, and the reason."""
     found = {name: why for name, _, why in ineffective_facts(network.graph)}
     values, told = network.graph.values, network.value_ids
     return [(name, () if name in told else values[name].facts, why) for name, why in found.items()]
 
 
-def needs_told(network: Network, value: Value) -> tuple[str, str] | None:
+def needs_told(network: Ranged, index: int) -> tuple[str, str] | None:
     """What is needed of a value of which a reader needs less than all, and who says so; None of others."""
-    extent, uses = value.range, present(network, value.uses)
+    value, extent, needed = network.values[index], network.ranges[index], network.needed
+    uses = present(network, value.uses)
     readers = [network.kernels[port.kernel] for port in uses]
     if value.constant and all(reader.choice.row is None and not reader.moves for reader in readers):
         return None  # in float alone it is read as it is, whatever its pin says
-    asking = [port for port in uses if port.needed and extent and cut_to(extent, port.needed) != extent]
+    asking = [
+        port for port in uses if port.id in needed and extent and cut_to(extent, needed[port.id]) != extent
+    ]
     if not asking or extent is None:
         return None
     first = network.kernels[asking[0].kernel].choice.region.name
-    held = extent if value.outputs else hull(port.required for port in uses) or extent
+    held = extent if value.outputs else hull(network.required[port.id] for port in uses) or extent
     if held != extent:
         return RANGE % held, f"{first!r} cannot tell apart the rest of {RANGE % extent}"
-    whole = [network.kernels[port.kernel].choice.region.name for port in uses if port.required == extent]
+    whole = [
+        network.kernels[port.kernel].choice.region.name
+        for port in uses
+        if network.required[port.id] == extent
+    ]
     other = "an output of the model" if value.outputs else repr(whole[0]) if whole else "its other readers"
-    least = RANGE % cut_to(extent, asking[0].needed or ALL)
+    least = RANGE % cut_to(extent, needed[asking[0].id])
     return RANGE % held, f"{first!r} needs {least}, {other} all of it"
 
 
@@ -226,7 +231,11 @@ def _kernel_steps(log: _Log, outcome: Typed, number: int) -> None:
             step = _class_step(log, outcome, kernel, port, head=head)
         elif port.kind == SETTLED:
             step = log.add(
-                address, text, "range", log.range(port.required), because=[head, *log.behind(port.value)]
+                address,
+                text,
+                "range",
+                log.range(log.network.required[port.id]),
+                because=[head, *log.behind(port.value)],
             )
         elif port.kind == CONSTANT:
             rests = [head, *log.behind(port.value)]
@@ -269,7 +278,7 @@ def _source(kernel: Kernel, asked: Asked) -> str:
     return repr(asked.key) if met else f"{asked.key!r}, and no row of it runs so"
 
 
-def _content(network: Network, port: Port) -> str:
+def _content(network: Ranged, port: Port) -> str:
     """Where the type of a constant comes from: its pin, a range observed of it, or its numbers."""
     value = network.values[port.value]
     if port.pin is not None or value.pin is not None:
@@ -286,7 +295,7 @@ def _given_step(log: _Log, kernel: Kernel, port: Port, *, head: int) -> int:
     read = [log.port_step[p] for p in kernel.inputs if p in log.port_step and port.side[0] == "out"]
     rests = [head, *log.behind(port.value), *(read if why == "moved" else ())]
     address = port_address(kernel.choice.region.name, *port.side)
-    source = log.range(port.required) if why == "range" else _GIVEN[why]
+    source = log.range(log.network.required[port.id]) if why == "range" else _GIVEN[why]
     return log.add(address, brief(port.type), why or "pinned", source, because=rests)
 
 
@@ -333,7 +342,7 @@ def _same_scale_source(row: Row, port: str) -> str:
     return next((rule.source for rule in rules if port in rule.args["ports"]), row.source)
 
 
-def rule_source(kernel: Kernel, side: PortId, network: Network) -> tuple[str, str]:
+def rule_source(kernel: Kernel, side: PortId, network: Ranged) -> tuple[str, str]:
     """(rule kind, file:line) of the rule that derives a port."""
     row = kernel.choice.row
     ports = {port.side: port.name for port in ports_of(network, kernel)}

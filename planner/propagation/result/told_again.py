@@ -17,7 +17,7 @@ from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.storages import storage
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
-from planner.propagation.network.ports import Network, ports_of
+from planner.propagation.network.ports import Ranged, ports_of
 from planner.propagation.network.ranged import give_ranges
 from planner.propagation.result.plan_warnings import warnings_of, warnings_of_all
 from planner.propagation.selection.choice import Choice
@@ -74,14 +74,14 @@ def told_again(plan: Plan, numbers: Mapping[str, Constant]) -> tuple[str, ...]:
     return (*whole, *(text for kernel in network.kernels for text in warnings_of(network, kernel, max_clip)))
 
 
-def _network(plan: Plan, numbers: Mapping[str, Constant]) -> Network:
+def _network(plan: Plan, numbers: Mapping[str, Constant]) -> Ranged:
     graph = replace(plan.graph, constants={**plan.graph.constants, **numbers})
     regions = {region.name: region for region in graph.regions}
     layouts = Layouts()
     choices = [_choice(plan, kernel, regions[kernel.name], layouts) for kernel in plan.kernels_in_order]
     policy = plan.options.get("bias_pins", "error")
     request = Request("minimal", plan.target.costs, "", False, policy, {}, formats=plan.formats)
-    network = give_ranges(Chosen(graph, _target(plan), choices, request)).network
+    network = give_ranges(Chosen(graph, _target(plan), choices, request))
     build_classes(network, [0] * len(choices), plan.target.costs.max_clip)
     for kernel, planned in zip(network.kernels, plan.kernels_in_order, strict=True):
         types = [port.type for port in (*planned.inputs, *planned.outputs) if port.value]

@@ -81,7 +81,7 @@ def _loss_key(loss: Loss, place: Mapping[int, int]) -> Key:
 
 
 def _content(entry: LabelClass, labels: Sequence[Label | None]) -> Key:
-    ports = tuple((port.side, _written(port.spec), port.required or ()) for port in entry.ports)
+    ports = tuple((port.side, _written(port.spec), entry.required[port.id] or ()) for port in entry.ports)
     return entry.depth, entry.content, ports, tuple(label or () for label in labels)
 
 

@@ -18,9 +18,10 @@ from planner.propagation.network.ports import (
     FLOAT,
     Interval,
     Kernel,
-    Network,
     Port,
+    Ranged,
     base_of,
+    hull,
     ports_of,
 )
 from planner.propagation.selection.conflicts import Concession
@@ -42,6 +43,7 @@ class LabelClass:
       id: its number, that of its ports' `group`.
       kernel: the number of its kernel.
       entering: ports whose required ranges the label has to hold.
+      required: of each port of the network, what it has to hold.
       may_float: whether it may run in float: movers only, no pin and no Any near.
       fixed: the type its kernel or a pin of a port fixes, with the reason's source.
       own: the label of its own ranges; None where it has none.
@@ -53,6 +55,7 @@ class LabelClass:
     kernel: int
     ports: tuple[Port, ...]
     entering: tuple[Port, ...]
+    required: Sequence[Interval | None]
     may_float: bool
     fixed: Uniform | None = None
     fixed_source: str = ""
@@ -69,15 +72,15 @@ def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
         if not storable(label, port.spec):
             return False
     for port in entry.entering:
-        store = port.spec.storage
-        if port.required is None or not isinstance(store, Storage):
+        store, extent = port.spec.storage, entry.required[port.id]
+        if extent is None or not isinstance(store, Storage):
             continue
-        if clipped_share(port.required, label, store) > max_clip:
+        if clipped_share(extent, label, store) > max_clip:
             return False
     return True
 
 
-def build_classes(network: Network, depths: Sequence[int], max_clip: float) -> list[LabelClass]:
+def build_classes(network: Ranged, depths: Sequence[int], max_clip: float) -> list[LabelClass]:
     """Join ports by the rows' `same_scale` rules; every other searched port is a class of its own.
 
     Args:
@@ -104,7 +107,7 @@ def build_classes(network: Network, depths: Sequence[int], max_clip: float) -> l
     return [replace(entry, own=own_label(network, entry, max_clip)) for entry in classes]
 
 
-def _add_class(network: Network, classes: list[LabelClass], members: Sequence[Port], depth: int) -> None:
+def _add_class(network: Ranged, classes: list[LabelClass], members: Sequence[Port], depth: int) -> None:
     """Append a class of these ports; where a carried value leaves its loop, that of its entry grows."""
     newest = _class(network, len(classes), members, depth)
     begin = network.begins.get(newest.kernel)
@@ -131,7 +134,7 @@ def _add_class(network: Network, classes: list[LabelClass], members: Sequence[Po
     )
 
 
-def _class(network: Network, ident: int, members: Sequence[Port], depth: int) -> LabelClass:
+def _class(network: Ranged, ident: int, members: Sequence[Port], depth: int) -> LabelClass:
     """A class of ports of one kernel; its own label is told when all its ports are known."""
     kernel = network.kernels[members[0].kernel]
     for port in members:
@@ -140,7 +143,8 @@ def _class(network: Network, ident: int, members: Sequence[Port], depth: int) ->
     # What a mover writes is what it read, so only its inputs bring ranges; a kernel that computes on one
     # scale brings its result's as well.
     entering = [port for port in members if port.side[0] == "in" or not (kernel.moves and reads)]
-    entering = preferred(kernel.choice.row, members, entering) if len(members) > 1 else entering
+    if len(members) > 1:
+        entering = preferred(kernel.choice.row, members, entering, network.required)
     given = [(port, kind) for port in members if (kind := port.fixed or port.pin) is not None]
     first, fixed = given[0] if given else (members[0], None)
     for port, kind in given:
@@ -151,6 +155,7 @@ def _class(network: Network, ident: int, members: Sequence[Port], depth: int) ->
         kernel=members[0].kernel,
         ports=tuple(members),
         entering=tuple(entering),
+        required=network.required,
         may_float=kernel.moves and kernel.wanted is None and _may_float(network, kernel, ident, members),
         fixed=fixed,
         fixed_source=(first.fixed_source or "model") if fixed is not None else "",
@@ -159,7 +164,7 @@ def _class(network: Network, ident: int, members: Sequence[Port], depth: int) ->
     )
 
 
-def _disagree(network: Network, first: Port, other: Port) -> Conflict:
+def _disagree(network: Ranged, first: Port, other: Port) -> Conflict:
     """Two ports of one class that facts or the row fix to different scales."""
     choice = network.kernels[first.kernel].choice
     row = choice.row.source if choice.row is not None else ""
@@ -176,7 +181,9 @@ def _disagree(network: Network, first: Port, other: Port) -> Conflict:
     )
 
 
-def preferred(row: Row | None, members: Sequence[Port], entering: list[Port]) -> list[Port]:
+def preferred(
+    row: Row | None, members: Sequence[Port], entering: list[Port], required: Sequence[Interval | None]
+) -> list[Port]:
     """The ports whose ranges a class has to hold: those that its rule's `direction` and `prefer` leave."""
     names = {port.name for port in members}
     for rule in row.rules if row is not None else ():
@@ -188,9 +195,9 @@ def preferred(row: Row | None, members: Sequence[Port], entering: list[Port]) ->
         if direction != "both":
             side = "in" if direction == "from_inputs" else "out"
             entering = [port for port in members if port.side[0] == side] or entering
-        known = [port for port in entering if port.required is not None]
+        known = [port for port in entering if required[port.id] is not None]
         if prefer == "widest" and known:
-            entering = [max(known, key=lambda port: width(port.required))]
+            entering = [max(known, key=lambda port: width(required[port.id]))]
         if prefer == "first" and known:
             order = {name: i for i, name in enumerate(rule.args["ports"])}
             entering = [min(known, key=lambda port: order.get(port.name, len(order)))]
@@ -202,7 +209,7 @@ def width(extent: Interval | None) -> float:
     return max(extent[1], 0.0) - min(extent[0], 0.0) if extent is not None else 0.0
 
 
-def _may_float(network: Network, kernel: Kernel, ident: int, members: Sequence[Port]) -> bool:
+def _may_float(network: Ranged, kernel: Kernel, ident: int, members: Sequence[Port]) -> bool:
     """Whether the ports of a mover's class are all it stores, and no pin and no Any touches them."""
     values = [network.values[port.value] for port in members]
     return (
@@ -212,7 +219,7 @@ def _may_float(network: Network, kernel: Kernel, ident: int, members: Sequence[P
     )
 
 
-def own_label(network: Network, entry: LabelClass, max_clip: float) -> Label | None:
+def own_label(network: Ranged, entry: LabelClass, max_clip: float) -> Label | None:
     """The label of the class's own ranges: its fixed type, the pin of the one value entering, the hull.
 
     A pin is a class's own only where it is legal for it: in a narrower storage its scale would cut the range
@@ -226,16 +233,16 @@ def own_label(network: Network, entry: LabelClass, max_clip: float) -> Label | N
         pin = base_of(network, network.values[next(iter(entering))])
         if pin is not None and pin.is_per_tensor and legal(label_of(pin), entry, max_clip):
             return label_of(pin)
-    hull = hull_of([entry])
-    if hull is None:
+    whole = hull_of([entry])
+    if whole is None:
         return None
     first = entry.ports[0].spec
     if all(port.spec is first for port in entry.ports):
-        return label_for(hull, first)
+        return label_for(whole, first)
     # Ports of one class may have several storages; a label has to be storable in each, and to hold there what
     # enters: one port's own label, or one that all their wishes leave.
     specs = [*dict.fromkeys(port.spec for port in entry.ports)]
-    labels = [label_for(hull, spec) for spec in (*specs, *_with_all_wishes(specs))]
+    labels = [label_for(whole, spec) for spec in (*specs, *_with_all_wishes(specs))]
     held = [label for label in labels if all(storable(label, spec) for spec in specs)]
     return next((label for label in held if legal(label, entry, max_clip)), (held or labels)[0])
 
@@ -268,7 +275,4 @@ def _with_all_wishes(specs: Sequence[PortType]) -> list[PortType]:
 
 def hull_of(entries: Sequence[LabelClass]) -> Interval | None:
     """Hull of all required ranges entering these classes."""
-    extents = [port.required for entry in entries for port in entry.entering if port.required is not None]
-    if not extents:
-        return None
-    return min(lo for lo, _ in extents), max(hi for _, hi in extents)
+    return hull(entry.required[port.id] for entry in entries for port in entry.entering)

@@ -14,8 +14,8 @@ from planner.propagation.network.ports import (
     FLOAT,
     GIVEN,
     SETTLED,
-    Network,
     Port,
+    Ranged,
     Value,
     base_of,
 )
@@ -122,7 +122,7 @@ class Sets:
             self.root[max(a, b)] = min(a, b)
 
 
-def components_of(network: Network, classes: Sequence[LabelClass]) -> tuple[list[Component], list[Edge]]:
+def components_of(network: Ranged, classes: Sequence[LabelClass]) -> tuple[list[Component], list[Edge]]:
     """Split the classes into components in topological order; also the edges that touch no class."""
     by_value = _edges(network)
     sets = Sets(len(classes))
@@ -151,7 +151,7 @@ def components_of(network: Network, classes: Sequence[LabelClass]) -> tuple[list
     return list(members.values()), loose
 
 
-def units_of(network: Network, components: Sequence[Component]) -> list[Unit]:
+def units_of(network: Ranged, components: Sequence[Component]) -> list[Unit]:
     """Put components together that share a consuming use."""
     home = {c: i for i, component in enumerate(components) for c in component.classes}
     sets = Sets(len(components))
@@ -184,7 +184,7 @@ def units_of(network: Network, components: Sequence[Component]) -> list[Unit]:
     return list(units.values())
 
 
-def _edges(network: Network) -> list[list[Edge]]:
+def _edges(network: Ranged) -> list[list[Edge]]:
     """The edges of each value that is used: one, or two where it is pinned or stays float."""
     found = []
     for index, value in enumerate(network.values):
@@ -215,7 +215,7 @@ def _edges(network: Network) -> list[list[Edge]]:
     return found
 
 
-def _has_no_price(network: Network, value: Value) -> bool:
+def _has_no_price(network: Ranged, value: Value) -> bool:
     """Whether all ports around a value are settled, or float, so that nothing on its edges costs anything."""
     kinds = {network.ports[p].kind for p in value.uses}
     if value.definition >= 0:
@@ -231,7 +231,7 @@ def _defined(port: Port) -> tuple[tuple[int, Storage] | None, Uniform | None]:
     return None, port.type if port.kind in (GIVEN, SETTLED) else None
 
 
-def _uses(network: Network, index: int) -> list[Use]:
+def _uses(network: Ranged, index: int) -> list[Use]:
     value = network.values[index]
     uses = []
     for p in value.uses:

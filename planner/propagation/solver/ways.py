@@ -20,8 +20,8 @@ from planner.propagation.network.ports import (
     FLOAT,
     GIVEN,
     Interval,
-    Network,
     Port,
+    Ranged,
     base_of,
     cut_to,
     present,
@@ -169,7 +169,7 @@ class _Nodes:
         return number
 
 
-def losses_of(network: Network) -> tuple[list[Loss], dict[int, Way]]:
+def losses_of(network: Ranged) -> tuple[list[Loss], dict[int, Way]]:
     """Every consuming use of stored data, and the ways; `upstream` is () where no class has a say."""
     traces = [UNSTORED] * len(network.values)
     nodes = _Nodes()
@@ -179,11 +179,11 @@ def losses_of(network: Network) -> tuple[list[Loss], dict[int, Way]]:
     found = [loss for losses in _follow(network, traces, nodes) for loss in losses]
     for index, value in enumerate(network.values):
         if value.outputs:
-            found.append(_loss(network, index, traces[index], traces[index].left, value.range))
+            found.append(_loss(network, index, traces[index], traces[index].left, network.ranges[index]))
     return [loss for loss in found if loss is not None], nodes.ways
 
 
-def _follow(network: Network, traces: list[_Trace], nodes: _Nodes) -> list[list[Loss | None]]:
+def _follow(network: Ranged, traces: list[_Trace], nodes: _Nodes) -> list[list[Loss | None]]:
     """Follow data through all kernels; return the losses of each."""
     found: list[list[Loss | None]] = [[] for _ in network.kernels]
     handed: dict[int, _Trace] = {}
@@ -201,7 +201,7 @@ def _follow(network: Network, traces: list[_Trace], nodes: _Nodes) -> list[list[
     return found
 
 
-def _handed_on(network: Network, begin: int, end: int, traces: Sequence[_Trace], nodes: _Nodes) -> _Trace:
+def _handed_on(network: Ranged, begin: int, end: int, traces: Sequence[_Trace], nodes: _Nodes) -> _Trace:
     """What data went through in a trip and before, from `end` back to what `begin` had from without."""
     entered = {
         member
@@ -215,7 +215,7 @@ def _handed_on(network: Network, begin: int, end: int, traces: Sequence[_Trace],
 
 
 def _step(
-    network: Network,
+    network: Ranged,
     number: int,
     traces: list[_Trace],
     nodes: _Nodes,
@@ -280,12 +280,12 @@ def _join(traces: Sequence[_Trace]) -> _Trace:
     return _Trace(tuple(members), max(trace.constant for trace in traces), left)
 
 
-def _consumed(network: Network, port: Port, trace: _Trace) -> Loss | None:
+def _consumed(network: Ranged, port: Port, trace: _Trace) -> Loss | None:
     if network.values[port.value].constant:
         return None
     if port.kind == FLOAT:
         stored = trace is not UNSTORED
-        return _loss(network, port.value, trace, trace.left, port.required) if stored else None
+        return _loss(network, port.value, trace, trace.left, network.required[port.id]) if stored else None
     if port.kind == GIVEN and port.type is not None:
         coarser, elements = max(trace.constant, pin_units(port.type)), network.values[port.value].elements
         return Loss(port.value, elements, trace.members, coarser, given_units(network, port, port.type))
@@ -293,13 +293,13 @@ def _consumed(network: Network, port: Port, trace: _Trace) -> Loss | None:
         return None
     members = tuple(dict.fromkeys((*trace.members, port.group))) if trace.members else (port.group,)
     through = _Trace(members, trace.constant, trace.left)
-    return _loss(network, port.value, through, port.spec, port.required)
+    return _loss(network, port.value, through, port.spec, network.required[port.id])
 
 
 def _loss(
-    network: Network, index: int, trace: _Trace, spec: PortType | None, extent: Interval | None
+    network: Ranged, index: int, trace: _Trace, spec: PortType | None, extent: Interval | None
 ) -> Loss | None:
-    held = None if spec is None else range_in(network.values[index], spec)
+    held = None if spec is None else range_in(network, index, spec)
     if spec is None or extent is None or held is None or not (trace.members or trace.constant > NEVER):
         return None
     # What a float use keeps is more than the storage it left was to hold, where a width has a range.
