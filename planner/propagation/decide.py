@@ -29,8 +29,8 @@ from planner.propagation.network.presolve import settle_plain
 from planner.propagation.network.ranged import give_ranges
 from planner.propagation.network.value_ranges import out_of_reach
 from planner.propagation.parameters.derived_ports import come_to_rest, refuse_disagreement
-from planner.propagation.parameters.fit import grow, unfit
-from planner.propagation.parameters.typed import Typed
+from planner.propagation.parameters.fit import unfit, with_least_scales
+from planner.propagation.parameters.typed import Typed, finish_typing, start_typing
 from planner.propagation.selection.apart import served
 from planner.propagation.selection.choice import Choice, in_float
 from planner.propagation.selection.chosen import Chosen, Request
@@ -130,7 +130,7 @@ def type_ports(chosen: Chosen) -> Typed:
     gone = out_of_reach(chosen.graph, chosen.choices)
     outcome = _labelled(moved(chosen, for_no_range(chosen.graph, chosen.choices, gone)))
     if tables := with_float_results(outcome.chosen, _tables_in_float(outcome)):
-        outcome = _labelled(replace(moved(outcome.chosen, tables), visits=outcome.network.visits))
+        outcome = _labelled(replace(moved(outcome.chosen, tables), visits=outcome.visits))
     return replace(outcome, derived=_derived(outcome))
 
 
@@ -165,12 +165,11 @@ def _labelled(chosen: Chosen) -> Typed:
     if choices is not ranged.chosen.choices:
         ranged = settle(replace(ranged.chosen, choices=choices, visits=ranged.visits))
     request, target = chosen.request, chosen.target
-    grow(ranged, chosen.remedies.grown)
-    settle_plain(ranged)
-    classes = build_classes(ranged, _depths(ranged, request.depths), request.costs.max_clip)
+    ranged = with_least_scales(ranged, chosen.remedies.grown)
+    depths = _depths(ranged, request.depths)
+    network = start_typing(build_classes(ranged, settle_plain(ranged), depths, request.costs.max_clip))
     cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
-    labelled = label_all(ranged, classes, cost_model, request.strategy)
-    return Typed(ranged.chosen, ranged, labelled, {}, turns)
+    return finish_typing(network, label_all(network, cost_model, request.strategy), turns=turns)
 
 
 def _with_few_signs(chosen: Chosen) -> tuple[Sequence[Choice], bool]:
@@ -180,8 +179,8 @@ def _with_few_signs(chosen: Chosen) -> tuple[Sequence[Choice], bool]:
 
 def _tables_in_float(outcome: Typed) -> set[str]:
     """Names of the kernels that would move a table in float, beside a consumer that stores it anew."""
-    floats = (kernel for kernel in outcome.network.kernels if outcome.moves_in_float(kernel))
-    return {kernel.choice.region.name for kernel in floats if may_read_table(outcome.network, kernel)}
+    floats = (kernel for kernel in outcome.kernels if outcome.moves_in_float(kernel))
+    return {kernel.choice.region.name for kernel in floats if may_read_table(outcome, kernel)}
 
 
 def _depths(network: Network, given: Mapping[str, int]) -> list[int]:
@@ -199,12 +198,12 @@ def _depths(network: Network, given: Mapping[str, int]) -> list[int]:
     return found
 
 
-def _derived(outcome: Typed) -> dict[int, Sequence[PortId]]:
+def _derived(network: Typed) -> dict[int, Sequence[PortId]]:
     """Type constants and derived ports by the labels; return the derived ports by kernel."""
-    network, progress = outcome.network, outcome.chosen.request.progress
+    progress = network.chosen.request.progress
     found: dict[int, Sequence[PortId]] = {}
     for number, kernel in enumerate(network.kernels):
-        if outcome.moves_in_float(kernel):
+        if network.moves_in_float(kernel):
             continue
         if progress is not None:
             progress(number + 1, len(network.kernels))

@@ -101,14 +101,14 @@ def operand_types(
     request = Request(
         "minimal", target.costs, "", best_effort=True, bias_pins="error", depths={}, fuses=fuses
     )
-    outcome, _ = _conceding(decide, graph, target, request)
-    network = outcome.network
+    network, _ = _conceding(decide, graph, target, request)
     return network.graph, {
         kernel.choice.region.name: {
-            network.values[port.value].name: port.type for port in present(network, kernel.inputs)
+            network.values[port.value].name: network.types[port.id]
+            for port in present(network, kernel.inputs)
         }
         for kernel in network.kernels
-        if kernel.choice.row is not None and not outcome.moves_in_float(kernel)
+        if kernel.choice.row is not None and not network.moves_in_float(kernel)
     }
 
 

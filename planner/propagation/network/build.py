@@ -27,7 +27,6 @@ from planner.propagation.network.ports import (
     Port,
     number_of,
     own_pin,
-    port_view,
     ports_of,
     present,
 )
@@ -37,7 +36,7 @@ from planner.propagation.selection.chosen import Chosen
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.row_layout import Layout, moves_data
 from planner.propagation.selection.rows import wanted_of
-from planner.target.records import PortId, PortType
+from planner.target.records import PortId, PortType, PortView
 from planner.target.rules import rule_function
 
 
@@ -142,7 +141,7 @@ def _give(port: Port) -> None:
     """A fact per axis or block on the port itself is its type."""
     pin = port.pin
     if pin is not None and not pin.is_per_tensor and pin.storage == port.spec.storage:
-        port.kind, port.type, port.pin = GIVEN, pin, None
+        port.kind, port.given, port.pin = GIVEN, pin, None
 
 
 def _cut(graph: Graph, choice: Choice) -> Interval | None:
@@ -176,7 +175,11 @@ def _fix(network: Network, kernel: Kernel, layout: Layout) -> None:
     """Give ports the types that the row fixes."""
     by_side = {port.side: port for port in ports_of(network, kernel)}
     views_in, views_out = (
-        tuple(map(port_view, present(network, side))) for side in (kernel.inputs, kernel.outputs)
+        tuple(
+            PortView(port.side, port.name, port.spec, port.given, None, None)
+            for port in present(network, side)
+        )
+        for side in (kernel.inputs, kernel.outputs)
     )
     row = kernel.choice.row
     for rule in layout.fixing:

@@ -121,7 +121,7 @@ def is_bound(network: Network, kernel: Kernel) -> bool:
         return True
     ports = ports_of(network, kernel)
     values = [network.values[port.value] for port in ports]
-    fixed = any(port.pin is not None or port.fixed is not None or port.type is not None for port in ports)
+    fixed = any(port.pin is not None or port.fixed is not None or port.given is not None for port in ports)
     return fixed or any(value.pin is not None or value.has_any for value in values)
 
 

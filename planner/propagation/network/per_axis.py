@@ -70,7 +70,7 @@ def _start(network: Network, index: int) -> Uniform | None:
     if value.definition < 0:
         return None
     made = network.ports[value.definition]
-    return made.type if made.kind == GIVEN else None
+    return made.given
 
 
 def _pattern(network: Network, port: Port) -> PortPattern | None:
@@ -98,7 +98,7 @@ def _takes(network: Network, port: Port, kind: Uniform) -> bool:
 
 
 def _give(port: Port, kind: Uniform, why: str) -> None:
-    port.kind, port.type, port.fixed_source = GIVEN, kind, why
+    port.kind, port.given, port.fixed_source = GIVEN, kind, why
 
 
 def _carry(network: Network, kernel: Kernel) -> None:
@@ -130,7 +130,7 @@ def _carry(network: Network, kernel: Kernel) -> None:
 def _hands_on(network: Network, port: Port, kind: Uniform) -> bool:
     """Whether a mover's port may have a type: a wildcard takes any slices with its kind of scales."""
     if port.kind == GIVEN:
-        return port.type == kind
+        return port.given == kind
     pattern = _pattern(network, port)
     if pattern is None or port.kind not in (CLASS, CONSTANT) or port.pin is not None:
         return False

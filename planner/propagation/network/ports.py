@@ -2,8 +2,7 @@
 
 Ports, values and classes are numbered (`build`); nothing here decides. Ranges are in reals.
 A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes from its own numbers),
-`DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `SETTLED`
-(nothing but its value's range has a say, see `presolve`), `FLOAT`.
+`DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `FLOAT`.
 """
 
 import math
@@ -17,14 +16,13 @@ from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Sto
 from planner.ir.types.wanted import Wanted
 from planner.propagation.selection.choice import FLOATING, Choice
 from planner.propagation.selection.chosen import Chosen
-from planner.target.records import Costs, PortId, PortType, PortView, Target
+from planner.target.records import Costs, PortId, PortType, Target
 
 CLASS: Final = 0
 CONSTANT: Final = 1
 DERIVED: Final = 2
 FLOAT: Final = 3
 GIVEN: Final = 4
-SETTLED: Final = 5
 
 FLOAT_PORT: Final = PortType(FloatType("f32"))
 
@@ -56,7 +54,7 @@ class Value:
 
 @dataclass(slots=True)
 class Port:
-    """One present port of one kernel."""
+    """One present port of one kernel; `given`: the type that a fact per axis or block says."""
 
     id: int
     kernel: int
@@ -68,8 +66,7 @@ class Port:
     fixed: Uniform | None = None
     fixed_source: str = ""
     pin: Uniform | None = None
-    group: int = -1
-    type: Uniform | None = None
+    given: Uniform | None = None
 
 
 @dataclass(slots=True)
@@ -106,12 +103,6 @@ class Network:
     formats: tuple[str, ...]
     begins: dict[int, int]
     visits: int = 0
-    lost: list[tuple[int, int, int]] = field(default_factory=list)
-    """Bits lost, in 1/1024, at uses that no class has a say in: value, bits, elements."""
-    widened: dict[int, str] = field(default_factory=dict)
-    """The reason by port, of weights whose scales grew for the sake of a multiplier."""
-    finer: dict[int, str] = field(default_factory=dict)
-    """The reason by port, of pinned weights whose scales are finer for the sake of a bias."""
 
     @property
     def costs(self) -> Costs:
@@ -129,7 +120,7 @@ class Network:
         return storages_in(self.target.storages, self.formats)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Ranged(Network):
     """A network whose ports have ranges.
 
@@ -142,12 +133,12 @@ class Ranged(Network):
       rangeless: numbers of the kernels that have a row and a port without a range.
     """
 
-    ranges: Sequence[Interval | None] = ()
-    by_width: Sequence[Mapping[int, Interval]] = ()
-    saturated: Collection[int] = ()
-    required: Sequence[Interval | None] = ()
-    needed: Mapping[int, Interval] = field(default_factory=dict)
-    rangeless: Sequence[int] = ()
+    ranges: Sequence[Interval | None]
+    by_width: Sequence[Mapping[int, Interval]]
+    saturated: Collection[int]
+    required: Sequence[Interval | None]
+    needed: Mapping[int, Interval]
+    rangeless: Sequence[int]
 
 
 def number_of(network: Network, name: str) -> int:
@@ -216,24 +207,6 @@ def range_in(network: Ranged, value: int, spec: PortType) -> Interval | None:
     if not by_width or not isinstance(store, Storage) or store.float_name:
         return network.ranges[value]
     return by_width.get(store.bits, network.ranges[value])
-
-
-def kernel_views(network: Ranged, kernel: Kernel) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:
-    """What a QuantFn sees of this kernel now."""
-
-    def view(port: Port) -> PortView:
-        return port_view(port, network.required[port.id] or network.ranges[port.value])
-
-    return (
-        tuple(map(view, present(network, kernel.inputs))),
-        tuple(map(view, present(network, kernel.outputs))),
-    )
-
-
-def port_view(port: Port, extent: Interval | None = None) -> PortView:
-    """What a QuantFn sees of a port that holds a range."""
-    lo, hi = extent if extent is not None else (None, None)
-    return PortView(port.side, port.name, port.spec, port.type, lo, hi)
 
 
 def hull(extents: Iterable[Interval | None]) -> Interval | None:

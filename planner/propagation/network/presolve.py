@@ -6,19 +6,23 @@ convolutional net are plain. Source: docs/specification.md, section 5, the price
 here.
 """
 
-from planner.ir.types.qtypes import Storage
+from planner.ir.types.qtypes import Storage, Uniform
 from planner.propagation.network.labels import label_for, storable, typed
-from planner.propagation.network.ports import CLASS, FLOAT, SETTLED, Port, Ranged, Value, range_in
+from planner.propagation.network.ports import CLASS, FLOAT, Port, Ranged, Value, range_in
+from planner.target.records import PortType
 
 
-def settle_plain(network: Ranged) -> None:
-    """Type the ports of all plain values; they take no part in the search."""
+def settle_plain(network: Ranged) -> dict[int, Uniform]:
+    """The types of the ports of all plain values, by port; they take no part in the search."""
+    settled: dict[int, Uniform] = {}
     for index, value in enumerate(network.values):
         known = network.ranges[index] is not None
         if value.pin is None and known and not value.constant and not value.stays_float:
             stored = _stored(network, index, value)
-            if stored:
-                _settle(network, stored, index)
+            kind = _plain_type(network, index, stored[0].spec) if stored else None
+            if stored and kind is not None:
+                settled |= {port.id: kind for port in stored}
+    return settled
 
 
 def _stored(network: Ranged, index: int, value: Value) -> list[Port] | None:
@@ -52,14 +56,10 @@ def _stored(network: Ranged, index: int, value: Value) -> list[Port] | None:
     return found
 
 
-def _settle(network: Ranged, ports: list[Port], index: int) -> None:
-    spec = ports[0].spec
+def _plain_type(network: Ranged, index: int, spec: PortType) -> Uniform | None:
+    """The type of a plain value in ports of this type; None where they cannot store it."""
     extent = range_in(network, index, spec)
     if extent is None or not isinstance(spec.storage, Storage):
-        return
+        return None
     label = label_for(extent, spec)
-    if not storable(label, spec):
-        return
-    kind = typed(label, spec.storage)
-    for port in ports:
-        port.kind, port.type = SETTLED, kind
+    return typed(label, spec.storage) if storable(label, spec) else None

@@ -40,10 +40,10 @@ class Alternatives:
     """The alternatives of the classes of an outcome; what lies around them is found once for each unit."""
 
     def __init__(self, outcome: Typed) -> None:
-        request, target = outcome.chosen.request, outcome.network.target
+        request, target = outcome.chosen.request, outcome.target
         self._outcome = outcome
         # A part of a plan has the depths of the whole, so that a replan has the log of a plan from scratch.
-        self._is_small = len(request.depths or outcome.network.kernels) <= SMALL
+        self._is_small = len(request.depths or outcome.kernels) <= SMALL
         self._cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
         units = outcome.labelled.units if self._is_small else ()
         self._units = {c: unit for unit in units for c in unit.classes}
@@ -257,7 +257,7 @@ def _why(outcome: Typed, change: _Change) -> str:
     for sign in (1, -1):
         losses = [(price, bits, loss) for price, bits, loss in change.losses if bits * sign > 0]
         if losses:
-            names = list(dict.fromkeys(repr(outcome.network.values[loss.value].name) for *_, loss in losses))
+            names = list(dict.fromkeys(repr(outcome.values[loss.value].name) for *_, loss in losses))
             shown = [*names[:NAMED], *([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])]
             most, paid = max(abs(bits) for _, bits, _ in losses), sum(price for price, _, _ in losses)
             lost = f"readers of {' and '.join(shown)} lose up to {most / UNIT:.2f} bits {_word(sign)}"

@@ -20,11 +20,9 @@ from planner.propagation.network.ports import (
     CONSTANT,
     FLOAT,
     GIVEN,
-    SETTLED,
     Interval,
     Kernel,
     Port,
-    Ranged,
     base_of,
     cut_to,
     hull,
@@ -57,7 +55,7 @@ class Steps(StepRows):
     """The log of an outcome: numbered at once, written when it is first looked at."""
 
     def __init__(self, outcome: Typed) -> None:
-        network = outcome.network
+        network = outcome
         self._of_ports = [-1] * len(network.ports)
         number = sum(len(network.graph.values[value.name].facts) for value in network.values)
         number += sum(needs_told(network, index) is not None for index in range(len(network.values)))
@@ -97,7 +95,7 @@ class _Log:
     """
 
     def __init__(self, outcome: Typed, numbers: Sequence[int]) -> None:
-        self.network, self.numbers = outcome.network, numbers
+        self.network, self.numbers = outcome, numbers
         self.alternatives = Alternatives(outcome)
         self.steps: list[StepRow] = []
         self.facts_at: list[range] = []
@@ -155,33 +153,33 @@ class _Log:
 def _written(outcome: Typed, numbers: Sequence[int]) -> list[StepRow]:
     """The log: one step for each fact of the annotated model, then kernel by kernel."""
     log = _Log(outcome, numbers)
-    values = outcome.network.graph.values
-    for index, value in enumerate(outcome.network.values):
+    values = outcome.graph.values
+    for index, value in enumerate(outcome.values):
         first = len(log.steps)
         for fact in values[value.name].facts:
             log.add(value.name, str(fact), _FACTS[type(fact)], "model")
-        told = needs_told(outcome.network, index)
+        told = needs_told(outcome, index)
         if told is not None:
             log.add(value.name, told[0], "needed", told[1], because=range(first, len(log.steps)))
         log.facts_at.append(range(first, len(log.steps)))
-    for name, facts, why in _ineffective(outcome.network):
+    for name, facts, why in _ineffective(outcome):
         rests = [log.add(name, str(fact), _FACTS[type(fact)], "model") for fact in facts]
         if not facts:
-            rests = [*log.facts_at[outcome.network.value_ids[name]]]
+            rests = [*log.facts_at[outcome.value_ids[name]]]
         log.add(name, "float", NO_EFFECT, why, because=rests)
-    for number in range(len(outcome.network.kernels)):
+    for number in range(len(outcome.kernels)):
         _kernel_steps(log, outcome, number)
     return log.steps
 
 
-def _ineffective(network: Ranged) -> list[tuple[str, Facts, str]]:
+def _ineffective(network: Typed) -> list[tuple[str, Facts, str]]:
     """Values with facts that have no effect, those of the facts that have no step so far, and the reason."""
     found = {name: why for name, _, why in ineffective_facts(network.graph)}
     values, told = network.graph.values, network.value_ids
     return [(name, () if name in told else values[name].facts, why) for name, why in found.items()]
 
 
-def needs_told(network: Ranged, index: int) -> tuple[str, str] | None:
+def needs_told(network: Typed, index: int) -> tuple[str, str] | None:
     """What is needed of a value of which a reader needs less than all, and who says so; None of others."""
     value, extent, needed = network.values[index], network.ranges[index], network.needed
     uses = present(network, value.uses)
@@ -222,14 +220,14 @@ def _kernel_steps(log: _Log, outcome: Typed, number: int) -> None:
     head = log.add(region.name, layout.key, "row", row.source, because=[*tried, *because])
     derived = outcome.derived.get(number, ())
     for port in ports:
-        address, text = port_address(region.name, *port.side), log.text(port.type)
+        address, text = port_address(region.name, *port.side), log.text(log.network.types[port.id])
         if port.side in derived:
             rule, source = rule_source(kernel, port.side, network)
             rests = [log.port_step[p.id] for p in ports if p.id in log.port_step]
             step = log.add(address, text, rule, source, because=[head, *rests])
-        elif port.group >= 0:
+        elif network.groups[port.id] >= 0:
             step = _class_step(log, outcome, kernel, port, head=head)
-        elif port.kind == SETTLED:
+        elif port.id in network.settled:
             step = log.add(
                 address,
                 text,
@@ -251,7 +249,7 @@ def _kernel_steps(log: _Log, outcome: Typed, number: int) -> None:
 def _remedies(outcome: Typed, kernel: Kernel) -> list[tuple[str, str, str]]:
     """What was done for a kernel before it had its row: (what it is about, the rule, why)."""
     name, remedies = kernel.choice.region.name, outcome.chosen.remedies
-    network = outcome.network
+    network = outcome
     asked = asked_of(network.graph, kernel.choice.region)
     said = [] if asked is None else [(str(asked.wanted), "annotated", _source(kernel, asked))]
     said += [(whole.kernel, "apart", why) for whole, why in remedies.apart.get(name, ())]
@@ -278,7 +276,7 @@ def _source(kernel: Kernel, asked: Asked) -> str:
     return repr(asked.key) if met else f"{asked.key!r}, and no row of it runs so"
 
 
-def _content(network: Ranged, port: Port) -> str:
+def _content(network: Typed, port: Port) -> str:
     """Where the type of a constant comes from: its pin, a range observed of it, or its numbers."""
     value = network.values[port.value]
     if port.pin is not None or value.pin is not None:
@@ -296,26 +294,29 @@ def _given_step(log: _Log, kernel: Kernel, port: Port, *, head: int) -> int:
     rests = [head, *log.behind(port.value), *(read if why == "moved" else ())]
     address = port_address(kernel.choice.region.name, *port.side)
     source = log.range(log.network.required[port.id]) if why == "range" else _GIVEN[why]
-    return log.add(address, brief(port.type), why or "pinned", source, because=rests)
+    return log.add(address, brief(log.network.types[port.id]), why or "pinned", source, because=rests)
 
 
 def _class_step(log: _Log, outcome: Typed, kernel: Kernel, port: Port, *, head: int) -> int:
     """Log a port of a class: the first with what decided the class, the others as joined to it."""
-    seen, row = log.class_step.get(port.group), kernel.choice.row
+    group = log.network.groups[port.id]
+    seen, row = log.class_step.get(group), kernel.choice.row
     if seen is not None and row is not None:
         address, source = (
             port_address(kernel.choice.region.name, *port.side),
             _same_scale_source(row, port.name),
         )
-        return log.add(address, log.text(port.type), "same_scale", source, because=[head, seen])
-    log.class_step[port.group] = step = _first_step(log, outcome, kernel, port, head=head)
+        return log.add(
+            address, log.text(log.network.types[port.id]), "same_scale", source, because=[head, seen]
+        )
+    log.class_step[group] = step = _first_step(log, outcome, kernel, port, head=head)
     return step
 
 
 def _first_step(log: _Log, outcome: Typed, kernel: Kernel, port: Port, *, head: int) -> int:
     """Log what decided a class, at its first port."""
-    entry = outcome.labelled.classes[port.group]
-    address, text = port_address(kernel.choice.region.name, *port.side), log.text(port.type)
+    entry = outcome.labelled.classes[log.network.groups[port.id]]
+    address, text = port_address(kernel.choice.region.name, *port.side), log.text(log.network.types[port.id])
     rests = [n for member in entry.entering for n in log.behind(member.value)]
     rests = [head, *rests, *log.behind(port.value)]
     if entry.fixed is not None:
@@ -342,7 +343,7 @@ def _same_scale_source(row: Row, port: str) -> str:
     return next((rule.source for rule in rules if port in rule.args["ports"]), row.source)
 
 
-def rule_source(kernel: Kernel, side: PortId, network: Ranged) -> tuple[str, str]:
+def rule_source(kernel: Kernel, side: PortId, network: Typed) -> tuple[str, str]:
     """(rule kind, file:line) of the rule that derives a port."""
     row = kernel.choice.row
     ports = {port.side: port.name for port in ports_of(network, kernel)}

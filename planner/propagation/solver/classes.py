@@ -4,7 +4,7 @@ Source: docs/specification.md, section 5, the price, items 2 and 3.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from planner.errors import Conflict
 from planner.ir.graph import port_address
@@ -40,7 +40,7 @@ class LabelClass:
     """Ports that carry one label.
 
     Attributes:
-      id: its number, that of its ports' `group`.
+      id: its number, that of its ports in `Classed.groups`.
       kernel: the number of its kernel.
       entering: ports whose required ranges the label has to hold.
       required: of each port of the network, what it has to hold.
@@ -80,15 +80,33 @@ def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
     return True
 
 
-def build_classes(network: Ranged, depths: Sequence[int], max_clip: float) -> list[LabelClass]:
+@dataclass(slots=True, kw_only=True)
+class Classed(Ranged):
+    """A network whose ports are in classes.
+
+    Attributes:
+      settled: types of ports that are not searched, as only their value's range has a say.
+      groups: of each port, the number of its class; -1 for none.
+      classes: by number, in topological order.
+    """
+
+    settled: Mapping[int, Uniform]
+    groups: Sequence[int]
+    classes: Sequence[LabelClass]
+
+
+def build_classes(
+    network: Ranged, settled: Mapping[int, Uniform], depths: Sequence[int], max_clip: float
+) -> Classed:
     """Join ports by the rows' `same_scale` rules; every other searched port is a class of its own.
 
     Args:
+      settled: types of ports that are not searched.
       depths: of kernels: how many are on the longest way from the model's inputs, each itself counted.
       max_clip: the share of a range that a label may cut off.
     """
     classes: list[LabelClass] = []
-    network.visits += len(network.kernels)
+    groups = [-1] * len(network.ports)
     for index, kernel in enumerate(network.kernels):
         layout = kernel.choice.layout
         if layout is None:
@@ -98,28 +116,33 @@ def build_classes(network: Ranged, depths: Sequence[int], max_clip: float) -> li
             members = [port for port in present if port.side in group and port.kind in (CLASS, CONSTANT)]
             # Constants join for their label's sake, but alone they are typed by their own numbers.
             if any(port.kind == CLASS for port in members):
-                _add_class(network, classes, members, depths[index])
+                _add_class(network, classes, groups, members, depths[index])
         for port in present:
-            if port.group < 0 and (
-                port.kind == CLASS or (port.kind == DERIVED and not network.values[port.value].constant)
-            ):
-                classes.append(_class(network, len(classes), [port], depths[index]))
-    return [replace(entry, own=own_label(network, entry, max_clip)) for entry in classes]
+            searched = port.kind == CLASS and port.id not in settled
+            derived = port.kind == DERIVED and not network.values[port.value].constant
+            if groups[port.id] < 0 and (searched or derived):
+                classes.append(_class(network, len(classes), groups, [port], depths[index]))
+    found = [replace(entry, own=own_label(network, entry, max_clip)) for entry in classes]
+    own = {each.name: getattr(network, each.name) for each in fields(Ranged)}
+    own["visits"] += len(network.kernels)
+    return Classed(**own, settled=settled, groups=groups, classes=found)
 
 
-def _add_class(network: Ranged, classes: list[LabelClass], members: Sequence[Port], depth: int) -> None:
+def _add_class(
+    network: Ranged, classes: list[LabelClass], groups: list[int], members: Sequence[Port], depth: int
+) -> None:
     """Append a class of these ports; where a carried value leaves its loop, that of its entry grows."""
-    newest = _class(network, len(classes), members, depth)
+    newest = _class(network, len(classes), groups, members, depth)
     begin = network.begins.get(newest.kernel)
-    groups = [network.ports[p].group for p in network.kernels[begin].outputs] if begin is not None else []
-    if not groups or groups[0] < 0:
+    entry = [groups[p] for p in network.kernels[begin].outputs] if begin is not None else []
+    if not entry or entry[0] < 0:
         classes.append(newest)
         return
     # The loop's input, body argument, body result and loop result are one class (tests/cases, case 40): a
     # rescale between two trips would be paid every trip.
-    first = classes[groups[0]]
+    first = classes[entry[0]]
     for port in members:
-        port.group = first.id
+        groups[port.id] = first.id
     known = first if first.fixed is not None else newest
     if newest.fixed is not None and newest.fixed != known.fixed:
         ports = [next(p for p in e.ports if p.fixed or p.pin) for e in (first, newest)]
@@ -134,11 +157,11 @@ def _add_class(network: Ranged, classes: list[LabelClass], members: Sequence[Por
     )
 
 
-def _class(network: Ranged, ident: int, members: Sequence[Port], depth: int) -> LabelClass:
+def _class(network: Ranged, ident: int, groups: list[int], members: Sequence[Port], depth: int) -> LabelClass:
     """A class of ports of one kernel; its own label is told when all its ports are known."""
     kernel = network.kernels[members[0].kernel]
     for port in members:
-        port.group = ident
+        groups[port.id] = ident
     reads = any(port.side[0] == "in" for port in members)
     # What a mover writes is what it read, so only its inputs bring ranges; a kernel that computes on one
     # scale brings its result's as well.
@@ -150,13 +173,14 @@ def _class(network: Ranged, ident: int, members: Sequence[Port], depth: int) -> 
     for port, kind in given:
         if fixed is not None and label_of(kind) != label_of(fixed):
             raise _disagree(network, first, port)
+    may_float = kernel.moves and kernel.wanted is None
     return LabelClass(
         id=ident,
         kernel=members[0].kernel,
         ports=tuple(members),
         entering=tuple(entering),
         required=network.required,
-        may_float=kernel.moves and kernel.wanted is None and _may_float(network, kernel, ident, members),
+        may_float=may_float and _may_float(network, kernel, groups, members),
         fixed=fixed,
         fixed_source=(first.fixed_source or "model") if fixed is not None else "",
         depth=depth,
@@ -209,11 +233,11 @@ def width(extent: Interval | None) -> float:
     return max(extent[1], 0.0) - min(extent[0], 0.0) if extent is not None else 0.0
 
 
-def _may_float(network: Ranged, kernel: Kernel, ident: int, members: Sequence[Port]) -> bool:
+def _may_float(network: Ranged, kernel: Kernel, groups: Sequence[int], members: Sequence[Port]) -> bool:
     """Whether the ports of a mover's class are all it stores, and no pin and no Any touches them."""
-    values = [network.values[port.value] for port in members]
+    values, ident = [network.values[port.value] for port in members], groups[members[0].id]
     return (
-        all(port.group == ident or port.kind == FLOAT for port in ports_of(network, kernel))
+        all(groups[port.id] == ident or port.kind == FLOAT for port in ports_of(network, kernel))
         and not any(value.pin or value.has_any for value in values)
         and not any(port.pin for port in members)
     )
