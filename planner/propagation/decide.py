@@ -17,6 +17,7 @@ from planner.propagation.network.demotions import (
     for_no_range,
     infinite,
     islands,
+    out_of_reach,
     read_by_floats,
     stored_results,
     unranged_results,
@@ -26,8 +27,7 @@ from planner.propagation.network.demotions import (
 from planner.propagation.network.float_results import may_read_table
 from planner.propagation.network.ports import Network, Ranged, present
 from planner.propagation.network.presolve import settle_plain
-from planner.propagation.network.ranged import give_ranges
-from planner.propagation.network.value_ranges import out_of_reach
+from planner.propagation.network.value_ranges import give_ranges
 from planner.propagation.parameters.derived_ports import come_to_rest, refuse_disagreement
 from planner.propagation.parameters.fit import unfit, with_least_scales
 from planner.propagation.parameters.typed import Typed, finish_typing, start_typing

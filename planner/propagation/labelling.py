@@ -11,8 +11,8 @@ from typing import Final
 from planner.ir.types.qtypes import Storage
 from planner.propagation.network.labels import Label, label_of, typed
 from planner.propagation.network.ports import ports_of
-from planner.propagation.parameters.derived_ports import derive_again, forget, guess_derived
-from planner.propagation.parameters.typed import Labelled, Typing
+from planner.propagation.parameters.derived_ports import derive_again, guess_derived
+from planner.propagation.parameters.typed import Labelled, Typing, known_types
 from planner.propagation.selection.chosen import Strategy
 from planner.propagation.solver.candidates import offer_labels
 from planner.propagation.solver.classes import LabelClass, Offered, Offers, legal
@@ -95,7 +95,7 @@ def _rounds(
     Args:
       greedily: classes that follow the greedy order, by whole units.
     """
-    forget(network, network.ports)
+    network.types[:] = known_types(network)
     labelled = _label(network, guess_derived(network, classes), cost_model, greedily)
     _write_types(network, labelled)
     for _ in range(ROUNDS):

@@ -11,9 +11,8 @@ from planner.ir.topology import topological
 from planner.plans.write_json import plan_to_json
 from planner.propagation import decide as planning
 from planner.propagation.decide import moved
-from planner.propagation.network.demotions import without_range
-from planner.propagation.network.ranged import give_ranges
-from planner.propagation.network.value_ranges import out_of_reach
+from planner.propagation.network.demotions import out_of_reach, without_range
+from planner.propagation.network.value_ranges import give_ranges
 from planner.propagation.propagate import propagate
 from planner.propagation.selection.rows import choose_rows
 from tests.propagation.graphs import TARGET, random_graph, seeded

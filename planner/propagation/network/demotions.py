@@ -7,7 +7,11 @@ Source: docs/specification.md, sections 4 and 11.
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from planner.ir.graph import Graph
+import numpy as np
+
+from planner.ir.borders import carried_pairs
+from planner.ir.graph import Graph, Region
+from planner.propagation.network.constant_ranges import oddity
 from planner.propagation.network.float_islands import (
     BETWEEN_FLOATS,
     ISLAND,
@@ -16,9 +20,10 @@ from planner.propagation.network.float_islands import (
 )
 from planner.propagation.network.float_results import read_in_float
 from planner.propagation.network.ports import Ranged
-from planner.propagation.network.value_ranges import odd_constant, unbounded
+from planner.propagation.network.value_ranges import FAR
 from planner.propagation.selection.choice import NO_RANGE, Choice, in_float
 from planner.propagation.selection.chosen import Chosen
+from planner.propagation.selection.row_layout import moves_data
 from planner.propagation.selection.rows import rows_with_float_results
 from planner.propagation.selection.too_little import with_wanted_db
 
@@ -68,7 +73,7 @@ def between_floats(ranged: Ranged) -> Moves:
 
 def infinite(ranged: Ranged) -> Moves:
     """Kernels that need all of a constant with infinities."""
-    return for_no_range(ranged.chosen.graph, ranged.chosen.choices, unbounded(ranged))
+    return for_no_range(ranged.chosen.graph, ranged.chosen.choices, _unbounded(ranged))
 
 
 def read_by_floats(ranged: Ranged) -> Moves:
@@ -89,3 +94,52 @@ def with_float_results(chosen: Chosen, names: Collection[str]) -> Moves:
     target = with_wanted_db(chosen.target, chosen.request.costs)
     found = rows_with_float_results(chosen.graph, regions, target, chosen.remedies.left)
     return {i: found[one.region.name] for i, one in waiting.items() if one.region.name in found}
+
+
+def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
+    """Kernels with a row that no range gets to, told before there is a network: branches that never ran, say.
+
+    Nothing says the range of a value of theirs, and what is moved there is such values alone. `find_ranges`
+    finds these kernels too, and what takes a closer look: loops, types that rows fix, facts of ports.
+    """
+    blank = {name for name, value in graph.values.items() if not value.facts and value.is_float}
+    blank -= graph.constants.keys()
+    out = {name for name in blank.intersection(graph.inputs) if 0 not in (graph.values[name].shape or ())}
+    carried = {name for pair in carried_pairs(graph) for name in pair} if blank else set()
+    found = []
+    for number, choice in enumerate(choices if blank else ()):
+        region, layout = choice.region, choice.layout
+        if blank.isdisjoint(region.outputs) and out.isdisjoint(region.inputs):
+            continue
+        if region.name in carried or region.input_facts or region.output_facts:
+            continue
+        if layout is not None and (layout.fixing or layout.calls):
+            continue
+        if not moves_data(graph, *choice[:3]) or out.issuperset(filter(None, region.inputs)):
+            out |= blank.intersection(region.outputs)
+        if layout is not None and not out.isdisjoint(layout.ranged_values(region, graph)):
+            found.append(number)
+    return found
+
+
+def _unbounded(network: Ranged) -> list[int]:
+    """Kernels with a row that need all of a constant with infinities."""
+    found = set()
+    for port, extent in zip(network.ports, network.required, strict=True):
+        value = network.values[port.value]
+        if (
+            value.constant
+            and extent is not None
+            and FAR in (-extent[0], extent[1])
+            and port.value not in network.saturated
+        ):
+            array = network.graph.constants[value.name].array
+            if array is not None and np.isinf(array).any():
+                found.add(port.kernel)
+    return sorted(k for k in found if network.kernels[k].choice.row is not None)
+
+
+def odd_constant(graph: Graph, region: Region) -> str:
+    """What is odd about the first constant of a kernel that has NaN or infinite numbers; "" for none."""
+    found = (oddity(name, graph.constants[name]) for name in region.inputs if name in graph.constants)
+    return next(filter(None, found), "")

@@ -6,6 +6,8 @@ port around the value takes slices. Whoever wants one scale gets a requantize. S
 sections 3 and 5; tests/cases, cases 37 and 51.
 """
 
+from dataclasses import replace
+
 from planner.ir.graph import Graph
 from planner.ir.types.axis_transport import moved_types
 from planner.ir.types.fit import has_short_block
@@ -28,25 +30,29 @@ from planner.propagation.selection.refusals import accepts
 from planner.target.records import PortPattern
 
 
-def give_slices(network: Network) -> None:
-    """Type the ports around sliced values, kernels in order."""
+def give_slices(network: Network, ports: list[Port]) -> None:
+    """Type the ports around sliced values, kernels in order.
+
+    Args:
+      ports: those of the network, which is not handed out yet; ports that get a type are replaced.
+    """
     if not _has_slices(network.graph):
         return
     for index, value in enumerate(network.values):
         if value.definition < 0:
-            _by_range(network, index)
+            _by_range(network, ports, index)
     for kernel in network.kernels:
         for port in present(network, kernel.inputs):
             kind = _start(network, port.value)
             if kind is not None and not kind.is_per_tensor and _takes(network, port, kind):
-                _give(port, kind, "moved" if network.values[port.value].pin is None else "pinned")
+                _give(ports, port, kind, "moved" if network.values[port.value].pin is None else "pinned")
         if kernel.moves:
-            _carry(network, kernel)
+            _carry(network, ports, kernel)
         for port in present(network, kernel.outputs):
             pin = base_of(network, network.values[port.value])
             if pin is not None and not pin.is_per_tensor and _takes(network, port, pin):
-                _give(port, pin, "pinned")
-            _by_range(network, port.value)
+                _give(ports, port, pin, "pinned")
+            _by_range(network, ports, port.value)
 
 
 def _has_slices(graph: Graph) -> bool:
@@ -97,11 +103,11 @@ def _takes(network: Network, port: Port, kind: Uniform) -> bool:
     return not isinstance(role, int) or kind.axis == (role + rank if role < 0 else role)
 
 
-def _give(port: Port, kind: Uniform, why: str) -> None:
-    port.kind, port.given, port.fixed_source = GIVEN, kind, why
+def _give(ports: list[Port], port: Port, kind: Uniform, why: str) -> None:
+    ports[port.id] = replace(port, kind=GIVEN, given=kind, fixed_source=why)
 
 
-def _carry(network: Network, kernel: Kernel) -> None:
+def _carry(network: Network, ports: list[Port], kernel: Kernel) -> None:
     """Give a mover's ports what its ops make of the slices it reads, if they keep them whole."""
     region, layout = kernel.choice.region, kernel.choice.layout
     if layout is None or not layout.joins_all:
@@ -118,13 +124,12 @@ def _carry(network: Network, kernel: Kernel) -> None:
         if made is None:
             return
         types |= made
-    ports = ports_of(network, kernel)
-    wanted = [(port, types.get(network.values[port.value].name)) for port in ports]
+    wanted = [(port, types.get(network.values[port.value].name)) for port in ports_of(network, kernel)]
     if all(kind is not None and _hands_on(network, port, kind) for port, kind in wanted):
         for port, kind in wanted:
             if kind is not None and port.kind == CLASS:
                 pinned = port.side[0] == "in" and network.values[port.value].pin is not None
-                _give(port, kind, "pinned" if pinned else "moved")
+                _give(ports, port, kind, "pinned" if pinned else "moved")
 
 
 def _hands_on(network: Network, port: Port, kind: Uniform) -> bool:
@@ -142,7 +147,7 @@ def _hands_on(network: Network, port: Port, kind: Uniform) -> bool:
     return any_slices or _takes(network, port, kind)
 
 
-def _by_range(network: Network, index: int) -> None:
+def _by_range(network: Network, ports: list[Port], index: int) -> None:
     """Give the ports around a value its ranges per axis, where each of them takes slices."""
     value = network.values[index]
     facts = network.graph.values[value.name].facts
@@ -160,7 +165,7 @@ def _by_range(network: Network, index: int) -> None:
     kind = Uniform(store, tuple(scale for scale, _ in labels), zeros, "f32", seen.axis)
     if all(_takes(network, port, kind) for port in stored):
         for port in stored:
-            _give(port, kind, "range")
+            _give(ports, port, kind, "range")
 
 
 def given_units(network: Ranged, port: Port, kind: Uniform) -> int:

@@ -7,14 +7,14 @@ A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes fr
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeVar, dataclass_transform
 
 from planner.ir.graph import Facts, Graph
 from planner.ir.types.held_pins import Storages, held, storages_in
-from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
+from planner.ir.types.qtypes import FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
-from planner.propagation.selection.choice import FLOATING, Choice
+from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.chosen import Chosen
 from planner.target.records import Costs, PortId, PortType, Target
 
@@ -26,11 +26,21 @@ GIVEN: Final = 4
 
 FLOAT_PORT: Final = PortType(FloatType("f32"))
 
+T = TypeVar("T")
 Interval = tuple[float, float]
 ALL: Final[Interval] = (-math.inf, math.inf)
 
 
-@dataclass(slots=True)
+@dataclass_transform(frozen_default=True)
+def record(cls: type[T]) -> type[T]:
+    """Make a dataclass that nobody may change: mypy refuses it.
+
+    There are several to a kernel, and making ones that Python guards as well takes a tenth of planning.
+    """
+    return dataclass(slots=True)(cls)
+
+
+@record
 class Value:
     """One value: who writes and reads it, and what facts say of its reals.
 
@@ -41,18 +51,18 @@ class Value:
     name: str
     elements: int
     constant: bool
-    pin: Uniform | None = None
-    stays_float: bool = False
-    calibrated: Interval | None = None
-    has_any: bool = False
-    definition: int = -1
-    uses: list[int] = field(default_factory=list)
-    outputs: tuple[int, ...] = ()
-    signs: bool = False
-    stated: Mapping[int, Interval] = field(default_factory=dict)
+    pin: Uniform | None
+    stays_float: bool
+    calibrated: Interval | None
+    has_any: bool
+    signs: bool
+    stated: Mapping[int, Interval]
+    definition: int
+    uses: Sequence[int]
+    outputs: tuple[int, ...]
 
 
-@dataclass(slots=True)
+@record
 class Port:
     """One present port of one kernel; `given`: the type that a fact per axis or block says."""
 
@@ -63,13 +73,13 @@ class Port:
     value: int
     kind: int
     spec: PortType
+    pin: Uniform | None = None
     fixed: Uniform | None = None
     fixed_source: str = ""
-    pin: Uniform | None = None
     given: Uniform | None = None
 
 
-@dataclass(slots=True)
+@record
 class Kernel:
     """One live region with its row; `moves`: data passes unchanged from inputs to outputs.
 
@@ -78,17 +88,19 @@ class Kernel:
 
     choice: Choice
     moves: bool
-    cut: Interval | None = None
-    inputs: tuple[int, ...] = ()
-    outputs: tuple[int, ...] = ()
-    wanted: Wanted | None = None
+    cut: Interval | None
+    wanted: Wanted | None
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Network:
     """Everything by number, in topological order of kernels.
 
     Attributes:
+      costs: that the plan is asked for, over the target's own.
+      derives_bias: whether a bias is derived anew, whatever its fixed type.
       formats: that the plan has to be written in.
       begins: kernel through which a carried value enters its loop, by the one through which it leaves.
     """
@@ -96,23 +108,15 @@ class Network:
     chosen: Chosen
     graph: Graph
     target: Target
-    kernels: list[Kernel]
-    values: list[Value]
-    ports: list[Port]
-    value_ids: dict[str, int]
+    costs: Costs
+    derives_bias: bool
+    kernels: Sequence[Kernel]
+    values: Sequence[Value]
+    ports: Sequence[Port]
+    value_ids: Mapping[str, int]
     formats: tuple[str, ...]
-    begins: dict[int, int]
-    visits: int = 0
-
-    @property
-    def costs(self) -> Costs:
-        """The prices that the plan is asked for, over the target's own."""
-        return self.chosen.request.costs
-
-    @property
-    def derives_bias(self) -> bool:
-        """Whether a bias is derived anew, whatever its fixed type."""
-        return self.chosen.request.bias_pins == "derive"
+    begins: Mapping[int, int]
+    visits: int
 
     @property
     def storages(self) -> Storages:
@@ -120,7 +124,7 @@ class Network:
         return storages_in(self.target.storages, self.formats)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ranged(Network):
     """A network whose ports have ranges.
 
@@ -139,34 +143,6 @@ class Ranged(Network):
     required: Sequence[Interval | None]
     needed: Mapping[int, Interval]
     rangeless: Sequence[int]
-
-
-def number_of(network: Network, name: str) -> int:
-    """The number of a value, a new one where it has none."""
-    known = network.value_ids.get(name)
-    if known is not None:
-        return known
-    value = network.graph.values[name]
-    entry = Value(name, value.elements, name in network.graph.constants)
-    network.value_ids[name] = number = len(network.values)
-    network.values.append(entry)
-    for fact in value.facts:
-        if isinstance(fact, Calibrated):
-            entry.calibrated = entry.calibrated or (fact.lo, fact.hi)
-            # Constants have parameters of their own numbers, whatever the width.
-            widths = () if entry.constant else fact.widths
-            entry.stated = entry.stated or {width.bits: (width.lo, width.hi) for width in widths}
-        elif isinstance(fact, Uniform):
-            entry.pin = entry.pin or fact
-        elif isinstance(fact, AnyType):
-            entry.has_any = True
-        else:
-            entry.stays_float = entry.stays_float or isinstance(fact, (*FLOATING, Bipolar))
-    for fact in value.facts:
-        if isinstance(fact, Bipolar):
-            # No integer stands for a sign of either kind: it is computed in float, and is one of two reals.
-            entry.calibrated, entry.stated, entry.signs = (-fact.scale, fact.scale), {}, True
-    return number
 
 
 def base_of(network: Network, value: Value) -> Uniform | None:

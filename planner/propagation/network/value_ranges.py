@@ -8,16 +8,15 @@ Source: docs/specification.md, section 5, the price, item 1.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import numpy as np
 
-from planner.ir.borders import carried_pairs
-from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.propagation.network.constant_ranges import constant_range, oddity
+from planner.propagation.network.build import build_network
+from planner.propagation.network.constant_ranges import constant_range
 from planner.propagation.network.needed_ranges import asks, needs_of
 from planner.propagation.network.ports import (
     ALL,
@@ -34,8 +33,8 @@ from planner.propagation.network.ports import (
     present,
     range_in,
 )
-from planner.propagation.selection.choice import Choice
-from planner.propagation.selection.row_layout import has_numbers, moves_alone, moves_data
+from planner.propagation.selection.chosen import Chosen
+from planner.propagation.selection.row_layout import has_numbers, moves_alone
 
 FAR: Final = float(np.finfo(np.float32).max)
 NEAR: Final = 1e-6
@@ -56,6 +55,7 @@ class _Passes:
       kept: of each value, what its uses keep.
       given: of each value, what of it its kernel has to give.
       handed: ranges that a trip of a loop hands to the next, by the kernel where the trip begins.
+      visits: kernels looked at in each pass.
       asked: what the uses behind either end of a carried value keep, by the kernels at its ends.
     """
 
@@ -68,8 +68,17 @@ class _Passes:
     unfixed: list[Interval | None]
     kept: list[Interval | None]
     given: list[Interval | None]
+    visits: list[int]
     handed: dict[int, Interval | None] = field(default_factory=dict)
     asked: dict[int, Interval | None] = field(default_factory=dict)
+
+
+def give_ranges(chosen: Chosen) -> Ranged:
+    """Number the ports of the chosen rows, and give each the range that it has to hold.
+
+    Nothing else builds the network.
+    """
+    return find_ranges(build_network(chosen))
 
 
 def find_ranges(network: Network) -> Ranged:
@@ -99,10 +108,11 @@ def find_ranges(network: Network) -> Ranged:
         [None] * count,
         [None] * count,
         [None] * count,
+        [],
     )
     rangeless += _forward(state)
     _backward(state)
-    return found
+    return replace(found, visits=network.visits + sum(state.visits))
 
 
 def _finite(state: _Passes, index: int) -> Interval | None:
@@ -149,32 +159,6 @@ def _forward(state: _Passes) -> list[int]:
     return sorted(gone | {end for end, begin in pairs if begin in gone} | {b for e, b in pairs if e in gone})
 
 
-def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
-    """Kernels with a row that no range gets to, told before there is a network: branches that never ran, say.
-
-    Nothing says the range of a value of theirs, and what is moved there is such values alone. `find_ranges`
-    finds these kernels too, and what takes a closer look: loops, types that rows fix, facts of ports.
-    """
-    blank = {name for name, value in graph.values.items() if not value.facts and value.is_float}
-    blank -= graph.constants.keys()
-    out = {name for name in blank.intersection(graph.inputs) if 0 not in (graph.values[name].shape or ())}
-    carried = {name for pair in carried_pairs(graph) for name in pair} if blank else set()
-    found = []
-    for number, choice in enumerate(choices if blank else ()):
-        region, layout = choice.region, choice.layout
-        if blank.isdisjoint(region.outputs) and out.isdisjoint(region.inputs):
-            continue
-        if region.name in carried or region.input_facts or region.output_facts:
-            continue
-        if layout is not None and (layout.fixing or layout.calls):
-            continue
-        if not moves_data(graph, *choice[:3]) or out.issuperset(filter(None, region.inputs)):
-            out |= blank.intersection(region.outputs)
-        if layout is not None and not out.isdisjoint(layout.ranged_values(region, graph)):
-            found.append(number)
-    return found
-
-
 def _hand_on(state: _Passes) -> bool:
     """Tell the first kernel of each carried value what the last hands to the next trip; whether it is new."""
     network, new = state.network, False
@@ -184,23 +168,6 @@ def _hand_on(state: _Passes) -> bool:
         new |= state.handed.get(begin) != handed
         state.handed[begin] = handed
     return new
-
-
-def unbounded(network: Ranged) -> list[int]:
-    """Kernels with a row that need all of a constant with infinities."""
-    found = set()
-    for port, extent in zip(network.ports, network.required, strict=True):
-        value = network.values[port.value]
-        if (
-            value.constant
-            and extent is not None
-            and FAR in (-extent[0], extent[1])
-            and port.value not in network.saturated
-        ):
-            array = network.graph.constants[value.name].array
-            if array is not None and np.isinf(array).any():
-                found.add(port.kernel)
-    return sorted(k for k in found if network.kernels[k].choice.row is not None)
 
 
 def _pass_forward(state: _Passes) -> list[int]:
@@ -217,7 +184,7 @@ def _pass_forward(state: _Passes) -> list[int]:
             state.ranges[number] = extent
             state.by_width[number] = _by_width(value, extent, {})
     rangeless = []
-    network.visits += len(network.kernels)
+    state.visits.append(len(network.kernels))
     for index, kernel in enumerate(network.kernels):
         _write(state, index, kernel, moves=kernel.moves, served=True)
         if kernel.choice.row is not None and _lacks_range(network, kernel):
@@ -265,12 +232,6 @@ def _by_width(value: Value, known: Interval | None, moved: Mapping[int, Interval
     return found
 
 
-def odd_constant(graph: Graph, region: Region) -> str:
-    """What is odd about the first constant of a kernel that has NaN or infinite numbers; "" for none."""
-    found = (oddity(name, graph.constants[name]) for name in region.inputs if name in graph.constants)
-    return next(filter(None, found), "")
-
-
 def _backward(state: _Passes) -> None:
     """Fill in what each value's uses keep, and each port's required range."""
     network = state.network
@@ -290,14 +251,14 @@ def _pass_backward(state: _Passes) -> dict[int, Interval | None]:
     """One pass over what uses keep, by input port."""
     network = state.network
     ports, ranges = network.ports, state.ranges
-    network.visits += len(network.kernels)
+    state.visits.append(len(network.kernels))
     kept_by: dict[int, Interval | None] = {}
     for number in range(len(network.kernels) - 1, -1, -1):
         kernel = network.kernels[number]
         for p in kernel.outputs:
             if p >= 0:
                 _keep(state, kernel, ports[p], kept_by)
-        asked = state.asked.get(number)
+        asked = state.asked.get(number) if state.asked else None
         moved = [state.kept[ports[p].value] for p in kernel.outputs if p >= 0] if kernel.moves else []
         through = hull([*moved, asked] if asked else moved)
         if kernel.moves and _tells_places(network, kernel):
@@ -321,7 +282,7 @@ def _pass_backward(state: _Passes) -> dict[int, Interval | None]:
                 needed = _cutting(needs.get(name), ranges[port.value]) if needs else None
                 if needed:
                     state.needed[p] = needed
-                else:
+                elif state.needed:
                     state.needed.pop(p, None)
                 kept_by[p] = needed or ALL
     return kept_by
@@ -362,7 +323,7 @@ def _moved(
         if extent is None and own is not None and served and kernel.choice.row is not None:
             extent = (own.lo, own.hi)
         extents.append(extent)
-    handed = state.handed.get(number)
+    handed = state.handed.get(number) if state.handed else None
     extent = hull([*extents, handed] if handed else extents)
     return cut_to(extent, kernel.cut) if extent and kernel.cut else extent
 

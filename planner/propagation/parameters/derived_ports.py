@@ -20,7 +20,7 @@ from planner.propagation.network.ports import (
     ports_of,
 )
 from planner.propagation.parameters.constant_types import derive_parameters
-from planner.propagation.parameters.typed import Typing, kernel_views
+from planner.propagation.parameters.typed import Typing, kernel_views, known_types
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.solver.classes import LabelClass
 from planner.target.circles import LEAST, ROUNDS, agree, at_rest, circles
@@ -58,7 +58,7 @@ def derive_again(network: Typing, classes: Sequence[LabelClass]) -> list[LabelCl
     ]
     if all(new.fixed == old.fixed for new, old in zip(found, classes, strict=True)):
         return None
-    forget(network, network.ports)
+    network.types[:] = known_types(network)
     return found
 
 
@@ -71,7 +71,7 @@ def _may_be_derived(network: Typing, entry: LabelClass) -> bool:
 def _derived(network: Typing, entry: LabelClass) -> LabelClass:
     """The class, fixed at what its kernel's rules yield for the types of the other ports."""
     port = entry.ports[0]
-    network.visits += 1
+    network.rounds.append(entry.kernel)
     derived = come_to_rest(network, network.kernels[entry.kernel])
     kind: Uniform | None = network.types[port.id] if port.side in derived else None
     if kind is None or not kind.is_per_tensor:
@@ -178,5 +178,6 @@ def _against_pin(rule: Rule, address: str, pin: Uniform, kind: Uniform) -> Confl
 
 def forget(network: Typing, ports: Sequence[Port]) -> None:
     """Take the types off all ports but those that were given or are plain values."""
+    settled = network.settled
     for port in ports:
-        network.types[port.id] = network.known(port)
+        network.types[port.id] = port.given or settled.get(port.id)

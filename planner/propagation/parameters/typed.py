@@ -32,21 +32,23 @@ class Labelled:
     lost: Sequence[Lost]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Typing(Classed):
-    """A network while its ports get types: the only phase that is filled in place.
+    """A network while its ports get types, which `labelling` and `constant_types` fill in.
 
     Attributes:
       types: of each port; None while it has none, and of floats.
       widened: the reason by port, of weights whose scales grew for the sake of a multiplier.
       finer: the reason by port, of pinned weights whose scales are finer for the sake of a bias.
       computed: searched ports for which a function of the target had an answer.
+      rounds: numbers of the kernels whose rules were asked while labels were chosen, each time.
     """
 
     types: list[Uniform | None]
     widened: dict[int, str] = field(default_factory=dict)
     finer: dict[int, str] = field(default_factory=dict)
     computed: set[int] = field(default_factory=set)
+    rounds: list[int] = field(default_factory=list)
 
     def type_of(self, port: Port | None) -> Uniform | None:
         """The type of a port; None where it has none, or there is no port."""
@@ -56,12 +58,8 @@ class Typing(Classed):
         """Whether a rule gives a port its type."""
         return port.kind == DERIVED or port.id in self.computed
 
-    def known(self, port: Port) -> Uniform | None:
-        """The type that a port has before anything is searched; None of most."""
-        return port.given or self.settled.get(port.id)
 
-
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Typed(Typing):
     """A network with a type at every port that is not float.
 
@@ -83,8 +81,15 @@ class Typed(Typing):
 def start_typing(network: Classed) -> Typing:
     """The network with the types that are known before anything is searched."""
     own = {each.name: getattr(network, each.name) for each in fields(Classed)}
-    types = [port.given or network.settled.get(port.id) for port in network.ports]
-    return Typing(**own, types=types)
+    return Typing(**own, types=known_types(network))
+
+
+def known_types(network: Classed) -> list[Uniform | None]:
+    """The types of ports before anything is searched."""
+    types = [port.given for port in network.ports]
+    for p, kind in network.settled.items():
+        types[p] = kind
+    return types
 
 
 def finish_typing(network: Typing, labelled: Labelled, *, turns: bool) -> Typed:

@@ -65,7 +65,7 @@ def assemble(outcome: Typed) -> Planned:
         apart=frozenset(outcome.chosen.remedies.apart),
         left=frozenset((*outcome.chosen.remedies.left, *outcome.chosen.remedies.let_go)),
         turns=outcome.turns,
-        visits=network.visits + len(network.kernels),
+        visits=network.visits + len(network.rounds) + len(network.kernels),
     )
     refuse(_forbidden(plan, outcome))
     return plan

@@ -19,6 +19,7 @@ from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan, TargetRef
 from planner.plans.rescales import SAME_SCALE
+from planner.propagation.network.demotions import odd_constant
 from planner.propagation.network.labels import clipped_share, label_of
 from planner.propagation.network.ports import (
     FLOAT,
@@ -31,7 +32,6 @@ from planner.propagation.network.ports import (
     present,
     range_in,
 )
-from planner.propagation.network.value_ranges import odd_constant
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.bias_grids import BIAS_LIMIT, sum_of
 from planner.propagation.parameters.typed import Typing

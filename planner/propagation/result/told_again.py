@@ -18,7 +18,7 @@ from planner.ir.types.storages import storage
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
 from planner.propagation.network.ports import ports_of
-from planner.propagation.network.ranged import give_ranges
+from planner.propagation.network.value_ranges import give_ranges
 from planner.propagation.parameters.typed import Typing, start_typing
 from planner.propagation.result.plan_warnings import warnings_of, warnings_of_all
 from planner.propagation.selection.choice import Choice

@@ -80,7 +80,7 @@ def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
     return True
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Classed(Ranged):
     """A network whose ports are in classes.
 

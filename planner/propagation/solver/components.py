@@ -216,11 +216,10 @@ def _edges(network: Classed) -> list[list[Edge]]:
 
 def _has_no_price(network: Classed, value: Value) -> bool:
     """Whether all ports around a value are settled, or float, so that nothing on its edges costs anything."""
-    around = [*value.uses, value.definition] if value.definition >= 0 else value.uses
-    if all(network.ports[p].kind == FLOAT for p in around):
-        return value.pin is None
-    settled = all(p in network.settled for p in around)
-    return settled and value.definition >= 0 and not value.outputs
+    around = {*value.uses, value.definition} if value.definition >= 0 else {*value.uses}
+    if network.settled.keys() >= around and around:
+        return value.definition >= 0 and not value.outputs
+    return {network.ports[p].kind for p in around} <= {FLOAT} and value.pin is None
 
 
 def _defined(network: Classed, port: Port) -> tuple[tuple[int, Storage] | None, Uniform | None]:
