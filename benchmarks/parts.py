@@ -11,10 +11,10 @@ from typing import Final
 PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "fuse": ("fusion/fuse.py", "fuse"),
     "choose rows": ("selection/rows.py", "choose_rows"),
-    "network": ("propagation/propagate.py", "_network"),
+    "network": ("network/build.py", "build_network"),
     "classes": ("solver/classes.py", "build_classes"),
     "labels": ("propagation/labelling.py", "label_all"),
-    "constants": ("propagation/propagate.py", "_derived"),
+    "constants": ("propagation/decide.py", "_derived"),
     "records, key": ("result/plan_builder.py", "assemble"),
     "check": ("checker/check.py", "check"),
     "blocks": ("exporters/qdq.py", "write_block"),

@@ -33,9 +33,9 @@ from benchmarks.topologies import SHAPES
 from planner.ir.graph import model_digest
 from planner.ir.topology import live, topological
 from planner.plans.records import step_rows
-from planner.propagation.propagate import decide
-from planner.propagation.result.outcome import Request
+from planner.propagation.decide import type_ports
 from planner.propagation.result.plan_builder import assemble
+from planner.propagation.selection.chosen import Chosen, Request
 from planner.propagation.selection.rows import choose_rows
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -95,7 +95,7 @@ def one(shape: str, regions: int, limit: int) -> Record:
     choices = choose_rows(graph, kernels, target)
     clock.append(time.process_time())
     request = Request("minimal", target.costs, digest, best_effort=False, bias_pins="error", depths={})
-    outcome = decide(graph, target, choices, request)
+    outcome = type_ports(Chosen(graph, target, choices, request))
     clock.append(time.process_time())
     plan = assemble(outcome)
     clock.append(time.process_time())

@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -54,6 +54,12 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.target_exchange": 1,
     "planner.target_tests": 4,
     "planner.version": 0,
+}
+
+# Folders of a package, lowest first: a module imports its own folder or a lower one. Modules beside them
+# may import all of them, and no folder imports such a module.
+FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "planner.propagation": ("selection", "network", "solver", "parameters", "result"),
 }
 
 # A library is known to these modules alone; everybody else gets our own records.
@@ -183,6 +189,25 @@ def test_a_module_imports_its_own_floor_or_below():
         if ours(other) and floor(other) > floor(name)
     ]
     assert upwards == []
+
+
+@pytest.mark.parametrize("package", FOLDERS)
+def test_a_module_imports_its_own_folder_or_a_lower_one(package):
+    order = [f"{package}.{folder}" for folder in FOLDERS[package]]
+    known = {name: folder(name, order) for name in modules() if within(name, (package,))}
+    assert {name.rpartition(".")[0] for name, at in known.items() if at == len(order)} <= {package, "planner"}
+    upwards = [
+        f"{name}:{line} imports {other}"
+        for name, at in known.items()
+        for other, line in imports(modules()[name], inside_functions=True)
+        if known.get(other, 0) > at
+    ]
+    assert upwards == []
+
+
+def folder(name: str, order: Sequence[str]) -> int:
+    """Place in an order of the folder that a module lies in; behind the last where it is in none."""
+    return next((at for at, one in enumerate(order) if within(name, (one,))), len(order))
 
 
 def test_no_module_imports_itself_through_others():

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from planner.ir.types.qtypes import Storage
-from planner.propagation.network.ports import Network, ports_of
-from planner.propagation.parameters.derived_ports import derive_again, forget, guess_derived
-from planner.propagation.result.outcome import Labelled, Strategy
+from planner.propagation.network.labels import Label, label_of, typed
+from planner.propagation.network.ports import ports_of
+from planner.propagation.parameters.derived_ports import derive_again, guess_derived
+from planner.propagation.parameters.typed import Labelled, Typing, known_types
+from planner.propagation.selection.chosen import Strategy
 from planner.propagation.solver.candidates import offer_labels
-from planner.propagation.solver.classes import Label, LabelClass, Offered, Offers, label_of, legal, typed
+from planner.propagation.solver.classes import LabelClass, Offered, Offers, legal
 from planner.propagation.solver.components import Sets, components_of, units_of
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
 from planner.propagation.solver.rfc import rfc
@@ -25,15 +27,14 @@ from planner.target.records import Costs
 ROUNDS: Final = 4
 
 
-def label_all(
-    network: Network, classes: list[LabelClass], cost_model: CostModel, strategy: Strategy
-) -> Labelled:
-    """Label all classes, and write the types.
+def label_all(network: Typing, cost_model: CostModel, strategy: Strategy) -> Labelled:
+    """Label all classes, and fill in the types.
 
     Where rules derive types from labels, the least price of a round proves nothing about the next: the greedy
     order is looked at too, by units and as a whole, and followed where it costs less and cuts off and loses
     what is allowed.
     """
+    classes = network.classes
     every = frozenset(range(len(classes)))
     if strategy == "rfc":
         return _rounds(network, classes, cost_model, every)
@@ -54,13 +55,13 @@ def _is_derived(entry: LabelClass) -> bool:
     return entry.fixed_source == "derived"
 
 
-def _cheaper(network: Network, labelled: Labelled, greedily: Labelled) -> frozenset[int]:
+def _cheaper(network: Typing, labelled: Labelled, greedily: Labelled) -> frozenset[int]:
     """Classes that cost less in the greedy order; units that rules derive from each other go together."""
     classes = greedily.classes
     home = {c: i for i, unit in enumerate(greedily.units) for c in unit.classes}
     sets = Sets(len(greedily.units))
     for entry in filter(_is_derived, classes):
-        groups = [port.group for port in ports_of(network, network.kernels[entry.kernel])]
+        groups = [network.groups[port.id] for port in ports_of(network, network.kernels[entry.kernel])]
         sets.join([home[entry.id], *(home[group] for group in groups if group >= 0)])
     saved = [0] * len(greedily.units)
     fits = [True] * len(greedily.units)
@@ -87,26 +88,26 @@ def _may_have(labelled: Labelled, c: int, label: Label | None, costs: Costs) -> 
 
 
 def _rounds(
-    network: Network, classes: Sequence[LabelClass], cost_model: CostModel, greedily: Collection[int]
+    network: Typing, classes: Sequence[LabelClass], cost_model: CostModel, greedily: Collection[int]
 ) -> Labelled:
     """Label, derive, and label again while a rule yields another type than it was labelled with.
 
     Args:
       greedily: classes that follow the greedy order, by whole units.
     """
-    forget(network.ports)
+    network.types[:] = known_types(network)
     labelled = _label(network, guess_derived(network, classes), cost_model, greedily)
-    _write_types(labelled)
+    _write_types(network, labelled)
     for _ in range(ROUNDS):
         moved = derive_again(network, labelled.classes)
         if moved is None:
             return labelled
         labelled = _label(network, moved, cost_model, greedily)
-        _write_types(labelled)
+        _write_types(network, labelled)
     moved = derive_again(network, labelled.classes)
     if moved is not None:
         labelled = _repriced(labelled, moved, cost_model)
-        _write_types(labelled)
+        _write_types(network, labelled)
     return labelled
 
 
@@ -121,18 +122,18 @@ def _repriced(labelled: Labelled, classes: Sequence[LabelClass], cost_model: Cos
         floor = min(old.bound, price, unavoidable_casts(unit.edges, labelled.offered, cost_model))
         solutions |= dict.fromkeys(unit.classes, Solution(labels, price, floor))
         cost, bound = cost + price - old.price, bound + floor - old.bound
-    return Labelled(classes, labelled.offered, labelled.units, solutions, cost, bound)
+    return replace(labelled, classes=classes, solutions=solutions, cost=cost, bound=bound)
 
 
 def _label(
-    network: Network, classes: Sequence[LabelClass], cost_model: CostModel, greedily: Collection[int]
+    network: Typing, classes: Sequence[LabelClass], cost_model: CostModel, greedily: Collection[int]
 ) -> Labelled:
     parts, loose = components_of(network, classes)
     offered: Offers = {}
     for component in parts:
         labels, component.whole = offer_labels(component, classes, network, cost_model.costs.max_clip)
         offered |= labels
-    units = units_of(network, parts)
+    units, lost = units_of(network, parts)
     first_decided = rfc(network, classes) if greedily else {}
     solutions: dict[int, Solution] = {}
     cost = bound = sum(edge_price(edge, {}, cost_model)[0] for edge in loose)
@@ -155,14 +156,14 @@ def _label(
         cost += solution.price
         bound += solution.bound
         solutions |= dict.fromkeys(unit.classes, solution)
-    return Labelled(classes, offered, units, solutions, cost, bound)
+    return Labelled(classes, offered, units, solutions, cost, bound, lost)
 
 
-def _write_types(labelled: Labelled) -> None:
+def _write_types(network: Typing, labelled: Labelled) -> None:
     for entry in labelled.classes:
         label = labelled.solutions[entry.id].labels[entry.id]
         for port in entry.ports:
             store = port.spec.storage
             if label is None or not isinstance(store, Storage):
                 continue
-            port.type = port.fixed or port.pin or typed(label, store)
+            network.types[port.id] = port.fixed or port.pin or typed(label, store)

@@ -6,6 +6,8 @@ import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Region, Value, validate
 from planner.ir.types.typetext import parse_type
+from planner.propagation.selection.choice import Choice
+from planner.propagation.selection.chosen import Chosen, Request
 from planner.target.load import load_target
 from planner.target.records import Target
 
@@ -36,6 +38,12 @@ def target_of(rows: str, **functions: object) -> Target:
     return load_target(
         HEAD + "\n".join(f"  {line}" for line in rows.strip().splitlines()), functions=functions
     )
+
+
+def chosen(graph: Graph, target: Target, choices: Sequence[Choice]) -> Chosen:
+    """Rows for a graph, nothing else asked for."""
+    request = Request("minimal", target.costs, "", best_effort=False, bias_pins="error", depths={})
+    return Chosen(graph, target, choices, request)
 
 
 def graph_of(

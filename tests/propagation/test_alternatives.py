@@ -11,16 +11,16 @@ from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import parse_type
 from planner.plans.explain import explain
 from planner.plans.read_json import plan_from_json
-from planner.propagation.propagate import decide, propagate
+from planner.propagation.decide import type_ports
+from planner.propagation.network.labels import UNIT, Label, label_of
+from planner.propagation.parameters.typed import Typed
+from planner.propagation.propagate import propagate
 from planner.propagation.result.alternatives import Alternatives
-from planner.propagation.result.outcome import Outcome, Request
-from planner.propagation.selection.remedies import Remedies
 from planner.propagation.selection.rows import choose_rows
-from planner.propagation.solver.classes import UNIT, Label, label_of
 from planner.propagation.solver.components import Unit
 from planner.propagation.solver.price import CostModel, price_of_labels
 from tests.propagation.graphs import TARGET, random_graph
-from tests.propagation.small import graph_of, target_of
+from tests.propagation.small import chosen, graph_of, target_of
 
 ROWS = """
 - {kernel: add, in: {a: a8, b: a8}, out: {y: a8}}
@@ -40,7 +40,7 @@ def region(unit: Unit, labels: dict[int, Label | None], c: int) -> set[int]:
     return found
 
 
-def alternatives(outcome: Outcome) -> Iterator[tuple[Unit, dict[int, Label | None], int, str, float, str]]:
+def alternatives(outcome: Typed) -> Iterator[tuple[Unit, dict[int, Label | None], int, str, float, str]]:
     """Each with its unit and its class."""
     every = Alternatives(outcome)
     for unit in outcome.labelled.units:
@@ -56,9 +56,8 @@ def alternatives(outcome: Outcome) -> Iterator[tuple[Unit, dict[int, Label | Non
 def test_a_price_is_that_of_the_unit_labelled_so(seed: int, facts: float) -> None:
     """And none of what the solver proved least is beaten by one."""
     graph = random_graph(seed, 20, facts=facts)
-    request = Request("minimal", TARGET.costs, "", best_effort=False, bias_pins="error", depths={})
     try:
-        outcome = decide(graph, TARGET, choose_rows(graph, graph.regions, TARGET), request, Remedies())
+        outcome = type_ports(chosen(graph, TARGET, choose_rows(graph, graph.regions, TARGET)))
     except PlannerError:
         return
     cost_model = CostModel(TARGET.costs, TARGET.rescale_single_consumer, TARGET.rescale_allowed)

@@ -3,8 +3,8 @@
 import pytest
 
 from planner.ir.graph import Graph, Op, Value
+from planner.ir.types.axis_transport import moved_types
 from planner.ir.types.typetext import parse_type
-from planner.propagation.network.axis_transport import moved_types
 
 GRAPH = Graph("g", {name: Value(name, (1, 2, 4)) for name in "ab"}, (), ("a", "b"), ("y",))
 

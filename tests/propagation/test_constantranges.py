@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.ir.graph import Constant
-from planner.propagation.parameters.constant_ranges import constant_range, slice_ranges
+from planner.propagation.network.constant_ranges import constant_range, slice_ranges
 
 NUMBERS = np.array([[1.0, -2.0, 3.0], [0.5, 0.25, -8.0]], np.float32)
 

@@ -9,13 +9,14 @@ from planner.checker.check import check
 from planner.constants.quantize import quantize_array
 from planner.ir.topology import topological
 from planner.plans.write_json import plan_to_json
-from planner.propagation import propagate as planning
-from planner.propagation.network.build import build_network
-from planner.propagation.network.value_ranges import backward, demote, forward, out_of_reach
+from planner.propagation import decide as planning
+from planner.propagation.decide import moved
+from planner.propagation.network.demotions import out_of_reach, without_range
+from planner.propagation.network.value_ranges import give_ranges
 from planner.propagation.propagate import propagate
 from planner.propagation.selection.rows import choose_rows
 from tests.propagation.graphs import TARGET, random_graph, seeded
-from tests.propagation.small import graph_of, target_of
+from tests.propagation.small import chosen, graph_of, target_of
 
 ROWS = target_of("""
 - {kernel: add, in: {a: a8, b: a8}, out: {y: a8}}
@@ -38,17 +39,15 @@ MOVES = {"relu": "Relu", "join": "Concat"}
 def settled(values, kernels, outputs, moves=None):
     graph = graph_of(values, kernels, outputs=outputs, moves=moves)
     choices = choose_rows(graph, topological(graph.regions), ROWS)
-    network = build_network(graph, choices, ROWS)
-    while gone := forward(network):
-        choices = demote(graph, choices, gone)
-        network = build_network(graph, choices, ROWS)
-    backward(network)
-    return network
+    ranged = give_ranges(chosen(graph, ROWS, choices))
+    while ranged.rangeless:
+        ranged = give_ranges(moved(ranged.chosen, without_range(ranged)))
+    return ranged
 
 
 def required(network, kernel, side):
     ports = [p for p in network.ports if network.kernels[p.kernel].choice.region.name == kernel]
-    return next(p.required for p in ports if p.side == side)
+    return next(network.required[p.id] for p in ports if p.side == side)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def required(network, kernel, side):
 )
 def test_ranges(values, kernels, name, extent):
     network = settled(values, kernels, "y", MOVES)
-    assert network.values[network.value_ids[name]].range == extent
+    assert network.ranges[network.value_ids[name]] == extent
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def test_a_port_without_a_range_runs_in_float():
 def test_constants(numbers, extent):
     values = {"x": "[-1, 1]", "c": np.array(numbers, np.float32), "y": "[-1, 1]"}
     network = settled(values, [("k", "add", "x c", "y")], "y")
-    assert network.values[network.value_ids["c"]].range == extent
+    assert network.ranges[network.value_ids["c"]] == extent
 
 
 @pytest.mark.parametrize(

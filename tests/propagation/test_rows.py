@@ -14,7 +14,7 @@ from planner.plan_model import plan
 from planner.propagation.network.build import build_network
 from planner.propagation.propagate import propagate
 from planner.propagation.selection.rows import choose_rows, refuse_floats
-from tests.propagation.small import graph_of, target_of
+from tests.propagation.small import chosen, graph_of, target_of
 
 ROWS = target_of("""
 - {kernel: fc, in: {x: a16, w: n8}, out: {y: a16}, when: {min_bits: {x: 9}}}
@@ -191,7 +191,7 @@ def test_wildcards(kernels, facts, port, storage):
     names = dict.fromkeys(n for _, _, ins, outs in kernels for n in (ins, outs))
     values = {name: f"[-1, 1] & {facts.get(name, '')}" for name in names}
     graph = graph_of(values, kernels, outputs=kernels[-1][3])
-    network = build_network(graph, choose_rows(graph, topological(graph.regions), VIEWS), VIEWS)
+    network = build_network(chosen(graph, VIEWS, choose_rows(graph, topological(graph.regions), VIEWS)))
     kernel = next(kernel for kernel in network.kernels if kernel.choice.region.name == "k")
     ids = kernel.inputs if port == "in" else kernel.outputs
     assert str(network.ports[ids[0]].spec.storage) == storage

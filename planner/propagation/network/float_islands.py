@@ -12,7 +12,6 @@ from typing import Final
 
 from planner.ir.graph import LINEAR
 from planner.propagation.network.ports import FLOAT, Kernel, Network, ports_of, present
-from planner.propagation.selection.choice import Choice, in_float
 
 BETWEEN_FLOATS: Final = "moves data between float ops"
 ISLAND: Final = "integer island: float kernels alone are around it"
@@ -59,11 +58,6 @@ def integer_islands(network: Network) -> set[int]:
         found |= more
         may -= more
     return found
-
-
-def afloat(choices: list[Choice], islands: set[int], reason: str) -> list[Choice]:
-    """Run these kernels in float."""
-    return [in_float(choice, reason) if i in islands else choice for i, choice in enumerate(choices)]
 
 
 def _may_be_island(network: Network, kernel: Kernel) -> bool:
@@ -127,7 +121,7 @@ def is_bound(network: Network, kernel: Kernel) -> bool:
         return True
     ports = ports_of(network, kernel)
     values = [network.values[port.value] for port in ports]
-    fixed = any(port.pin is not None or port.fixed is not None or port.type is not None for port in ports)
+    fixed = any(port.pin is not None or port.fixed is not None or port.given is not None for port in ports)
     return fixed or any(value.pin is not None or value.has_any for value in values)
 
 

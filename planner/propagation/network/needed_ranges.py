@@ -15,29 +15,37 @@ from planner.propagation.network.ports import (
     Kernel,
     Network,
     Port,
+    Ranged,
     present,
     range_in,
 )
 from planner.propagation.selection.reach import known_range
 
 
-def asks(network: Network, kernel: Kernel) -> bool:
-    """Whether an op of a kernel may need less than everything."""
-    kept = (network.values[port.value].given for port in present(network, kernel.outputs))
+def asks(network: Network, kernel: Kernel, given: Sequence[Interval | None]) -> bool:
+    """Whether an op of a kernel may need less than everything.
+
+    Args:
+      given: of each value, what its kernel has to give of it.
+    """
+    kept = (given[port.value] for port in present(network, kernel.outputs))
     return needs.asks(kernel.choice.region, kept)
 
 
-def needs_of(network: Network, kernel: Kernel) -> Mapping[str, Interval]:
+def needs_of(
+    network: Ranged, kernel: Kernel, given: Sequence[Interval | None]
+) -> Mapping[str, Interval]:
     """What the kernel needs of each value it reads, by name, in reals; those not named it needs whole.
 
-    What is needed of its results has to be known: `Value.given`.
+    Args:
+      given: of each value, what its kernel has to give of it; that of the kernel's results has to be known.
     """
     results = {network.values[port.value].name: port for port in present(network, kernel.outputs)}
-    kept = {name: network.values[port.value].given or ALL for name, port in results.items()}
+    kept = {name: given[port.value] or ALL for name, port in results.items()}
 
     def extent(name: str) -> Interval | None:
         number = network.value_ids.get(name)
-        known = network.values[number].range if number is not None else None
+        known = network.ranges[number] if number is not None else None
         return known or known_range(network.graph, name)
 
     def levels(name: str) -> int | None:
@@ -71,10 +79,10 @@ def needs_of(network: Network, kernel: Kernel) -> Mapping[str, Interval]:
     return needs.needs_of(kernel.choice.region, kept, around)
 
 
-def _step(network: Network, port: Port) -> float | None:
+def _step(network: Ranged, port: Port) -> float | None:
     """The step of a result in its row's storage: fixed, else of its own range; None in float."""
     store, fixed = port.spec.storage, port.fixed or port.pin
-    extent = range_in(network.values[port.value], port.spec)
+    extent = range_in(network, port.value, port.spec)
     if not isinstance(store, Storage) or store.float_name:
         return None
     if fixed is not None:

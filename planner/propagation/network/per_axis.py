@@ -6,10 +6,13 @@ port around the value takes slices. Whoever wants one scale gets a requantize. S
 sections 3 and 5; tests/cases, cases 37 and 51.
 """
 
+from dataclasses import replace
+
 from planner.ir.graph import Graph
+from planner.ir.types.axis_transport import moved_types
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import Calibrated, QType, Storage, Uniform
-from planner.propagation.network.axis_transport import moved_types
+from planner.propagation.network.labels import label_for, log_units
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -18,34 +21,38 @@ from planner.propagation.network.ports import (
     Kernel,
     Network,
     Port,
+    Ranged,
     base_of,
     ports_of,
     present,
 )
 from planner.propagation.selection.refusals import accepts
-from planner.propagation.solver.classes import label_for, log_units
 from planner.target.records import PortPattern
 
 
-def give_slices(network: Network) -> None:
-    """Type the ports around sliced values, kernels in order."""
+def give_slices(network: Network, ports: list[Port]) -> None:
+    """Type the ports around sliced values, kernels in order.
+
+    Args:
+      ports: those of the network, which is not handed out yet; ports that get a type are replaced.
+    """
     if not _has_slices(network.graph):
         return
     for index, value in enumerate(network.values):
         if value.definition < 0:
-            _by_range(network, index)
+            _by_range(network, ports, index)
     for kernel in network.kernels:
         for port in present(network, kernel.inputs):
             kind = _start(network, port.value)
             if kind is not None and not kind.is_per_tensor and _takes(network, port, kind):
-                _give(port, kind, "moved" if network.values[port.value].pin is None else "pinned")
+                _give(ports, port, kind, "moved" if network.values[port.value].pin is None else "pinned")
         if kernel.moves:
-            _carry(network, kernel)
+            _carry(network, ports, kernel)
         for port in present(network, kernel.outputs):
             pin = base_of(network, network.values[port.value])
             if pin is not None and not pin.is_per_tensor and _takes(network, port, pin):
-                _give(port, pin, "pinned")
-            _by_range(network, port.value)
+                _give(ports, port, pin, "pinned")
+            _by_range(network, ports, port.value)
 
 
 def _has_slices(graph: Graph) -> bool:
@@ -69,7 +76,7 @@ def _start(network: Network, index: int) -> Uniform | None:
     if value.definition < 0:
         return None
     made = network.ports[value.definition]
-    return made.type if made.kind == GIVEN else None
+    return made.given
 
 
 def _pattern(network: Network, port: Port) -> PortPattern | None:
@@ -96,11 +103,11 @@ def _takes(network: Network, port: Port, kind: Uniform) -> bool:
     return not isinstance(role, int) or kind.axis == (role + rank if role < 0 else role)
 
 
-def _give(port: Port, kind: Uniform, why: str) -> None:
-    port.kind, port.type, port.fixed_source = GIVEN, kind, why
+def _give(ports: list[Port], port: Port, kind: Uniform, why: str) -> None:
+    ports[port.id] = replace(port, kind=GIVEN, given=kind, fixed_source=why)
 
 
-def _carry(network: Network, kernel: Kernel) -> None:
+def _carry(network: Network, ports: list[Port], kernel: Kernel) -> None:
     """Give a mover's ports what its ops make of the slices it reads, if they keep them whole."""
     region, layout = kernel.choice.region, kernel.choice.layout
     if layout is None or not layout.joins_all:
@@ -117,19 +124,18 @@ def _carry(network: Network, kernel: Kernel) -> None:
         if made is None:
             return
         types |= made
-    ports = ports_of(network, kernel)
-    wanted = [(port, types.get(network.values[port.value].name)) for port in ports]
+    wanted = [(port, types.get(network.values[port.value].name)) for port in ports_of(network, kernel)]
     if all(kind is not None and _hands_on(network, port, kind) for port, kind in wanted):
         for port, kind in wanted:
             if kind is not None and port.kind == CLASS:
                 pinned = port.side[0] == "in" and network.values[port.value].pin is not None
-                _give(port, kind, "pinned" if pinned else "moved")
+                _give(ports, port, kind, "pinned" if pinned else "moved")
 
 
 def _hands_on(network: Network, port: Port, kind: Uniform) -> bool:
     """Whether a mover's port may have a type: a wildcard takes any slices with its kind of scales."""
     if port.kind == GIVEN:
-        return port.type == kind
+        return port.given == kind
     pattern = _pattern(network, port)
     if pattern is None or port.kind not in (CLASS, CONSTANT) or port.pin is not None:
         return False
@@ -141,7 +147,7 @@ def _hands_on(network: Network, port: Port, kind: Uniform) -> bool:
     return any_slices or _takes(network, port, kind)
 
 
-def _by_range(network: Network, index: int) -> None:
+def _by_range(network: Network, ports: list[Port], index: int) -> None:
     """Give the ports around a value its ranges per axis, where each of them takes slices."""
     value = network.values[index]
     facts = network.graph.values[value.name].facts
@@ -159,10 +165,10 @@ def _by_range(network: Network, index: int) -> None:
     kind = Uniform(store, tuple(scale for scale, _ in labels), zeros, "f32", seen.axis)
     if all(_takes(network, port, kind) for port in stored):
         for port in stored:
-            _give(port, kind, "range")
+            _give(ports, port, kind, "range")
 
 
-def given_units(network: Network, port: Port, kind: Uniform) -> int:
+def given_units(network: Ranged, port: Port, kind: Uniform) -> int:
     """log2 of the scales that a use per axis or per block would have of its own, the mean over its slices.
 
     A slice's range is what was observed of it, else what its type holds; both cut to what the use keeps.
@@ -173,8 +179,9 @@ def given_units(network: Network, port: Port, kind: Uniform) -> int:
     held = [((low - zero) * scale, (high - zero) * scale) for (low, high), scale, zero in ends]
     if seen is not None and seen.axis == kind.axis and len(seen.los) == len(held):
         held = list(zip(seen.los, seen.his, strict=True))
-    if port.required is not None:
-        low, high = port.required
+    required = network.required[port.id]
+    if required is not None:
+        low, high = required
         held = [(min(max(lo, low), high), max(min(hi, high), low)) for lo, hi in held]
     own = [
         # A slice of zeros asks for nothing: it is as fine as it is.

@@ -2,72 +2,69 @@
 
 Ports, values and classes are numbered (`build`); nothing here decides. Ranges are in reals.
 A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes from its own numbers),
-`DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `SETTLED`
-(nothing but its value's range has a say, see `presolve`), `FLOAT`.
+`DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `FLOAT`.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar, dataclass_transform
 
 from planner.ir.graph import Facts, Graph
 from planner.ir.types.held_pins import Storages, held, storages_in
-from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
+from planner.ir.types.qtypes import FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
-from planner.propagation.selection.choice import FLOATING, Choice
-from planner.target.records import Costs, PortId, PortType, PortView, Target
+from planner.propagation.selection.choice import Choice
+from planner.propagation.selection.chosen import Chosen
+from planner.target.records import Costs, PortId, PortType, Target
 
 CLASS: Final = 0
 CONSTANT: Final = 1
 DERIVED: Final = 2
 FLOAT: Final = 3
 GIVEN: Final = 4
-SETTLED: Final = 5
 
 FLOAT_PORT: Final = PortType(FloatType("f32"))
 
+T = TypeVar("T")
 Interval = tuple[float, float]
 ALL: Final[Interval] = (-math.inf, math.inf)
 
 
-@dataclass(slots=True)
-class Value:
-    """One value: who writes and reads it, and what is known of its reals.
+@dataclass_transform(frozen_default=True)
+def record(cls: type[T]) -> type[T]:
+    """Make a dataclass that nobody may change: mypy refuses it.
 
-    `unfixed`: its range without the cut of its fixed type; `kept`: what its uses keep; `given`: what of it
-    its kernel has to give. `stated`: ranges that calibration chose for some widths; `by_width`: those that
-    storages of these widths hold instead of `range`. `saturates`: a constant whose infinities become an end
-    of the storage. `signs`: it is plus or minus one number, and nothing between.
+    There are several to a kernel, and making ones that Python guards as well takes a tenth of planning.
+    """
+    return dataclass(slots=True)(cls)
+
+
+@record
+class Value:
+    """One value: who writes and reads it, and what facts say of its reals.
+
+    `stated`: ranges that calibration chose for some widths. `signs`: it is plus or minus one number, and
+    nothing between.
     """
 
     name: str
     elements: int
     constant: bool
-    pin: Uniform | None = None
-    stays_float: bool = False
-    calibrated: Interval | None = None
-    has_any: bool = False
-    definition: int = -1
-    uses: list[int] = field(default_factory=list)
-    outputs: tuple[int, ...] = ()
-    range: Interval | None = None
-    kept: Interval | None = None
-    given: Interval | None = None
-    unfixed: Interval | None = None
-    saturates: bool = False
-    signs: bool = False
-    stated: Mapping[int, Interval] = field(default_factory=dict)
-    by_width: dict[int, Interval] = field(default_factory=dict)
+    pin: Uniform | None
+    stays_float: bool
+    calibrated: Interval | None
+    has_any: bool
+    signs: bool
+    stated: Mapping[int, Interval]
+    definition: int
+    uses: Sequence[int]
+    outputs: tuple[int, ...]
 
 
-@dataclass(slots=True)
+@record
 class Port:
-    """One present port of one kernel.
-
-    `needed`: what the kernel can tell apart of what it reads there, None for everything; `required`: what the
-    port has to hold.
-    """
+    """One present port of one kernel; `given`: the type that a fact per axis or block says."""
 
     id: int
     kernel: int
@@ -76,59 +73,50 @@ class Port:
     value: int
     kind: int
     spec: PortType
+    pin: Uniform | None = None
     fixed: Uniform | None = None
     fixed_source: str = ""
-    pin: Uniform | None = None
-    group: int = -1
-    needed: Interval | None = None
-    required: Interval | None = None
-    type: Uniform | None = None
+    given: Uniform | None = None
 
 
-@dataclass(slots=True)
+@record
 class Kernel:
     """One live region with its row; `moves`: data passes unchanged from inputs to outputs.
 
     `wanted` are the storages that were asked of it and that its row has.
-
-    At an end of a carried value, `handed` is the range that the trip before hands in, and `asked` what the
-    uses behind either end keep.
     """
 
     choice: Choice
     moves: bool
-    cut: Interval | None = None
-    handed: Interval | None = None
-    asked: Interval | None = None
-    inputs: tuple[int, ...] = ()
-    outputs: tuple[int, ...] = ()
-    wanted: Wanted | None = None
+    cut: Interval | None
+    wanted: Wanted | None
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Network:
-    """Everything by number, in topological order of kernels."""
+    """Everything by number, in topological order of kernels.
 
+    Attributes:
+      costs: that the plan is asked for, over the target's own.
+      derives_bias: whether a bias is derived anew, whatever its fixed type.
+      formats: that the plan has to be written in.
+      begins: kernel through which a carried value enters its loop, by the one through which it leaves.
+    """
+
+    chosen: Chosen
     graph: Graph
     target: Target
-    kernels: list[Kernel]
-    values: list[Value]
-    ports: list[Port]
-    value_ids: dict[str, int]
-    costs: Costs = field(default_factory=Costs)
-    derives_bias: bool = False
-    formats: tuple[str, ...] = ()
-    """That the plan has to be written in."""
-    visits: int = 0
-    turns: bool = False
-    begins: dict[int, int] = field(default_factory=dict)
-    """Kernel through which a carried value enters its loop, by the one through which it leaves."""
-    lost: list[tuple[int, int, int]] = field(default_factory=list)
-    """Bits lost, in 1/1024, at uses that no class has a say in: value, bits, elements."""
-    widened: dict[int, str] = field(default_factory=dict)
-    """The reason by port, of weights whose scales grew for the sake of a multiplier."""
-    finer: dict[int, str] = field(default_factory=dict)
-    """The reason by port, of pinned weights whose scales are finer for the sake of a bias."""
+    costs: Costs
+    derives_bias: bool
+    kernels: Sequence[Kernel]
+    values: Sequence[Value]
+    ports: Sequence[Port]
+    value_ids: Mapping[str, int]
+    formats: tuple[str, ...]
+    begins: Mapping[int, int]
+    visits: int
 
     @property
     def storages(self) -> Storages:
@@ -136,32 +124,25 @@ class Network:
         return storages_in(self.target.storages, self.formats)
 
 
-def number_of(network: Network, name: str) -> int:
-    """The number of a value, a new one where it has none."""
-    known = network.value_ids.get(name)
-    if known is not None:
-        return known
-    value = network.graph.values[name]
-    entry = Value(name, value.elements, name in network.graph.constants)
-    network.value_ids[name] = number = len(network.values)
-    network.values.append(entry)
-    for fact in value.facts:
-        if isinstance(fact, Calibrated):
-            entry.calibrated = entry.calibrated or (fact.lo, fact.hi)
-            # Constants have parameters of their own numbers, whatever the width.
-            widths = () if entry.constant else fact.widths
-            entry.stated = entry.stated or {width.bits: (width.lo, width.hi) for width in widths}
-        elif isinstance(fact, Uniform):
-            entry.pin = entry.pin or fact
-        elif isinstance(fact, AnyType):
-            entry.has_any = True
-        else:
-            entry.stays_float = entry.stays_float or isinstance(fact, (*FLOATING, Bipolar))
-    for fact in value.facts:
-        if isinstance(fact, Bipolar):
-            # No integer stands for a sign of either kind: it is computed in float, and is one of two reals.
-            entry.calibrated, entry.stated, entry.signs = (-fact.scale, fact.scale), {}, True
-    return number
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranged(Network):
+    """A network whose ports have ranges.
+
+    Attributes:
+      ranges: of each value.
+      by_width: of each value, the ranges that storages of some widths hold instead.
+      saturated: constants, by number, whose infinities become an end of the storage.
+      required: of each port, what it has to hold.
+      needed: what a kernel can tell apart of what it reads at a port, where that is not everything.
+      rangeless: numbers of the kernels that have a row and a port without a range.
+    """
+
+    ranges: Sequence[Interval | None]
+    by_width: Sequence[Mapping[int, Interval]]
+    saturated: Collection[int]
+    required: Sequence[Interval | None]
+    needed: Mapping[int, Interval]
+    rangeless: Sequence[int]
 
 
 def base_of(network: Network, value: Value) -> Uniform | None:
@@ -176,14 +157,6 @@ def base_of(network: Network, value: Value) -> Uniform | None:
     store = made.spec.storage if made is not None and made.kind != FLOAT else None
     made_in = store if isinstance(store, Storage) else None
     return held(pin, network.target.storages, made_in, network.formats)
-
-
-def range_in(value: Value, spec: PortType) -> Interval | None:
-    """The range of a value as a port of this type holds it: the one of its width, where one was chosen."""
-    store = spec.storage
-    if not value.by_width or not isinstance(store, Storage) or store.float_name:
-        return value.range
-    return value.by_width.get(store.bits, value.range)
 
 
 def present(network: Network, numbers: Iterable[int]) -> list[Port]:
@@ -204,18 +177,12 @@ def own_pin(choice: Choice, side: PortId) -> Uniform | None:
     return next((fact for fact in facts[side[1]] if isinstance(fact, Uniform)), None)
 
 
-def kernel_views(network: Network, kernel: Kernel) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:
-    """What a QuantFn sees of this kernel now."""
-
-    def view(port: Port) -> PortView:
-        extent = port.required or network.values[port.value].range
-        lo, hi = extent if extent is not None else (None, None)
-        return PortView(port.side, port.name, port.spec, port.type, lo, hi)
-
-    return (
-        tuple(map(view, present(network, kernel.inputs))),
-        tuple(map(view, present(network, kernel.outputs))),
-    )
+def range_in(network: Ranged, value: int, spec: PortType) -> Interval | None:
+    """The range of a value as a port of this type holds it: the one of its width, where one was chosen."""
+    store, by_width = spec.storage, network.by_width[value]
+    if not by_width or not isinstance(store, Storage) or store.float_name:
+        return network.ranges[value]
+    return by_width.get(store.bits, network.ranges[value])
 
 
 def hull(extents: Iterable[Interval | None]) -> Interval | None:

@@ -6,24 +6,29 @@ convolutional net are plain. Source: docs/specification.md, section 5, the price
 here.
 """
 
-from planner.ir.types.qtypes import Storage
-from planner.propagation.network.ports import CLASS, FLOAT, SETTLED, Network, Port, Value, range_in
-from planner.propagation.solver.classes import label_for, storable, typed
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.propagation.network.labels import label_for, storable, typed
+from planner.propagation.network.ports import CLASS, FLOAT, Port, Ranged, Value, range_in
+from planner.target.records import PortType
 
 
-def settle_plain(network: Network) -> None:
-    """Type the ports of all plain values; they take no part in the search."""
-    for value in network.values:
-        if value.pin is None and value.range is not None and not value.constant and not value.stays_float:
-            stored = _stored(network, value)
-            if stored:
-                _settle(stored, value)
+def settle_plain(network: Ranged) -> dict[int, Uniform]:
+    """The types of the ports of all plain values, by port; they take no part in the search."""
+    settled: dict[int, Uniform] = {}
+    for index, value in enumerate(network.values):
+        known = network.ranges[index] is not None
+        if value.pin is None and known and not value.constant and not value.stays_float:
+            stored = _stored(network, index, value)
+            kind = _plain_type(network, index, stored[0].spec) if stored else None
+            if stored and kind is not None:
+                settled |= {port.id: kind for port in stored}
+    return settled
 
 
-def _stored(network: Network, value: Value) -> list[Port] | None:
+def _stored(network: Ranged, index: int, value: Value) -> list[Port] | None:
     """The ports that store a value as integers, all alike; None (or nothing) where it is not plain."""
     found: list[Port] = []
-    ports = network.ports
+    ports, required, extent = network.ports, network.required, network.ranges[index]
     for p in (value.definition, *value.uses):
         if p < 0:
             continue
@@ -32,7 +37,7 @@ def _stored(network: Network, value: Value) -> list[Port] | None:
         if kernel.moves:
             return None
         if port.kind == FLOAT:
-            if port.required != value.range:
+            if required[p] != extent:
                 return None  # a reader in float that needs less may lose bits
             continue
         layout = kernel.choice.layout
@@ -43,7 +48,7 @@ def _stored(network: Network, value: Value) -> list[Port] | None:
             or layout is None
             or layout.calls
             or port.side in layout.joined
-            or port.required != range_in(value, port.spec)
+            or required[p] != range_in(network, index, port.spec)
             or (found and port.spec is not found[0].spec and port.spec != found[0].spec)
         ):
             return None
@@ -51,14 +56,10 @@ def _stored(network: Network, value: Value) -> list[Port] | None:
     return found
 
 
-def _settle(ports: list[Port], value: Value) -> None:
-    spec = ports[0].spec
-    extent = range_in(value, spec)
+def _plain_type(network: Ranged, index: int, spec: PortType) -> Uniform | None:
+    """The type of a plain value in ports of this type; None where they cannot store it."""
+    extent = range_in(network, index, spec)
     if extent is None or not isinstance(spec.storage, Storage):
-        return
+        return None
     label = label_for(extent, spec)
-    if not storable(label, spec):
-        return
-    kind = typed(label, spec.storage)
-    for port in ports:
-        port.kind, port.type = SETTLED, kind
+    return typed(label, spec.storage) if storable(label, spec) else None

@@ -3,19 +3,20 @@
 Two passes, forward (ranges) and backward (kept), over kernels in topological order; then each port's
 required range is its value's range cut to what is kept. Clipping what nobody keeps is free; a state that a
 recurrent kernel hands to its own next step is kept, whether or not anything else reads it. Where calibration
-chose a range for a width, a port of that width holds this one (`Value.by_width`); movers hand it on.
+chose a range for a width, a port of that width holds this one (`Ranged.by_width`); movers hand it on.
 Source: docs/specification.md, section 5, the price, item 1.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import numpy as np
 
-from planner.ir.borders import carried_pairs
-from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Storage, Uniform
+from planner.propagation.network.build import build_network
+from planner.propagation.network.constant_ranges import constant_range
 from planner.propagation.network.needed_ranges import asks, needs_of
 from planner.propagation.network.ports import (
     ALL,
@@ -25,15 +26,15 @@ from planner.propagation.network.ports import (
     Kernel,
     Network,
     Port,
+    Ranged,
     Value,
     cut_to,
     hull,
     present,
     range_in,
 )
-from planner.propagation.parameters.constant_ranges import constant_range, oddity
-from planner.propagation.selection.choice import NO_RANGE, Choice, in_float
-from planner.propagation.selection.row_layout import has_numbers, moves_alone, moves_data
+from planner.propagation.selection.chosen import Chosen
+from planner.propagation.selection.row_layout import has_numbers, moves_alone
 
 FAR: Final = float(np.finfo(np.float32).max)
 NEAR: Final = 1e-6
@@ -42,14 +43,85 @@ HALF: Final = 0.5 + 1e-4
 """Half a step, and what rounding a scale to float32 adds to it."""
 MASKED: Final = frozenset({"Add", "Sub", "Where"})
 """Ops through which a constant masks another operand."""
+NO_WIDTHS: Final[Mapping[int, Interval]] = {}
 
 
-def _finite(network: Network, index: int) -> Interval | None:
+@dataclass(slots=True)
+class _Passes:
+    """What the passes have found so far: `network` has the lists that they fill in.
+
+    Attributes:
+      unfixed: of each value, its range without the cut of its fixed type.
+      kept: of each value, what its uses keep.
+      given: of each value, what of it its kernel has to give.
+      handed: ranges that a trip of a loop hands to the next, by the kernel where the trip begins.
+      visits: kernels looked at in each pass.
+      asked: what the uses behind either end of a carried value keep, by the kernels at its ends.
+    """
+
+    network: Ranged
+    ranges: list[Interval | None]
+    by_width: list[Mapping[int, Interval]]
+    saturated: set[int]
+    required: list[Interval | None]
+    needed: dict[int, Interval]
+    unfixed: list[Interval | None]
+    kept: list[Interval | None]
+    given: list[Interval | None]
+    visits: list[int]
+    handed: dict[int, Interval | None] = field(default_factory=dict)
+    asked: dict[int, Interval | None] = field(default_factory=dict)
+
+
+def give_ranges(chosen: Chosen) -> Ranged:
+    """Number the ports of the chosen rows, and give each the range that it has to hold.
+
+    Nothing else builds the network.
+    """
+    return find_ranges(build_network(chosen))
+
+
+def find_ranges(network: Network) -> Ranged:
+    """The network with the range of every value, and what every port has to hold of it."""
+    count = len(network.values)
+    ranges: list[Interval | None] = [None] * count
+    required: list[Interval | None] = [None] * len(network.ports)
+    by_width, saturated, needed = [NO_WIDTHS] * count, set[int](), dict[int, Interval]()
+    rangeless = list[int]()
+    own = {each.name: getattr(network, each.name) for each in fields(Network)}
+    found = Ranged(
+        **own,
+        ranges=ranges,
+        by_width=by_width,
+        saturated=saturated,
+        required=required,
+        needed=needed,
+        rangeless=rangeless,
+    )
+    state = _Passes(
+        found,
+        ranges,
+        by_width,
+        saturated,
+        required,
+        needed,
+        [None] * count,
+        [None] * count,
+        [None] * count,
+        [],
+    )
+    rangeless += _forward(state)
+    _backward(state)
+    return replace(found, visits=network.visits + sum(state.visits))
+
+
+def _finite(state: _Passes, index: int) -> Interval | None:
     """What integers may stand for of a constant with infinities; None where nothing.
 
     Its finite part where only saturating movers read it. A mask that sums or choices read is as far as a
-    float32 goes, until `backward` knows what they need of it (`unbounded`).
+    float32 goes, until the pass backward knows what they need of it (`unbounded`).
     """
+    network = state.network
     value = network.values[index]
     array = network.graph.constants[value.name].array
     kernels = [network.kernels[network.ports[p].kernel] for p in value.uses]
@@ -59,7 +131,7 @@ def _finite(network: Network, index: int) -> Interval | None:
         masks = all({op.type for op in kernel.choice.region.ops} <= MASKED for kernel in kernels)
         ends = np.clip((array.min(), array.max()), -FAR, FAR)
         return (float(ends[0]), float(ends[1])) if masks else None
-    value.saturates = True
+    state.saturated.add(index)
     numbers = array[np.isfinite(array)]
     return (float(numbers.min()), float(numbers.max())) if numbers.size else None
 
@@ -71,92 +143,55 @@ def _saturates(kernel: Kernel, array: np.ndarray) -> bool:
     return kernel.moves and beyond is not None and not np.any((array == beyond) | np.isnan(array))
 
 
-def forward(network: Network) -> list[int]:
+def _forward(state: _Passes) -> list[int]:
     """Fill in every value's range; return the kernels that have a row and a port without any range.
 
     What a loop hands to its next trip is known only behind its body, so loops take several passes; what is
     handed on comes from ranges written somewhere, so they end.
     """
-    rangeless = _forward(network)
-    for _ in range(2 * len(network.begins)):
-        if not _hand_on(network):
+    rangeless, begins = _pass_forward(state), state.network.begins
+    for _ in range(2 * len(begins)):
+        if not _hand_on(state):
             break
-        rangeless = _forward(network)
+        rangeless = _pass_forward(state)
     gone = set(rangeless)
-    pairs = network.begins.items()
+    pairs = begins.items()
     return sorted(gone | {end for end, begin in pairs if begin in gone} | {b for e, b in pairs if e in gone})
 
 
-def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
-    """Kernels with a row that no range gets to, told before there is a network: branches that never ran, say.
-
-    Nothing says the range of a value of theirs, and what is moved there is such values alone. `forward` finds
-    these kernels too, and what takes a closer look: loops, types that rows fix, facts of ports.
-    """
-    blank = {name for name, value in graph.values.items() if not value.facts and value.is_float}
-    blank -= graph.constants.keys()
-    out = {name for name in blank.intersection(graph.inputs) if 0 not in (graph.values[name].shape or ())}
-    carried = {name for pair in carried_pairs(graph) for name in pair} if blank else set()
-    found = []
-    for number, choice in enumerate(choices if blank else ()):
-        region, layout = choice.region, choice.layout
-        if blank.isdisjoint(region.outputs) and out.isdisjoint(region.inputs):
-            continue
-        if region.name in carried or region.input_facts or region.output_facts:
-            continue
-        if layout is not None and (layout.fixing or layout.calls):
-            continue
-        if not moves_data(graph, *choice[:3]) or out.issuperset(filter(None, region.inputs)):
-            out |= blank.intersection(region.outputs)
-        if layout is not None and not out.isdisjoint(layout.ranged_values(region, graph)):
-            found.append(number)
-    return found
-
-
-def _hand_on(network: Network) -> bool:
+def _hand_on(state: _Passes) -> bool:
     """Tell the first kernel of each carried value what the last hands to the next trip; whether it is new."""
-    new = False
+    network, new = state.network, False
     for end, begin in network.begins.items():
         read = [port.value for port in present(network, network.kernels[end].inputs)]
-        extents = [network.values[v].range for v in read]
-        handed = hull(extents)
-        new |= network.kernels[begin].handed != handed
-        network.kernels[begin].handed = handed
+        handed = hull([state.ranges[v] for v in read])
+        new |= state.handed.get(begin) != handed
+        state.handed[begin] = handed
     return new
 
 
-def unbounded(network: Network) -> list[int]:
-    """Kernels with a row that need all of a constant with infinities."""
-    found = set()
-    for port in network.ports:
-        value, extent = network.values[port.value], port.required
-        if value.constant and not value.saturates and extent is not None and FAR in (-extent[0], extent[1]):
-            array = network.graph.constants[value.name].array
-            if array is not None and np.isinf(array).any():
-                found.add(port.kernel)
-    return sorted(k for k in found if network.kernels[k].choice.row is not None)
-
-
-def _forward(network: Network) -> list[int]:
+def _pass_forward(state: _Passes) -> list[int]:
+    network = state.network
     for number, value in enumerate(network.values):
         if value.definition < 0:
-            value.unfixed = value.calibrated
-            value.range = _known(value.unfixed, value.pin)
+            state.unfixed[number] = value.calibrated
+            extent = _known(value.calibrated, value.pin)
             tensor = network.graph.values[value.name]
-            if 0 in (tensor.shape or ()) and value.range is None:
-                value.range = (0.0, 0.0)
-            if value.constant and value.range is None and tensor.is_float and _counts(network, value):
-                value.range = constant_range(network.graph.constants[value.name]) or _finite(network, number)
-            value.by_width = _by_width(value, {})
+            if 0 in (tensor.shape or ()) and extent is None:
+                extent = (0.0, 0.0)
+            if value.constant and extent is None and tensor.is_float and _counts(network, value):
+                extent = constant_range(network.graph.constants[value.name]) or _finite(state, number)
+            state.ranges[number] = extent
+            state.by_width[number] = _by_width(value, extent, {})
     rangeless = []
-    network.visits += len(network.kernels)
+    state.visits.append(len(network.kernels))
     for index, kernel in enumerate(network.kernels):
-        _write(network, kernel, moves=kernel.moves, served=True)
+        _write(state, index, kernel, moves=kernel.moves, served=True)
         if kernel.choice.row is not None and _lacks_range(network, kernel):
             rangeless.append(index)
             # What follows sees it in float at once, so that one pass finds all of them.
             alone = moves_alone(network.graph, kernel.choice.region)
-            _write(network, kernel, moves=alone, served=False)
+            _write(state, index, kernel, moves=alone, served=False)
     return rangeless
 
 
@@ -166,111 +201,102 @@ def _counts(network: Network, value: Value) -> bool:
     return any(kernel.choice.row is not None or kernel.moves for kernel in readers)
 
 
-def _write(network: Network, kernel: Kernel, *, moves: bool, served: bool) -> None:
+def _write(state: _Passes, number: int, kernel: Kernel, *, moves: bool, served: bool) -> None:
     """Fill in the ranges of a kernel's results; `served`: with the types that its row fixes."""
-    moved = _moved(network, kernel, served=served) if moves else None
-    moved_by_width = _moved_by_width(network, kernel) if moves else {}
+    network = state.network
+    moved = _moved(state, number, kernel, served=served) if moves else None
+    moved_by_width = _moved_by_width(state, number, kernel) if moves else {}
     for p in kernel.outputs:
         if p < 0:
             continue
         port = network.ports[p]
         value = network.values[port.value]
-        value.unfixed = value.calibrated
+        unfixed = value.calibrated
         if moved is not None:
-            value.unfixed = moved if value.unfixed is None else cut_to(value.unfixed, moved)
-        value.range = _known(value.unfixed, value.pin, (port.fixed if served else None) or port.pin)
-        value.by_width = _by_width(value, moved_by_width)
+            unfixed = moved if unfixed is None else cut_to(unfixed, moved)
+        extent = _known(unfixed, value.pin, (port.fixed if served else None) or port.pin)
+        state.unfixed[port.value], state.ranges[port.value] = unfixed, extent
+        state.by_width[port.value] = _by_width(value, extent, moved_by_width)
 
 
-def _by_width(value: Value, moved: Mapping[int, Interval]) -> dict[int, Interval]:
-    """The ranges of single widths: what is stated of them, what a mover hands on, both within `range`."""
-    if value.range is None:
-        return {}
+def _by_width(value: Value, known: Interval | None, moved: Mapping[int, Interval]) -> Mapping[int, Interval]:
+    """The ranges of single widths: what is stated of them, what a mover hands on, both within `known`."""
+    if known is None or not (value.stated or moved):
+        return NO_WIDTHS
     found: dict[int, Interval] = {}
     for bits in value.stated.keys() | moved.keys():
-        extent = cut_to(value.stated.get(bits, value.range), value.range)
+        extent = cut_to(value.stated.get(bits, known), known)
         extent = cut_to(moved.get(bits, extent), extent)
-        if extent != value.range:
+        if extent != known:
             found[bits] = extent
     return found
 
 
-def demote(graph: Graph, choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
-    """Run these kernels in float: a port of theirs has no range, or a constant has numbers without one."""
-    gone = set(rangeless)
-    return [
-        in_float(choice, odd_constant(graph, choice.region) or NO_RANGE) if i in gone else choice
-        for i, choice in enumerate(choices)
-    ]
-
-
-def odd_constant(graph: Graph, region: Region) -> str:
-    """What is odd about the first constant of a kernel that has NaN or infinite numbers; "" for none."""
-    found = (oddity(name, graph.constants[name]) for name in region.inputs if name in graph.constants)
-    return next(filter(None, found), "")
-
-
-def backward(network: Network) -> None:
+def _backward(state: _Passes) -> None:
     """Fill in what each value's uses keep, and each port's required range."""
-    kept_by = _backward(network)
+    network = state.network
+    kept_by = _pass_backward(state)
     for _ in range(2 * len(network.begins)):
-        if not _ask_for(network):
+        if not _ask_for(state):
             break
-        kept_by = _backward(network)
-    values, ports = network.values, network.ports
-    for port in ports:
-        value = values[port.value]
-        if port.side[0] == "out":
-            kept = value.kept
-        else:
-            kept = kept_by.get(port.id, ALL)
-            if value.definition < 0:
-                value.kept = ALL
-        extent = range_in(value, port.spec)
+        kept_by = _pass_backward(state)
+    for port in network.ports:
+        kept = state.kept[port.value] if port.side[0] == "out" else kept_by.get(port.id, ALL)
+        extent = range_in(network, port.value, port.spec)
         if extent is not None:
-            port.required = cut_to(extent, kept) if kept is not None else (0.0, 0.0)
+            state.required[port.id] = cut_to(extent, kept) if kept is not None else (0.0, 0.0)
 
 
-def _backward(network: Network) -> dict[int, Interval | None]:
+def _pass_backward(state: _Passes) -> dict[int, Interval | None]:
     """One pass over what uses keep, by input port."""
-    values, ports = network.values, network.ports
-    network.visits += len(network.kernels)
+    network = state.network
+    ports, ranges = network.ports, state.ranges
+    state.visits.append(len(network.kernels))
     kept_by: dict[int, Interval | None] = {}
     for number in range(len(network.kernels) - 1, -1, -1):
         kernel = network.kernels[number]
         for p in kernel.outputs:
             if p >= 0:
-                _keep(network, kernel, ports[p], kept_by)
-        moved = [values[ports[p].value].kept for p in kernel.outputs if p >= 0] if kernel.moves else []
-        through = hull([*moved, kernel.asked] if kernel.asked else moved)
+                _keep(state, kernel, ports[p], kept_by)
+        asked = state.asked.get(number) if state.asked else None
+        moved = [state.kept[ports[p].value] for p in kernel.outputs if p >= 0] if kernel.moves else []
+        through = hull([*moved, asked] if asked else moved)
         if kernel.moves and _tells_places(network, kernel):
             through = ALL
-        needs = needs_of(network, kernel) if not kernel.moves and asks(network, kernel) else {}
+        needs = (
+            needs_of(network, kernel, state.given)
+            if not kernel.moves and asks(network, kernel, state.given)
+            else {}
+        )
         for p in kernel.inputs:
             if p < 0:
                 continue
             port = ports[p]
             fixed = port.fixed or port.pin
             if fixed is not None:
-                kept_by[p] = pin_range(fixed, values[port.value].range)
+                kept_by[p] = pin_range(fixed, ranges[port.value])
             elif kernel.moves:
                 kept_by[p] = cut_to(through, kernel.cut) if through and kernel.cut else through
             else:
-                value = values[port.value]
-                port.needed = _cutting(needs.get(value.name), value.range)
-                kept_by[p] = port.needed or ALL
+                name = network.values[port.value].name
+                needed = _cutting(needs.get(name), ranges[port.value]) if needs else None
+                if needed:
+                    state.needed[p] = needed
+                elif state.needed:
+                    state.needed.pop(p, None)
+                kept_by[p] = needed or ALL
     return kept_by
 
 
-def _ask_for(network: Network) -> bool:
+def _ask_for(state: _Passes) -> bool:
     """Tell both ends of each carried value what the uses behind the other keep; whether it is new."""
-    new = False
+    network, new = state.network, False
     for pair in network.begins.items():
         results = [port.value for k in pair for port in present(network, network.kernels[k].outputs)]
-        asked = hull(network.values[v].kept for v in results)
-        for kernel in (network.kernels[k] for k in pair):
-            new |= kernel.asked != asked
-            kernel.asked = asked
+        asked = hull(state.kept[v] for v in results)
+        for k in pair:
+            new |= state.asked.get(k) != asked
+            state.asked[k] = asked
     return new
 
 
@@ -283,66 +309,67 @@ def _known(observed: Interval | None, *kinds: Uniform | None) -> Interval | None
     return extent
 
 
-def _moved(network: Network, kernel: Kernel, bits: int = 0, *, served: bool = True) -> Interval | None:
+def _moved(
+    state: _Passes, number: int, kernel: Kernel, bits: int = 0, *, served: bool = True
+) -> Interval | None:
     """Hull of what a mover reads, of what ports of `bits` bits hold of it; unknown inputs are left out.
 
     Of a value without a range a port with a type of its own reads what that holds.
     """
     extents = []
-    for port in present(network, kernel.inputs):
-        value, own = network.values[port.value], port.fixed or port.pin
-        extent = value.by_width.get(bits, value.range)
+    for port in present(state.network, kernel.inputs):
+        own = port.fixed or port.pin
+        extent = state.by_width[port.value].get(bits, state.ranges[port.value])
         if extent is None and own is not None and served and kernel.choice.row is not None:
             extent = (own.lo, own.hi)
         extents.append(extent)
-    extent = hull([*extents, kernel.handed] if kernel.handed else extents)
+    handed = state.handed.get(number) if state.handed else None
+    extent = hull([*extents, handed] if handed else extents)
     return cut_to(extent, kernel.cut) if extent and kernel.cut else extent
 
 
-def _moved_by_width(network: Network, kernel: Kernel) -> dict[int, Interval]:
+def _moved_by_width(state: _Passes, number: int, kernel: Kernel) -> Mapping[int, Interval]:
     """The same for each width that a range was chosen for."""
-    ports = present(network, kernel.inputs)
-    widths = {bits for port in ports for bits in network.values[port.value].by_width}
-    found = {bits: _moved(network, kernel, bits) for bits in widths}
+    widths = {bits for port in present(state.network, kernel.inputs) for bits in state.by_width[port.value]}
+    found = {bits: _moved(state, number, kernel, bits) for bits in widths}
     return {bits: extent for bits, extent in found.items() if extent is not None}
 
 
-def _lacks_range(network: Network, kernel: Kernel) -> bool:
+def _lacks_range(network: Ranged, kernel: Kernel) -> bool:
     layout = kernel.choice.layout
     sums = layout.sums if layout is not None else frozenset()
     for p in (*kernel.inputs, *kernel.outputs):
         if p < 0:
             continue
         port = network.ports[p]
-        value = network.values[port.value]
-        fixed = port.fixed or port.pin
-        if port.kind in (FLOAT, GIVEN) or fixed is not None or value.range is not None or value.saturates:
+        fixed, known = port.fixed or port.pin, network.ranges[port.value] is not None
+        if port.kind in (FLOAT, GIVEN) or fixed is not None or known or port.value in network.saturated:
             continue
-        if port.side not in sums or has_numbers(network.graph, value.name):
+        if port.side not in sums or has_numbers(network.graph, network.values[port.value].name):
             return True
     return False
 
 
-def _keep(network: Network, kernel: Kernel, port: Port, kept_by: dict[int, Interval | None]) -> None:
+def _keep(state: _Passes, kernel: Kernel, port: Port, kept_by: dict[int, Interval | None]) -> None:
     """Fill in what the uses of a result keep of it, and what its kernel has to give.
 
     A result that is computed and stored saturates at the ends of its own range, whether or not a fact fixes
     its type, so the operands of its kernel need no more than that, and no more than its uses keep.
     """
-    value = network.values[port.value]
+    network, value = state.network, state.network.values[port.value]
     extent = hull([*(kept_by.get(p) for p in value.uses), *(ALL for _ in value.outputs)])
-    own = None if value.pin is None else pin_range(value.pin, value.unfixed)
-    value.kept = value.given = extent
+    own = None if value.pin is None else pin_range(value.pin, state.unfixed[port.value])
+    kept = given = extent
     if extent is None:
-        if _is_state(kernel, port.name):
-            value.kept = value.given = own or ALL
-        return
-    if own is not None:
-        value.kept = value.given = cut_to(own, extent) if kernel.moves else own
-    stored = None if kernel.moves or _reads_infinity(network, kernel) else _stored_part(value, port)
-    if stored is not None:
-        value.kept = cut_to(stored, extent) if own is None else own
-        value.given = cut_to(stored, extent)
+        kept = given = (own or ALL) if _is_state(kernel, port.name) else None
+    else:
+        if own is not None:
+            kept = given = cut_to(own, extent) if kernel.moves else own
+        stored = None if kernel.moves or _reads_infinity(network, kernel) else _stored_part(network, port)
+        if stored is not None:
+            kept = cut_to(stored, extent) if own is None else own
+            given = cut_to(stored, extent)
+    state.kept[port.value], state.given[port.value] = kept, given
 
 
 def pin_range(pin: Uniform, seen: Interval | None) -> Interval:
@@ -360,19 +387,19 @@ def pin_range(pin: Uniform, seen: Interval | None) -> Interval:
     )
 
 
-def _reads_infinity(network: Network, kernel: Kernel) -> bool:
+def _reads_infinity(network: Ranged, kernel: Kernel) -> bool:
     """Whether a kernel masks with infinities, which the statistics of its result leave out."""
     if MASKED.isdisjoint(op.type for op in kernel.choice.region.ops):
         return False
-    extents = (network.values[port.value].range for port in present(network, kernel.inputs))
+    extents = (network.ranges[port.value] for port in present(network, kernel.inputs))
     return any(extent is not None and FAR in (-extent[0], extent[1]) for extent in extents)
 
 
-def _stored_part(value: Value, port: Port) -> Interval | None:
+def _stored_part(network: Ranged, port: Port) -> Interval | None:
     """The range at whose ends a stored result saturates; None where it is not stored or has no range."""
     store = port.spec.storage
     stored = port.kind != FLOAT and isinstance(store, Storage) and not store.float_name
-    return range_in(value, port.spec) if stored else None
+    return range_in(network, port.value, port.spec) if stored else None
 
 
 def _cutting(needed: Interval | None, extent: Interval | None) -> Interval | None:

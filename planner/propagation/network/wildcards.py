@@ -7,7 +7,7 @@ wide enough for what an Any asks of its values, and with signs where its zero po
 a part of the range that facts tell. Source: docs/specification.md, sections 4 and 11.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -15,7 +15,7 @@ from planner.ir.graph import Graph
 from planner.ir.types.held_pins import Storages, centring, has_storage
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
 from planner.ir.types.storages import storage
-from planner.propagation.network.ports import Interval, Network, Value, number_of, own_pin, present
+from planner.propagation.network.ports import Interval, Network, Value, own_pin, present
 from planner.propagation.selection.choice import Choice, port_facts
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.reach import holds, may_fall_short
@@ -98,7 +98,7 @@ def resolve(
     network: Network,
     choice: Choice,
     layout: Layout,
-    reader_storage: dict[str, Storage],
+    reader_storage: Mapping[str, Storage],
     required: Required,
 ) -> dict[PortId, PortType]:
     """The spec of each wildcard port, its storage found.
@@ -155,7 +155,7 @@ def _with_room(network: Network, members: Sequence[Member], store: Storage, requ
     """A storage that wildcards found; another where it cannot hold what is known of their ranges."""
     if not any(may_fall_short(_stored_as(spec, store)) for _, _, spec in members):
         return store
-    values = [network.values[number_of(network, name)] for _, name, _ in members]
+    values = [network.values[network.value_ids[name]] for _, name, _ in members]
     free = all(value.constant and value.pin is None for value in values)
     count = store.steps + 1
     signed = Storage(store.bits, True, -(count // 2), (count - 1) // 2)
@@ -221,14 +221,14 @@ def _stored_as(spec: PortType, store: Storage) -> PortType:
 def _shared_storage(
     network: Network,
     members: Sequence[Member],
-    reader_storage: dict[str, Storage],
+    reader_storage: Mapping[str, Storage],
 ) -> Storage:
     for _, _, spec in members:
         if isinstance(spec.storage, Storage):
             return spec.storage
     values = []
     for _, name, _ in members:
-        value = network.values[number_of(network, name)]
+        value = network.values[network.value_ids[name]]
         if value.pin is not None and has_storage(network.storages, value.pin.storage):
             return value.pin.storage
         values.append(value)
@@ -245,13 +245,13 @@ def _shared_storage(
 
 
 def _storage_near(
-    network: Network, name: str, reader_storage: dict[str, Storage], spec: PortType
+    network: Network, name: str, reader_storage: Mapping[str, Storage], spec: PortType
 ) -> Storage | None:
     """Storage of a value's pin, as a port stores it, else of its producer, else of its readers.
 
     A pin whose storage the device has not lies in that of the value's producer.
     """
-    value = network.values[number_of(network, name)]
+    value = network.values[network.value_ids[name]]
     if value.pin is not None and value.constant:
         return restored(value.pin, spec, network.graph.constants[name]).storage
     if value.pin is not None and has_storage(network.storages, value.pin.storage):
@@ -261,5 +261,7 @@ def _storage_near(
 
 def _made_in(network: Network, value: Value) -> Storage | None:
     """Storage of a value's producer."""
-    store = network.ports[value.definition].spec.storage if value.definition >= 0 else None
+    # What the kernel at hand writes has no port yet.
+    is_made = 0 <= value.definition < len(network.ports)
+    store = network.ports[value.definition].spec.storage if is_made else None
     return store if isinstance(store, Storage) else None

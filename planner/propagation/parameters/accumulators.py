@@ -13,8 +13,9 @@ import numpy.typing as npt
 from planner.ir.graph import Graph, Op
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import DERIVED, Kernel, Network, Port, present
-from planner.propagation.parameters.constant_ranges import observed
+from planner.propagation.network.constant_ranges import observed
+from planner.propagation.network.ports import Kernel, Port, present
+from planner.propagation.parameters.typed import Typing
 from planner.propagation.selection.choice import follows_factors
 from planner.propagation.selection.weight_axes import channel_axis, linear_op
 
@@ -22,7 +23,7 @@ _CHUNK: Final = 1 << 18
 Reals: TypeAlias = npt.NDArray[np.float64]
 
 
-def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int | None]:
+def accumulator_bits(network: Typing, kernel: Kernel) -> tuple[int | None, int | None]:
     """(bits of the widest sum of a linear kernel, the channel that needs them); None where it has no sum.
 
     Every partial sum of |weight| x |input| plus the bias fits that many signed bits; both less their zero
@@ -33,7 +34,7 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int 
     ports = present(network, kernel.inputs)
     if op is None or kernel.choice.row is None or len(ports) < 2:
         return None, None
-    x, w = ports[0].type, ports[1].type
+    x, w = network.types[ports[0].id], network.types[ports[1].id]
     if x is None or w is None:
         return None, None
     if network.values[ports[1].value].constant:
@@ -44,15 +45,16 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int 
     if sums is None:
         return None, None
     sums = sums * reach(x)
-    if len(ports) > 2 and ports[2].type is not None and not w.blocks:
+    added = network.types[ports[2].id] if len(ports) > 2 else None
+    if added is not None and not w.blocks:
         bias = network.graph.constants.get(network.values[ports[2].value].name)
         if bias is not None and bias.array is not None and bias.array.size:
             numbers = np.abs(bias.array.reshape(-1))
             if follows_factors(kernel.choice, ports[2].name):
-                steps = np.rint(numbers / np.asarray(ports[2].type.scales))
+                steps = np.rint(numbers / np.asarray(added.scales))
             else:
                 steps = np.ceil(numbers / (x.scale * np.asarray(w.scales)))
-            alike = not network.values[ports[1].value].constant and ports[2].kind == DERIVED
+            alike = not network.values[ports[1].value].constant and network.is_derived(ports[2])
             if alike or steps.size == sums.size:
                 sums = sums + steps
     if sums.size == 0:
@@ -81,7 +83,7 @@ def _terms(graph: Graph, op: Op) -> int | None:
     return math.prod(sizes) if shape and len(sizes) == len(summed) else None
 
 
-def weight_sums(network: Network, kernel: Kernel, port: Port, kind: Uniform) -> Reals | None:
+def weight_sums(network: Typing, kernel: Kernel, port: Port, kind: Uniform) -> Reals | None:
     """Sums of |stored weight| that share a scale; None of weights without numbers or cut along their sum."""
     constant = network.graph.constants.get(network.values[port.value].name)
     data = constant.array if constant is not None else None
@@ -146,7 +148,7 @@ def _absolute_sums(data: np.ndarray, kind: Uniform, axis: int) -> np.ndarray:
     return total
 
 
-def partial_bits(network: Network, kernel: Kernel, products: int) -> int | None:
+def partial_bits(network: Typing, kernel: Kernel, products: int) -> int | None:
     """Bits that the sum of any so many products of a linear kernel needs, whatever their order.
 
     None where it has no sum, weights have no numbers, or they have a scale a block.
@@ -155,7 +157,7 @@ def partial_bits(network: Network, kernel: Kernel, products: int) -> int | None:
     ports = present(network, kernel.inputs)
     if op is None or len(ports) < 2:
         return None
-    x, w = ports[0].type, ports[1].type
+    x, w = network.types[ports[0].id], network.types[ports[1].id]
     if x is None or w is None or w.blocks:
         return None
     terms = _terms(network.graph, op)

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from planner.ir.types.pinned_numbers import integers_in_use
 from planner.ir.types.qtypes import Bipolar, Storage, Uniform
 from planner.ir.types.scales import F32_TINY
-from planner.propagation.network.ports import CONSTANT, Kernel, Network, Port, kernel_views, ports_of
+from planner.propagation.network.constant_ranges import effective
+from planner.propagation.network.ports import CONSTANT, Kernel, Port, ports_of
 from planner.propagation.parameters.accumulators import reach, weight_sums
-from planner.propagation.parameters.constant_ranges import effective
+from planner.propagation.parameters.typed import Typing, kernel_views
 from planner.target.records import Row, Rule
 from planner.target.rules import multiplier_range, multipliers_of
 
@@ -62,7 +63,7 @@ class Sum:
         return np.abs(self.steps - np.rint(self.steps)) * self.scales * self.other.scale
 
 
-def finer_weight(network: Network, kernel: Kernel, row: Row, rule: Rule) -> tuple[Port, Uniform, str] | None:
+def finer_weight(network: Typing, kernel: Kernel, row: Row, rule: Rule) -> tuple[Port, Uniform, str] | None:
     """A pinned weight, its type with finer scales for its bias's sake, and why; None where all stays.
 
     Args:
@@ -84,16 +85,17 @@ def finer_weight(network: Network, kernel: Kernel, row: Row, rule: Rule) -> tupl
     return found.weight, replace(found.kind, scales=tuple(scales)), why
 
 
-def sum_of(network: Network, kernel: Kernel, row: Row, rule: Rule) -> Sum | None:
+def sum_of(network: Typing, kernel: Kernel, row: Row, rule: Rule) -> Sum | None:
     """Return the factors and the bias of a rule, where its weight is pinned and its bias free; None else."""
     ports = {port.name: port for port in ports_of(network, kernel)}
     bias = ports.get(str(rule.args["port"]))
     factors = [ports[name] for name in rule.args["of"] if name in ports]
     weight = next((port for port in factors if _is_pinned_weight(network, port)), None)
-    others = [port.type for port in factors if port is not weight]
-    if bias is None or weight is None or weight.type is None or len(others) != 1 or _is_shared(weight, row):
+    others = [network.types[port.id] for port in factors if port is not weight]
+    kind = network.type_of(weight)
+    if bias is None or weight is None or kind is None or len(others) != 1 or _is_shared(weight, row):
         return None
-    kind, other, store = weight.type, others[0], bias.spec.storage
+    other, store = others[0], bias.spec.storage
     data = _free_numbers(network, bias)
     if kind.blocks or kind.ranges or other is None or not other.is_per_tensor or data is None:
         return None
@@ -102,16 +104,16 @@ def sum_of(network: Network, kernel: Kernel, row: Row, rule: Rule) -> Sum | None
     return Sum(weight, kind, bias, store, other, data / (np.asarray(kind.scales) * other.scale))
 
 
-def _is_pinned_weight(network: Network, port: Port) -> bool:
+def _is_pinned_weight(network: Typing, port: Port) -> bool:
     """Whether the model says the grid of a constant; a type of the port itself is kept to the letter."""
-    value = network.values[port.value]
-    if port.kind != CONSTANT or port.pin is not None or port.type is None or port.type.storage.float_name:
+    value, kind = network.values[port.value], network.types[port.id]
+    if port.kind != CONSTANT or port.pin is not None or kind is None or kind.storage.float_name:
         return False
     facts = network.graph.values[value.name].facts
     return value.pin is not None or any(isinstance(fact, Bipolar) for fact in facts)
 
 
-def _free_numbers(network: Network, bias: Port) -> Reals | None:
+def _free_numbers(network: Typing, bias: Port) -> Reals | None:
     """The numbers of a bias that no pin keeps on a grid of its own; None of others."""
     value = network.values[bias.value]
     constant = network.graph.constants.get(value.name)
@@ -129,7 +131,7 @@ def _is_shared(weight: Port, row: Row) -> bool:
     return sum(weight.name in rule.args["of"] for rule in rules) > 1
 
 
-def _greatest(network: Network, kernel: Kernel, row: Row, found: Sum) -> Powers:
+def _greatest(network: Typing, kernel: Kernel, row: Row, found: Sum) -> Powers:
     """The greatest power of each slice that leaves all within its bounds, 0 where none does."""
     bounds = [*_stored_bounds(network, found), *_scale_bounds(network, kernel, row, found)]
     room = bias_room(found.store, row)
@@ -144,7 +146,7 @@ def _greatest(network: Network, kernel: Kernel, row: Row, found: Sum) -> Powers:
     return powers
 
 
-def _stored_bounds(network: Network, found: Sum) -> list[Reals]:
+def _stored_bounds(network: Typing, found: Sum) -> list[Reals]:
     """How many times as large the stored numbers of each slice may be; less than 1 where they are none."""
     constant = network.graph.constants[network.values[found.weight.value].name]
     kind, store = found.kind, effective(found.kind.storage, found.weight.spec)
@@ -170,7 +172,7 @@ def _beside(kind: Uniform, array: npt.NDArray[Any]) -> Reals:
     return np.atleast_1d(np.abs(steps - np.rint(steps)).max(axis=others)).astype(np.float64)
 
 
-def _scale_bounds(network: Network, kernel: Kernel, row: Row, found: Sum) -> list[Reals]:
+def _scale_bounds(network: Typing, kernel: Kernel, row: Row, found: Sum) -> list[Reals]:
     """How many times as fine scales may be: the weight's, the bias's, and those that multipliers leave."""
     bounds = [
         found.scales / max(found.weight.spec.scale_min or 0.0, F32_TINY),
@@ -187,9 +189,7 @@ def _scale_bounds(network: Network, kernel: Kernel, row: Row, found: Sum) -> lis
     return bounds
 
 
-def _are_summed(
-    network: Network, kernel: Kernel, row: Row, found: Sum, times: Reals
-) -> npt.NDArray[np.bool_]:
+def _are_summed(network: Typing, kernel: Kernel, row: Row, found: Sum, times: Reals) -> npt.NDArray[np.bool_]:
     """Whether the accumulator holds every sum of each slice, weights and bias so many times as large."""
     inputs = [network.ports[p] for p in kernel.inputs if p >= 0]
     if row.accumulator is None or len(inputs) < 2 or inputs[1] is not found.weight:

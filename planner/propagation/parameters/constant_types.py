@@ -19,33 +19,31 @@ from planner.ir.operators.neighbours import least_scales
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
 from planner.ir.types.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
-from planner.propagation.network.ports import (
-    ALL,
-    CONSTANT,
-    DERIVED,
-    Interval,
-    Kernel,
-    Network,
-    Port,
-    kernel_views,
-    ports_of,
-)
-from planner.propagation.network.ports import cut_to as within
-from planner.propagation.parameters.bias_grids import bias_room, finer_weight
-from planner.propagation.parameters.blocks import block_ranges, block_type
-from planner.propagation.parameters.constant_ranges import (
+from planner.propagation.network.constant_ranges import (
     constant_range,
     effective,
     neighbours_of,
     observed,
     slice_ranges,
 )
+from planner.propagation.network.labels import clipped_share, label_for, label_of, typed
+from planner.propagation.network.ports import (
+    ALL,
+    CONSTANT,
+    Interval,
+    Kernel,
+    Port,
+    ports_of,
+)
+from planner.propagation.network.ports import cut_to as within
+from planner.propagation.parameters.bias_grids import bias_room, finer_weight
+from planner.propagation.parameters.blocks import block_ranges, block_type
 from planner.propagation.parameters.multiplier_range import grown_weight
+from planner.propagation.parameters.typed import Typing, kernel_views
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.remedies import Inapplicable, Left
 from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis, linear_op
-from planner.propagation.solver.classes import clipped_share, label_for, label_of, typed
 from planner.target.records import PortId, PortType, Row, Rule
 from planner.target.rules import rule_function
 
@@ -59,7 +57,7 @@ class OneSided(QTypeError):
 ONE_SIDED: Final = "around zero point {} {} holds numbers of one sign only"
 
 
-def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
+def derive_parameters(network: Typing, kernel: Kernel) -> list[PortId]:
     """Fill in the types of a kernel's constant and derived ports; return the ports derived by a rule.
 
     Raises:
@@ -72,28 +70,29 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
         return []
     ports = {port.side: port for port in ports_of(network, kernel)}
     for port in ports.values():
-        if port.kind == CONSTANT and (port.type is None or port.id in network.finer):
+        if port.kind == CONSTANT and (network.types[port.id] is None or port.id in network.finer):
             network.widened.pop(port.id, None)
             network.finer.pop(port.id, None)
-            port.type = _constant(network, kernel, port, row)
+            network.types[port.id] = _constant(network, kernel, port, row)
     for rule in layout.ranged:
         grown = grown_weight(network, kernel, rule)
         if grown is not None:
             port, scales, network.widened[grown[0].id] = grown
-            port.type = _rescaled(network, port, scales)
+            network.types[port.id] = _rescaled(network, port, scales)
     derived: list[PortId] = []
     for rule in layout.deriving:
         if rule.kind == "multiplier_accumulator_scale":
             _grow_for_bias(network, ports, rule.args, row)
             finer = finer_weight(network, kernel, row, rule)
             if finer is not None:
-                port, port.type, network.finer[finer[0].id] = finer
+                weight, kind, why = finer
+                network.types[weight.id], network.finer[weight.id] = kind, why
         for side, kind in _answers(network, kernel, rule).items():
             port = _answered(rule, ports, side, kind)
             value = network.values[port.value]
             free = rule.kind == "fn" and port.kind == CONSTANT and value.pin is None
-            if free or port.kind == DERIVED or port.type is None:
-                port.type = kind
+            if free or network.is_derived(port) or network.types[port.id] is None:
+                network.types[port.id] = kind
                 for pin in (value.pin, port.pin) if value.constant and not network.derives_bias else ():
                     if pin not in (None, kind):
                         _check_bias_pin(network, port, pin, kind)
@@ -101,7 +100,7 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
     return derived
 
 
-def _constant(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+def _constant(network: Typing, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
     """The type of a constant.
 
     Raises:
@@ -122,7 +121,7 @@ def _constant(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform
         ) from error
 
 
-def _answers(network: Network, kernel: Kernel, rule: Rule) -> Mapping[PortId, Uniform]:
+def _answers(network: Typing, kernel: Kernel, rule: Rule) -> Mapping[PortId, Uniform]:
     """What a rule says of a kernel's ports, which have types now.
 
     Raises:
@@ -136,9 +135,9 @@ def _answers(network: Network, kernel: Kernel, rule: Rule) -> Mapping[PortId, Un
     except RuleError as error:
         if rule.kind == "derive":  # of a valid expression it is the types that make it impossible
             seen = ", ".join(
-                f"{port.side[0]}[{port.side[1]}] {port.type}"
+                f"{port.side[0]}[{port.side[1]}] {network.types[port.id]}"
                 for port in ports_of(network, kernel)
-                if port.type is not None and port.name != rule.args["port"]
+                if network.types[port.id] is not None and port.name != rule.args["port"]
             )
             raise _left(kernel, error.message, seen) from error
         raise RuleError(f"{name!r}, {rule.source}: {error.message}", hint=error.hint) from error
@@ -166,16 +165,17 @@ def _answered(rule: Rule, ports: Mapping[PortId, Port], side: PortId, kind: obje
     return port
 
 
-def overflow_of(network: Network, kernel: Kernel, accumulator: str) -> str | None:
+def overflow_of(network: Typing, kernel: Kernel, accumulator: str) -> str | None:
     """Say which channel of a bias is beyond its storage, as the scale of a pinned weight cannot grow."""
     ports = ports_of(network, kernel)
     bias = next((port for port in ports if port.name == accumulator), None)
     data = network.graph.constants.get(network.values[bias.value].name) if bias is not None else None
-    if bias is None or bias.type is None or data is None or data.array is None or not data.array.size:
+    kind = network.type_of(bias)
+    if bias is None or kind is None or data is None or data.array is None or not data.array.size:
         return None
     if not isinstance(bias.spec.storage, Storage):
         return None
-    steps = np.abs(data.array.reshape(-1).astype(np.float64)) / np.asarray(bias.type.scales)
+    steps = np.abs(data.array.reshape(-1).astype(np.float64)) / np.asarray(kind.scales)
     channel = int(np.argmax(steps))
     if steps[channel] <= bias.spec.storage.qmax:
         return None
@@ -189,7 +189,7 @@ def overflow_of(network: Network, kernel: Kernel, accumulator: str) -> str | Non
     return told + "".join(f", and {name!r} is pinned" for name in pinned)
 
 
-def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -> None:
+def _check_bias_pin(network: Typing, port: Port, pin: Uniform, kind: Uniform) -> None:
     name = network.values[port.value].name
     address = port_address(network.kernels[port.kernel].choice.region.name, *port.side)
     fits = len(pin.scales) in (1, len(kind.scales)) and all(
@@ -207,7 +207,7 @@ def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -
         )
 
 
-def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+def constant_type(network: Typing, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
     """The type of a weight or other constant: its pin, or the tightest its port accepts."""
     value = network.values[port.value]
     spec = port.spec
@@ -229,7 +229,7 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
             kind = _of_one_range((constant.lo[0], constant.hi[0]), slices, store, axis, spec)
         else:
             ends = cut_to(seen, *slice_ranges(constant, axis), axis=axis)
-            los, his = np.clip(ends, *stored_part(port, constant))
+            los, his = np.clip(ends, *stored_part(network, port, constant))
             los, his = _with_pairs(network, kernel, port, (los, his), store)
             kind = _of_slices(los, his, store, axis, spec)
         if store is spec.storage and spec.scale_min is None and spec.scale_max is None:
@@ -239,8 +239,12 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         return Uniform(spec.storage, scales, kind.zero_points, "f32", axis)
     if spec.granularity == "block":
         return _blocks(network, kernel, port, row)
-    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or value.range or (0.0, 0.0)
-    held = within(extent, stored_part(port, constant))
+    extent = (
+        (seen.lo, seen.hi)
+        if seen is not None
+        else constant_range(constant) or network.ranges[port.value] or (0.0, 0.0)
+    )
+    held = within(extent, stored_part(network, port, constant))
     if spec.weight_pairs is not None:
         (low,), (high,) = _with_pairs(network, kernel, port, (np.array(held[:1]), np.array(held[1:])), store)
         held = (float(low), float(high))
@@ -252,7 +256,7 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
 
 
 def _with_pairs(
-    network: Network, kernel: Kernel, port: Port, ends: tuple[Reals, Reals], store: Storage
+    network: Typing, kernel: Kernel, port: Port, ends: tuple[Reals, Reals], store: Storage
 ) -> tuple[Reals, Reals]:
     """Ends of slices, moved out until neighbours in a sum add up to no more steps than the port takes."""
     most, op = port.spec.weight_pairs, linear_op(kernel.choice.region.ops)
@@ -268,13 +272,13 @@ def _with_pairs(
     return np.where(out > farthest, -out, ends[0]), np.where(out > farthest, out, ends[1])
 
 
-def stored_part(port: Port, constant: Constant) -> Interval:
+def stored_part(network: Typing, port: Port, constant: Constant) -> Interval:
     """The reals that a constant's stored copy is cut to; the constant itself is not."""
-    if port.needed is not None:
-        return port.needed
+    if port.id in network.needed:
+        return network.needed[port.id]
     # Infinities are stored as far as the port has to hold them.
     infinite = constant.array is not None and constant_range(constant) is None
-    return port.required if infinite and port.required is not None else ALL
+    return (network.required[port.id] or ALL) if infinite else ALL
 
 
 def cut_to(
@@ -288,7 +292,7 @@ def cut_to(
     return np.clip(los, seen.lo, seen.hi), np.clip(his, seen.lo, seen.hi)
 
 
-def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+def _blocks(network: Typing, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
     """The type per block of a constant whose row was chosen because a block divides it."""
     graph, region = network.graph, kernel.choice.region
     name = network.values[port.value].name
@@ -300,7 +304,9 @@ def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform |
         return None
     axes = block_axes(graph, region, row, pattern, len(shape))
     ranges = block_ranges(graph.constants[name], whole, axes, size)
-    los, his = np.clip(cut_to(observed(network, port), *ranges), *stored_part(port, graph.constants[name]))
+    los, his = np.clip(
+        cut_to(observed(network, port), *ranges), *stored_part(network, port, graph.constants[name])
+    )
     kind = block_type((los, his), whole, axes, size, spec=port.spec)
     zero, store = port.spec.zero_point, kind.storage
     if (zero == store.qmin and los.min(initial=0.0) < 0) or (zero == store.qmax and his.max(initial=0.0) > 0):
@@ -336,7 +342,7 @@ def _of_slices(los: Reals, his: Reals, store: Storage, axis: int, spec: PortType
     return replace(kind, storage=store, zero_points=(zero,) * len(kind.scales))
 
 
-def _two_signs(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+def _two_signs(network: Typing, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
     """The type of one-bit weights, +-scale: stored as -1 and 1."""
     value = network.graph.values[network.values[port.value].name]
     fact = next((fact for fact in value.facts if isinstance(fact, Bipolar)), None)
@@ -347,7 +353,7 @@ def _two_signs(network: Network, kernel: Kernel, port: Port, row: Row) -> Unifor
     return uniform(port.spec.storage, [fact.scale] * (size if isinstance(size, int) else 1), 0, axis=axis)
 
 
-def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
+def _port_axis(network: Typing, kernel: Kernel, port: Port, row: Row) -> int:
     """The axis that the row quantizes along at a port: a number (negative from the end) or a role.
 
     Raises:
@@ -369,7 +375,7 @@ def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
 
 
 def _grow_for_bias(
-    network: Network, ports: Mapping[PortId, Port], args: Mapping[str, object], row: Row
+    network: Typing, ports: Mapping[PortId, Port], args: Mapping[str, object], row: Row
 ) -> None:
     """Grow the scales of weight channels whose bias would overflow its accumulator (tests/cases, case 22).
 
@@ -384,19 +390,19 @@ def _grow_for_bias(
     weight = next((port for port in factors if port.kind == CONSTANT), None)
     other = next((port for port in factors if port is not weight), None)
     data = network.graph.constants[network.values[bias.value].name].array
+    kind, factor = network.type_of(weight), network.type_of(other)
     if (
         weight is None
-        or other is None
-        or other.type is None
-        or weight.type is None
+        or kind is None
+        or factor is None
         or data is None
         or not isinstance(store, Storage)
         or weight.pin is not None
         or network.values[weight.value].pin is not None
     ):
         return
-    least = np.abs(data.reshape(-1).astype(np.float64)) / (other.type.scale * bias_room(store, row))
-    scales = np.asarray(weight.type.scales)
+    least = np.abs(data.reshape(-1).astype(np.float64)) / (factor.scale * bias_room(store, row))
+    scales = np.asarray(kind.scales)
     if scales.size == 1:
         least = np.max(least, initial=0.0, keepdims=True)
     if scales.size != least.size or np.all(scales >= least):
@@ -404,12 +410,12 @@ def _grow_for_bias(
     grown = np.maximum(scales, least * (1 + 1e-6))
     if weight.spec.power_of_two:
         grown = np.exp2(np.ceil(np.log2(grown)))
-    weight.type = _rescaled(network, weight, grown)
+    network.types[weight.id] = _rescaled(network, weight, grown)
 
 
-def _rescaled(network: Network, port: Port, scales: Reals) -> Uniform | None:
+def _rescaled(network: Typing, port: Port, scales: Reals) -> Uniform | None:
     """The type of a constant with other scales; a zero point that its range decides moves with them."""
-    kind, spec = port.type, port.spec
+    kind, spec = network.types[port.id], port.spec
     if kind is None:
         return None
     rounded = tuple(scales.astype(np.float32).astype(np.float64).tolist())
@@ -417,7 +423,7 @@ def _rescaled(network: Network, port: Port, scales: Reals) -> Uniform | None:
         return replace(kind, scales=rounded)
     constant, seen = network.graph.constants[network.values[port.value].name], observed(network, port)
     extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or (0.0, 0.0)
-    held = within(extent, stored_part(port, constant))
+    held = within(extent, stored_part(network, port, constant))
     return typed(label_for(held, replace(spec, scale_min=rounded[0])), kind.storage)
 
 

@@ -12,25 +12,23 @@ from planner.errors import Conflict, RuleError
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.typetext import brief
+from planner.propagation.network.labels import label_of, typed
 from planner.propagation.network.ports import (
     DERIVED,
-    GIVEN,
-    SETTLED,
     Kernel,
-    Network,
     Port,
-    kernel_views,
     ports_of,
 )
 from planner.propagation.parameters.constant_types import derive_parameters
+from planner.propagation.parameters.typed import Typing, kernel_views, known_types
 from planner.propagation.selection.conflicts import Concession
-from planner.propagation.solver.classes import LabelClass, label_of, typed
+from planner.propagation.solver.classes import LabelClass
 from planner.target.circles import LEAST, ROUNDS, agree, at_rest, circles
 from planner.target.records import PortId, Rule
 from planner.target.rules import in_storage, rule_function
 
 
-def guess_derived(network: Network, classes: Sequence[LabelClass]) -> list[LabelClass]:
+def guess_derived(network: Typing, classes: Sequence[LabelClass]) -> list[LabelClass]:
     """Fix derived ports at what their rules yield for the labels that their kernels would choose alone."""
     found = [*classes]
     for entry in classes:
@@ -38,50 +36,51 @@ def guess_derived(network: Network, classes: Sequence[LabelClass]) -> list[Label
             continue
         mine = ports_of(network, network.kernels[entry.kernel])
         for port in mine:
-            own = found[port.group].own if port.group >= 0 and port.group != entry.id else None
+            group = network.groups[port.id]
+            own = found[group].own if group >= 0 and group != entry.id else None
             if own is not None and isinstance(port.spec.storage, Storage):
-                port.type = typed(own, port.spec.storage)
+                network.types[port.id] = typed(own, port.spec.storage)
         found[entry.id] = _derived(network, entry)
-        forget(mine)
+        forget(network, mine)
     return found
 
 
-def derive_again(network: Network, classes: Sequence[LabelClass]) -> list[LabelClass] | None:
+def derive_again(network: Typing, classes: Sequence[LabelClass]) -> list[LabelClass] | None:
     """Fix derived ports at what their rules yield for the chosen labels; None where none moved.
 
     Forgets all types where one moved: they have to be written anew.
     """
     found = [
         _derived(network, entry)
-        if entry.ports[0].kind == DERIVED and entry.ports[0].type is not None
+        if network.is_derived(entry.ports[0]) and network.types[entry.ports[0].id] is not None
         else entry
         for entry in classes
     ]
     if all(new.fixed == old.fixed for new, old in zip(found, classes, strict=True)):
         return None
-    forget(network.ports)
+    network.types[:] = known_types(network)
     return found
 
 
-def _may_be_derived(network: Network, entry: LabelClass) -> bool:
+def _may_be_derived(network: Typing, entry: LabelClass) -> bool:
     row = network.kernels[entry.kernel].choice.row
     calls = row is not None and any(rule.kind == "fn" for rule in row.rules)
     return entry.ports[0].kind == DERIVED or calls
 
 
-def _derived(network: Network, entry: LabelClass) -> LabelClass:
+def _derived(network: Typing, entry: LabelClass) -> LabelClass:
     """The class, fixed at what its kernel's rules yield for the types of the other ports."""
     port = entry.ports[0]
-    network.visits += 1
+    network.rounds.append(entry.kernel)
     derived = come_to_rest(network, network.kernels[entry.kernel])
-    kind: Uniform | None = port.type if port.side in derived else None
+    kind: Uniform | None = network.types[port.id] if port.side in derived else None
     if kind is None or not kind.is_per_tensor:
         return entry
-    port.kind = DERIVED
+    network.computed.add(port.id)
     return replace(entry, fixed=kind, own=label_of(kind), fixed_source="derived")
 
 
-def come_to_rest(network: Network, kernel: Kernel) -> list[PortId]:
+def come_to_rest(network: Typing, kernel: Kernel) -> list[PortId]:
     """Derive a kernel's parameters; round and round where its rules ask for each other's results.
 
     Raises:
@@ -92,14 +91,14 @@ def come_to_rest(network: Network, kernel: Kernel) -> list[PortId]:
         return derive_parameters(network, kernel)
     ports, found, rests = ports_of(network, kernel), list[PortId](), False
     for _ in range(ROUNDS):
-        before = [port.type for port in ports]
+        before = [network.types[port.id] for port in ports]
         try:
             found = derive_parameters(network, kernel)
         except RuleError:  # it grew or shrank beyond what a rule has an answer for
             rests = False
             break
-        after = [port.type for port in ports]
-        rests = at_rest(before, after) and not any(map(_vanished, ports))
+        after = [network.types[port.id] for port in ports]
+        rests = at_rest(before, after) and not any(_vanished(network, port) for port in ports)
         # On to the very type: whoever derives again must not find another. Roundings may go to and fro.
         if after == before:
             break
@@ -110,11 +109,12 @@ def come_to_rest(network: Network, kernel: Kernel) -> list[PortId]:
     raise _contradiction(kernel, rules, f"rules derive {told} in a circle")
 
 
-def _vanished(port: Port) -> bool:
-    return port.kind == DERIVED and port.type is not None and port.type.scale <= LEAST
+def _vanished(network: Typing, port: Port) -> bool:
+    kind = network.types[port.id]
+    return network.is_derived(port) and kind is not None and kind.scale <= LEAST
 
 
-def refuse_disagreement(network: Network, kernel: Kernel) -> None:
+def refuse_disagreement(network: Typing, kernel: Kernel) -> None:
     """Refuse types that a row's rules, or a fact of the port, ask for and do not agree on.
 
     Raises:
@@ -131,10 +131,11 @@ def refuse_disagreement(network: Network, kernel: Kernel) -> None:
             joined = [
                 ports[other] for group in layout.groups if side in group for other in group if other in ports
             ]
-            wanted = [kind, port.fixed, *(_in_storage_of(port, other.type) for other in joined)]
+            wanted = [kind, port.fixed, *(_in_storage_of(port, network.types[other.id]) for other in joined)]
+            own = network.types[port.id]
             for other in wanted:
-                if port.type is not None and other is not None and not agree(port.type, other):
-                    problem = f"{address} cannot be both {brief(port.type)} and {brief(other)}"
+                if own is not None and other is not None and not agree(own, other):
+                    problem = f"{address} cannot be both {brief(own)} and {brief(other)}"
                     raise _contradiction(kernel, [*filter(_decides, row.rules)], problem)
             if port.pin is not None and not network.values[port.value].constant and not agree(kind, port.pin):
                 raise _against_pin(rule, address, port.pin, kind)
@@ -175,8 +176,8 @@ def _against_pin(rule: Rule, address: str, pin: Uniform, kind: Uniform) -> Confl
     )
 
 
-def forget(ports: Sequence[Port]) -> None:
+def forget(network: Typing, ports: Sequence[Port]) -> None:
     """Take the types off all ports but those that were given or are plain values."""
+    settled = network.settled
     for port in ports:
-        if port.kind not in (GIVEN, SETTLED):
-            port.type = None
+        network.types[port.id] = port.given or settled.get(port.id)

@@ -9,26 +9,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import Kernel, Network, kernel_views, ports_of, present
+from planner.propagation.network.ports import Kernel, Ranged, ports_of, present
 from planner.propagation.parameters.accumulators import accumulator_bits, partial_bits
 from planner.propagation.parameters.constant_types import overflow_of
 from planner.propagation.parameters.multiplier_range import grown_result, outside
 from planner.propagation.parameters.multiplier_reach import TOO_FAR, read_as, too_far
-from planner.propagation.result.outcome import Outcome
+from planner.propagation.parameters.typed import Typed, Typing, kernel_views
 from planner.propagation.selection.remedies import Grown, Left, Remedies
 from planner.target.conditions.on_types import unmet
 from planner.target.records import PortId, Row
 
 
-def unfit(outcome: Outcome, known: Remedies) -> Remedies:
+def unfit(network: Typed, known: Remedies) -> Remedies:
     """The remedies that an outcome asks for besides those it was made with; none where all fits."""
-    network = outcome.network
-    far, behind = set(too_far(outcome)), _behind(network)
+    far, behind = set(too_far(network)), _behind(network)
     left: dict[str, Mapping[str, Left]] = {}
     grown: dict[str, Mapping[PortId, Grown]] = {}
     for number, kernel in enumerate(network.kernels):
         row, layout = kernel.choice.row, kernel.choice.layout
-        if row is None or layout is None or outcome.moves_in_float(kernel):
+        if row is None or layout is None or network.moves_in_float(kernel):
             continue
         name = kernel.choice.region.name
         why = behind.get(number) or next(_beyond(network, kernel, row), TOO_FAR if number in far else None)
@@ -48,7 +47,7 @@ def unfit(outcome: Outcome, known: Remedies) -> Remedies:
     return Remedies(left, {name: ports for name, ports in grown.items() if name not in left})
 
 
-def _behind(network: Network) -> Mapping[int, str]:
+def _behind(network: Typing) -> Mapping[int, str]:
     """Kernels on an engine that data do not come back to, by number, and what they lie behind."""
     engines = network.target.engines
     if not engines.one_way:
@@ -70,7 +69,7 @@ def _behind(network: Network) -> Mapping[int, str]:
     return found
 
 
-def _beyond(network: Network, kernel: Kernel, row: Row) -> Iterator[str]:
+def _beyond(network: Typing, kernel: Kernel, row: Row) -> Iterator[str]:
     """What of a kernel is beyond the integers that its row keeps it in."""
     for rule in row.rules:
         if rule.kind == "multiplier_accumulator_scale":
@@ -95,12 +94,12 @@ def _beyond(network: Network, kernel: Kernel, row: Row) -> Iterator[str]:
         yield f"its sums need {bits} bits{where}, the accumulator has {row.accumulator}"
 
 
-def _seen(network: Network, kernel: Kernel) -> str:
+def _seen(network: Typing, kernel: Kernel) -> str:
     """The types of what a kernel reads and writes; constants are left out that their numbers alone decide."""
     found = []
     for port in ports_of(network, kernel):
-        kind: Uniform | None = port.type
-        told = port.needed is not None or not network.values[port.value].constant
+        kind: Uniform | None = network.types[port.id]
+        told = port.id in network.needed or not network.values[port.value].constant
         if kind is not None and kind.is_per_tensor and told:
             found.append(f"{port.side[0]}[{port.side[1]}] {kind}")
             came = read_as(network, port) if port.side[0] == "in" else None
@@ -109,11 +108,15 @@ def _seen(network: Network, kernel: Kernel) -> str:
     return ", ".join(found)
 
 
-def grow(network: Network, grown: Mapping[str, Mapping[PortId, Grown]]) -> None:
-    """Give ports the least scales that they grew to."""
-    for kernel in network.kernels if grown else ():
+def with_least_scales(network: Ranged, grown: Mapping[str, Mapping[PortId, Grown]]) -> Ranged:
+    """The network whose ports have the least scales that they grew to."""
+    if not grown:
+        return network
+    ports = [*network.ports]
+    for kernel in network.kernels:
         wanted = grown.get(kernel.choice.region.name, {})
         for port in ports_of(network, kernel) if wanted and kernel.choice.row is not None else ():
             if port.side in wanted:
                 least = max(wanted[port.side].scale, port.spec.scale_min or 0.0)
-                port.spec = replace(port.spec, scale_min=least)
+                ports[port.id] = replace(port, spec=replace(port.spec, scale_min=least))
+    return replace(network, ports=ports)

@@ -15,20 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.constant_ranges import slice_ranges
+from planner.propagation.network.labels import label_for
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
-    SETTLED,
     Kernel,
-    Network,
     Port,
-    kernel_views,
     ports_of,
     present,
 )
-from planner.propagation.parameters.constant_ranges import slice_ranges
+from planner.propagation.parameters.typed import Typing, kernel_views
 from planner.propagation.selection.remedies import Grown
-from planner.propagation.solver.classes import label_for
 from planner.target.records import PortId, Rule
 from planner.target.rules import multiplier_range, multipliers_of
 
@@ -40,16 +38,17 @@ TRIES: Final = 4
 
 
 def grown_weight(
-    network: Network, kernel: Kernel, rule: Rule
+    network: Typing, kernel: Kernel, rule: Rule
 ) -> tuple[Port, npt.NDArray[np.float64], str] | None:
     """A free weight with the scales that the least multiplier asks for, and why, where that is worth it.
 
     A slice of zeros may have any scale: it takes one within the range.
     """
     weight, least, most = _weight(network, kernel, rule)
-    if weight is None or weight.type is None:
+    kind = network.type_of(weight)
+    if weight is None or kind is None:
         return None
-    kind, spec = weight.type, weight.spec
+    spec = weight.spec
     scales = np.asarray(kind.scales)
     least, most = (np.broadcast_to(bound, scales.shape) for bound in (least, most))
     grown = np.where(_is_zero(network, weight, kind), np.minimum(scales, most / SLACK), scales)
@@ -66,36 +65,36 @@ def grown_weight(
     return weight, grown, why
 
 
-def _weight(network: Network, kernel: Kernel, rule: Rule) -> tuple[Port | None, Reals, Reals]:
+def _weight(network: Typing, kernel: Kernel, rule: Rule) -> tuple[Port | None, Reals, Reals]:
     """The free constant among the factors, and the least and greatest scales that the range leaves it."""
     ports = ports_of(network, kernel)
     factors = [port for name in rule.args["of"] for port in ports if port.name == name]
-    result = next((port.type for port in ports if port.name == rule.args["out"]), None)
+    result = next((network.types[port.id] for port in ports if port.name == rule.args["out"]), None)
     weight = next((port for port in factors if port.kind == CONSTANT and _is_free(network, port)), None)
-    others = [port.type for port in factors if port is not weight]
-    none = np.zeros(1)
-    if weight is None or weight.type is None or weight.type.blocks or result is None:
+    others = [network.types[port.id] for port in factors if port is not weight]
+    none, kind = np.zeros(1), network.type_of(weight)
+    if kind is None or kind.blocks or result is None:
         return None, none, none
     product = np.ones(1)
     for other in others:
-        if other is None or other.blocks or 1 < len(other.scales) != len(weight.type.scales):
+        if other is None or other.blocks or 1 < len(other.scales) != len(kind.scales):
             return None, none, none
         product = product * np.asarray(other.scales)
-    if weight.type.is_per_tensor:
+    if kind.is_per_tensor:
         product = np.array([product.min(), product.max()])
     low, high = multiplier_range(rule.args)
     made = np.asarray(result.scales)
     least, most = low * made.max() / product, high * made.min() / product
-    if weight.type.is_per_tensor:  # one scale has to serve all channels
+    if kind.is_per_tensor:  # one scale has to serve all channels
         least, most = least.max(keepdims=True), most.min(keepdims=True)
     return weight, least, most
 
 
-def _is_free(network: Network, port: Port) -> bool:
+def _is_free(network: Typing, port: Port) -> bool:
     return port.pin is None and network.values[port.value].pin is None
 
 
-def _is_zero(network: Network, port: Port, kind: Uniform) -> npt.NDArray[np.bool_]:
+def _is_zero(network: Typing, port: Port, kind: Uniform) -> npt.NDArray[np.bool_]:
     """Which slices of a constant hold nothing but zeros."""
     constant = network.graph.constants[network.values[port.value].name]
     if constant.array is None or kind.axis is None:
@@ -104,7 +103,7 @@ def _is_zero(network: Network, port: Port, kind: Uniform) -> npt.NDArray[np.bool
     return np.asarray((np.asarray(lows) == 0) & (np.asarray(highs) == 0))
 
 
-def outside(network: Network, kernel: Kernel, rule: Rule) -> tuple[int, float, bool] | None:
+def outside(network: Typing, kernel: Kernel, rule: Rule) -> tuple[int, float, bool] | None:
     """The first channel whose multiplier lies outside the range, the multiplier, whether all could shrink.
 
     None where all lie within.
@@ -121,20 +120,29 @@ def outside(network: Network, kernel: Kernel, rule: Rule) -> tuple[int, float, b
 
 
 def grown_result(
-    network: Network, kernel: Kernel, rule: Rule, before: Mapping[PortId, Grown]
+    network: Typing, kernel: Kernel, rule: Rule, before: Mapping[PortId, Grown]
 ) -> dict[PortId, Grown]:
     """The result's least scale, where it is free and growing it to that is worth it; {} where not."""
     port = next((port for port in present(network, kernel.outputs) if port.name == rule.args["out"]), None)
     multipliers = multipliers_of(*kernel_views(network, kernel), rule.args)
-    if port is None or port.type is None or port.required is None or multipliers is None:
+    kind = network.type_of(port)
+    if port is None or kind is None or multipliers is None:
         return {}
     times = before[port.side].times + 1 if port.side in before else 1
-    if port.kind not in (CLASS, SETTLED) or port.fixed is not None or port.pin is not None or times > TRIES:
+    extent = network.required[port.id]
+    if (
+        extent is None
+        or port.kind != CLASS
+        or port.id in network.computed
+        or port.fixed is not None
+        or port.pin is not None
+        or times > TRIES
+    ):
         return {}
-    scale = float(multipliers.max()) * port.type.scale / multiplier_range(rule.args)[1] * SLACK
+    scale = float(multipliers.max()) * kind.scale / multiplier_range(rule.args)[1] * SLACK
     least = _above(scale, power_of_two=port.spec.power_of_two)
     plain = next(pattern for side, pattern in _patterns(kernel) if side == port.side)
-    own, _ = label_for(port.required, replace(port.spec, scale_min=plain))
+    own, _ = label_for(extent, replace(port.spec, scale_min=plain))
     bits = math.log2(least / own)
     if least > (port.spec.scale_max or math.inf) or not is_worth_it(network, kernel, bits):
         return {}
@@ -157,7 +165,7 @@ def _above(scale: float, *, power_of_two: bool) -> float:
     return float(np.exp2(np.ceil(np.log2(np.float64(rounded))))) if power_of_two else float(rounded)
 
 
-def is_worth_it(network: Network, kernel: Kernel, bits: float) -> bool:
+def is_worth_it(network: Typing, kernel: Kernel, bits: float) -> bool:
     """Whether a result that is coarser by some bits costs no more than casts around the kernel in float."""
     costs = network.costs
     if costs.max_bits_lost is not None and bits > costs.max_bits_lost:

@@ -12,8 +12,8 @@ from typing import Final
 
 from planner.ir.arithmetic.multipliers import beyond_of, least_of
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import Network, Port, base_of
-from planner.propagation.result.outcome import Outcome
+from planner.propagation.network.ports import Port, base_of
+from planner.propagation.parameters.typed import Typed, Typing
 from planner.propagation.selection.choice import Choice
 
 TOO_FAR: Final = "no integer multiplier gets from its inputs' scales to its result's"
@@ -23,12 +23,12 @@ NARROW: Final = 16
 Kind = Uniform | None
 
 
-def too_far(outcome: Outcome) -> list[int]:
+def too_far(network: Typed) -> list[int]:
     """Numbers of the kernels that no multiplier serves."""
-    choices = outcome.choices
+    choices = network.chosen.choices
     arithmetics = {choice.row.requantize for choice in choices if choice.row}
     ends = {name: (least_of(name), beyond) for name in arithmetics if (beyond := beyond_of(name)) is not None}
-    scales = _scales([port.type for port in outcome.network.ports]) if ends else []
+    scales = _scales(network.types) if ends else []
     if not scales:
         return []
     # Factors of the shipped arithmetics are seldom so large: then no kernel has to be looked at.
@@ -37,25 +37,24 @@ def too_far(outcome: Outcome) -> list[int]:
         return []
     return [
         number
-        for number, (choice, kinds) in enumerate(zip(choices, _kinds(outcome), strict=True))
+        for number, (choice, kinds) in enumerate(zip(choices, _kinds(network), strict=True))
         if choice.row is not None
         and (reach := ends.get(choice.row.requantize)) is not None
-        and (_is_too_far(choice, kinds, *reach) or any(_steps_too_far(outcome, number, kinds, *reach)))
+        and (_is_too_far(choice, kinds, *reach) or any(_steps_too_far(network, number, kinds, *reach)))
     ]
 
 
-def read_as(network: Network, port: Port) -> Kind:
+def read_as(network: Typing, port: Port) -> Kind:
     """The type that a port's value comes in, before a rescale on its edge."""
     value = network.values[port.value]
-    made = network.ports[value.definition].type if value.definition >= 0 else None
+    made = network.types[value.definition] if value.definition >= 0 else None
     return made if value.pin is None else base_of(network, value)
 
 
 def _steps_too_far(
-    outcome: Outcome, number: int, kinds: Sequence[Kind], least: float, beyond: float
+    network: Typed, number: int, kinds: Sequence[Kind], least: float, beyond: float
 ) -> Iterator[bool]:
     """Whether rescales in front of a kernel are out of reach: the device multiplies there as well."""
-    network = outcome.network
     for p, kind in zip(network.kernels[number].inputs, kinds, strict=False):
         came = read_as(network, network.ports[p]) if kind is not None and p >= 0 else None
         if came == kind:
@@ -70,13 +69,12 @@ def _scales(kinds: Sequence[Kind]) -> list[float]:
     return [*chain.from_iterable(narrow)]
 
 
-def _kinds(outcome: Outcome) -> Iterator[list[Kind]]:
+def _kinds(network: Typed) -> Iterator[list[Kind]]:
     """The types at the ports of each kernel; of one that a mover's float label leaves in float none."""
-    ports = outcome.network.ports
-    for kernel in outcome.network.kernels:
+    for kernel in network.kernels:
         at = (*kernel.inputs, *kernel.outputs)
-        floats = outcome.moves_in_float(kernel)
-        yield [ports[p].type if p >= 0 and not floats else None for p in at]
+        floats = network.moves_in_float(kernel)
+        yield [network.types[p] if p >= 0 and not floats else None for p in at]
 
 
 def _is_too_far(choice: Choice, kinds: Sequence[Kind], least: float, beyond: float) -> bool:

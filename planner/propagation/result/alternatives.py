@@ -16,19 +16,10 @@ from typing import Final
 
 from planner.ir.types.qtypes import Storage
 from planner.plans.records import Refused
+from planner.propagation.network.labels import UNIT, Label, clipped_share, label_of, storable, typed
 from planner.propagation.network.ports import Port
-from planner.propagation.result.outcome import Outcome
-from planner.propagation.solver.classes import (
-    UNIT,
-    Label,
-    LabelClass,
-    Labels,
-    clipped_share,
-    label_of,
-    legal,
-    storable,
-    typed,
-)
+from planner.propagation.parameters.typed import Typed
+from planner.propagation.solver.classes import LabelClass, Labels, legal
 from planner.propagation.solver.components import Edge, Sets, Unit
 from planner.propagation.solver.price import CostModel, edge_price, loss_price
 from planner.propagation.solver.ways import Loss, coarsest, level_of
@@ -48,11 +39,11 @@ Classes = tuple[int, ...]
 class Alternatives:
     """The alternatives of the classes of an outcome; what lies around them is found once for each unit."""
 
-    def __init__(self, outcome: Outcome) -> None:
-        request, target = outcome.request, outcome.network.target
+    def __init__(self, outcome: Typed) -> None:
+        request, target = outcome.chosen.request, outcome.target
         self._outcome = outcome
         # A part of a plan has the depths of the whole, so that a replan has the log of a plan from scratch.
-        self._is_small = len(request.depths or outcome.network.kernels) <= SMALL
+        self._is_small = len(request.depths or outcome.kernels) <= SMALL
         self._cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
         units = outcome.labelled.units if self._is_small else ()
         self._units = {c: unit for unit in units for c in unit.classes}
@@ -207,9 +198,9 @@ def _illegal(entry: LabelClass, label: Label | None, max_clip: float) -> str:
     if not all(storable(label, port.spec) for port in entry.ports):
         return "not all of its ports can store that"
     shares = [
-        clipped_share(port.required, label, port.spec.storage)
+        clipped_share(extent, label, port.spec.storage)
         for port in entry.entering
-        if port.required is not None and isinstance(port.spec.storage, Storage)
+        if (extent := entry.required[port.id]) is not None and isinstance(port.spec.storage, Storage)
     ]
     return f"that cuts off {max(shares):.1%} of what it has to hold"
 
@@ -260,13 +251,13 @@ def _levels(around: _Around, members: Classes, label: Label | None) -> dict[int,
     return found
 
 
-def _why(outcome: Outcome, change: _Change) -> str:
+def _why(outcome: Typed, change: _Change) -> str:
     """What makes the difference, and for whom."""
     parts = []
     for sign in (1, -1):
         losses = [(price, bits, loss) for price, bits, loss in change.losses if bits * sign > 0]
         if losses:
-            names = list(dict.fromkeys(repr(outcome.network.values[loss.value].name) for *_, loss in losses))
+            names = list(dict.fromkeys(repr(outcome.values[loss.value].name) for *_, loss in losses))
             shown = [*names[:NAMED], *([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])]
             most, paid = max(abs(bits) for _, bits, _ in losses), sum(price for price, _, _ in losses)
             lost = f"readers of {' and '.join(shown)} lose up to {most / UNIT:.2f} bits {_word(sign)}"

@@ -14,34 +14,33 @@ from planner.plans.plan import Plan, Planned, plan_key
 from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
 from planner.propagation.network.float_islands import BETWEEN_FLOATS
-from planner.propagation.network.ports import Interval, Kernel, Network, Port, Value
+from planner.propagation.network.labels import UNIT
+from planner.propagation.network.ports import Interval, Kernel, Port, Value
 from planner.propagation.parameters.accumulators import accumulator_bits
-from planner.propagation.result.outcome import Outcome
+from planner.propagation.parameters.typed import Typed
 from planner.propagation.result.plan_warnings import clip_of, refused_copies, warnings_of, warnings_of_all
 from planner.propagation.result.step_log import Steps
 from planner.propagation.result.unmet import refuse_other_types
 from planner.propagation.selection.choice import port_facts
 from planner.propagation.selection.conflicts import Concession, refuse
 from planner.propagation.selection.wanted_rows import ANNOTATED
-from planner.propagation.solver.classes import UNIT
 from planner.propagation.solver.price import excused_price, loss_units
 from planner.target.records import Costs, Row
 
 
-def assemble(outcome: Outcome) -> Planned:
+def assemble(outcome: Typed) -> Planned:
     """Make the plan of a labelled network.
 
     Raises:
       Conflict: rescales where the target allows none.
     """
-    network, target, request = outcome.network, outcome.network.target, outcome.request
-    network.visits += len(outcome.choices)
+    network, target, request = outcome, outcome.target, outcome.chosen.request
     refuse(refused_copies(network))
     kernels, warned = _kernels(outcome)
-    served = {kernel.row: choice.row for kernel, choice in zip(kernels, outcome.choices, strict=True)}
+    served = {kernel.row: choice.row for kernel, choice in zip(kernels, outcome.chosen.choices, strict=True)}
     rows = {key: row for key, row in served.items() if key is not None and row is not None}
     refuse_other_types(network.graph, kernels, rows)
-    whole = warnings_of_all(network.graph, kernels, rows, outcome.request.costs, target)
+    whole = warnings_of_all(network.graph, kernels, rows, outcome.chosen.request.costs, target)
     warned = ({"": whole} if whole else {}) | warned
     options = _options(outcome)
     steps = Steps(outcome)
@@ -63,31 +62,31 @@ def assemble(outcome: Outcome) -> Planned:
         fused=network.graph,
         whole_target=target,
         warned=warned,
-        apart=frozenset(outcome.remedies.apart),
-        left=frozenset((*outcome.remedies.left, *outcome.remedies.let_go)),
-        turns=network.turns,
-        visits=network.visits,
+        apart=frozenset(outcome.chosen.remedies.apart),
+        left=frozenset((*outcome.chosen.remedies.left, *outcome.chosen.remedies.let_go)),
+        turns=outcome.turns,
+        visits=network.visits + len(network.rounds) + len(network.kernels),
     )
     refuse(_forbidden(plan, outcome))
     return plan
 
 
-def _kernels(outcome: Outcome) -> tuple[list[KernelPlan], dict[str, tuple[str, ...]]]:
+def _kernels(outcome: Typed) -> tuple[list[KernelPlan], dict[str, tuple[str, ...]]]:
     """Every kernel, and what some of them have to say."""
-    network = outcome.network
+    network = outcome
     found: list[KernelPlan] = []
     warned: dict[str, tuple[str, ...]] = {}
     for kernel in network.kernels:
         found.append(_kernel_plan(network, kernel, floats=outcome.moves_in_float(kernel)))
-        texts = warnings_of(network, kernel, outcome.request.costs.max_clip)
+        texts = warnings_of(network, kernel, outcome.chosen.request.costs.max_clip)
         if texts:
             warned[kernel.choice.region.name] = tuple(texts)
     return found, warned
 
 
-def _options(outcome: Outcome) -> dict[str, Any]:
+def _options(outcome: Typed) -> dict[str, Any]:
     """The strategy and policies, and the prices that are not the target's own."""
-    own, request = outcome.network.target.costs, outcome.request
+    own, request = outcome.target.costs, outcome.chosen.request
     changed: dict[str, Any] = {}
     if request.costs is not own:
         prices = {field.name: getattr(request.costs, field.name) for field in fields(Costs)}
@@ -98,15 +97,15 @@ def _options(outcome: Outcome) -> dict[str, Any]:
     return {"strategy": request.strategy, **policies, **changed}
 
 
-def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
-    target = outcome.network.target
+def _reference(outcome: Typed, rows: Mapping[str, Row]) -> TargetRef:
+    target = outcome.target
     return TargetRef(
         target.id,
         target.version,
         target.digest,
         target.file,
         rows,
-        outcome.request.costs,
+        outcome.chosen.request.costs,
         target.rescale_single_consumer,
         target.float_work,
         target.work_unit,
@@ -116,7 +115,7 @@ def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
     )
 
 
-def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPlan:
+def _kernel_plan(network: Typed, kernel: Kernel, *, floats: bool) -> KernelPlan:
     region, row, layout = kernel.choice.region, kernel.choice.row, kernel.choice.layout
     served = row is not None and not floats
     bits = None
@@ -136,7 +135,7 @@ def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPla
 
 
 def _plan_ports(
-    network: Network, name: str, side: str, ids: Sequence[int], *, served: bool
+    network: Typed, name: str, side: str, ids: Sequence[int], *, served: bool
 ) -> tuple[PlanPort, ...]:
     found = []
     for i, p in enumerate(ids):
@@ -144,7 +143,7 @@ def _plan_ports(
         if p >= 0 and served:
             port = network.ports[p]
             store = port.spec.storage
-            kind = port.type
+            kind = network.types[p]
             if kind is None and isinstance(store, FloatType) and store.name != "f32":
                 kind = store
         elif p >= 0:
@@ -154,7 +153,7 @@ def _plan_ports(
     return tuple(found)
 
 
-def _float_asked_for(network: Network, port: Port) -> FloatType | None:
+def _float_asked_for(network: Typed, port: Port) -> FloatType | None:
     """The float that a fact asks a float port to run in, where that is not the tensor's own."""
     region, value = network.kernels[port.kernel].choice.region, network.values[port.value]
     if not (value.stays_float or region.input_facts or region.output_facts):
@@ -164,16 +163,16 @@ def _float_asked_for(network: Network, port: Port) -> FloatType | None:
     return next((fact for fact in facts if isinstance(fact, FloatType) and fact.name != own), None)
 
 
-def _value_plans(outcome: Outcome, steps: Sequence[int]) -> dict[str, ValuePlan]:
+def _value_plans(outcome: Typed, steps: Sequence[int]) -> dict[str, ValuePlan]:
     """What became of each value; `steps`: number of the step of each port, -1 for none."""
-    network = outcome.network
+    network = outcome
     lost = _lost(outcome)
     found = {}
     for value in network.values:
         if value.constant or not network.graph.values[value.name].is_float:
             continue
         made = value.definition
-        kind = network.ports[made].type if made >= 0 else value.pin
+        kind = network.types[made] if made >= 0 else value.pin
         decided = steps[made] if kind is not None and made >= 0 else -1
         bits = lost.get(value.name, 0) / UNIT
         found[value.name] = ValuePlan(
@@ -182,11 +181,11 @@ def _value_plans(outcome: Outcome, steps: Sequence[int]) -> dict[str, ValuePlan]
     return found
 
 
-def _lost(outcome: Outcome) -> dict[str, int]:
+def _lost(outcome: Typed) -> dict[str, int]:
     """Bits lost in the worst use of each value, in 1/1024."""
-    labelled, values = outcome.labelled, outcome.network.values
+    labelled, values = outcome.labelled, outcome.values
     found: dict[str, int] = {}
-    for index, bits, _ in outcome.network.lost:
+    for index, bits, _ in outcome.labelled.lost:
         found[values[index].name] = max(bits, found.get(values[index].name, 0))
     for unit in labelled.units:
         labels = labelled.solutions[unit.classes[0]].labels
@@ -197,12 +196,12 @@ def _lost(outcome: Outcome) -> dict[str, int]:
     return found
 
 
-def _excused(outcome: Outcome) -> int:
+def _excused(outcome: Typed) -> int:
     """Price of the bits that facts and rows force uses to lose, in 1/1024."""
-    labelled, costs = outcome.labelled, outcome.request.costs
+    labelled, costs = outcome.labelled, outcome.chosen.request.costs
     free = round(costs.free_bits * UNIT)
     found = sum(
-        round(elements * costs.bit_price * max(0, bits - free)) for _, bits, elements in outcome.network.lost
+        round(elements * costs.bit_price * max(0, bits - free)) for _, bits, elements in outcome.labelled.lost
     )
     for unit in labelled.units:
         labels = labelled.solutions[unit.classes[0]].labels
@@ -213,19 +212,20 @@ def _excused(outcome: Outcome) -> int:
     return found
 
 
-def _worst_clip(network: Network, value: Value) -> float:
+def _worst_clip(network: Typed, value: Value) -> float:
     """The largest share of what a port has to hold that its type cuts off."""
     held: dict[tuple[int, Interval], Uniform] = {}
     for p in (value.definition, *value.uses):
-        port = network.ports[p] if p >= 0 else None
-        if port is not None and port.type is not None and port.required is not None:
-            held[id(port.type), port.required] = port.type
+        extent = network.required[p] if p >= 0 else None
+        kind = network.types[p] if p >= 0 else None
+        if kind is not None and extent is not None:
+            held[id(kind), extent] = kind
     return max([clip_of(extent, kind) for (_, extent), kind in held.items()]) if held else 0.0
 
 
-def _forbidden(plan: Plan, outcome: Outcome) -> Iterator[Conflict]:
+def _forbidden(plan: Plan, outcome: Typed) -> Iterator[Conflict]:
     """The rescales that the target does not allow."""
-    target = outcome.network.target
+    target = outcome.target
     if target.rescale_allowed:
         return
     together = _labelled_together(outcome)
@@ -248,9 +248,9 @@ def _forbidden(plan: Plan, outcome: Outcome) -> Iterator[Conflict]:
             )
 
 
-def _labelled_together(outcome: Outcome) -> Mapping[str, frozenset[str]]:
+def _labelled_together(outcome: Typed) -> Mapping[str, frozenset[str]]:
     """For each value that has a label to agree on, those of its component."""
-    values, found = outcome.network.values, dict[str, frozenset[str]]()
+    values, found = outcome.values, dict[str, frozenset[str]]()
     for component in (component for unit in outcome.labelled.units for component in unit.components):
         names = frozenset(values[edge.value].name for edge in component.edges)
         # A value that stays float is cast on both sides, and has a part in two components.

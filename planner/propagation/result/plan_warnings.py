@@ -20,12 +20,12 @@ from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan, TargetRef
 from planner.plans.rescales import SAME_SCALE
+from planner.propagation.network.demotions import odd_constant
+from planner.propagation.network.labels import clipped_share, label_of
 from planner.propagation.network.ports import (
-    DERIVED,
     FLOAT,
     Interval,
     Kernel,
-    Network,
     Port,
     Value,
     base_of,
@@ -33,9 +33,9 @@ from planner.propagation.network.ports import (
     present,
     range_in,
 )
-from planner.propagation.network.value_ranges import odd_constant
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.bias_grids import BIAS_LIMIT, sum_of
+from planner.propagation.parameters.typed import Typing
 from planner.propagation.result.not_as_written import not_as_written
 from planner.propagation.result.pin_warnings import (
     of_fewer_steps,
@@ -46,7 +46,7 @@ from planner.propagation.result.pin_warnings import (
 from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.choice import NO_RANGE, port_facts
 from planner.propagation.selection.conflicts import Concession
-from planner.propagation.solver.classes import clipped_share, label_of, width
+from planner.propagation.solver.classes import width
 from planner.target.records import Costs, Row, Target
 
 ACCUMULATED: Final = "multiplier_accumulator_scale"
@@ -134,14 +134,14 @@ def _says_range(facts: Facts) -> bool:
     return any(isinstance(fact, Calibrated | Uniform | Bipolar) for fact in facts)
 
 
-def warnings_of(network: Network, kernel: Kernel, max_clip: float) -> list[str]:
+def warnings_of(network: Typing, kernel: Kernel, max_clip: float) -> list[str]:
     """What one kernel has to say, port by port.
 
     Args:
       max_clip: the share of a range that a port cuts off without a word.
     """
     ports = ports_of(network, kernel)
-    ports = [port for port in ports if port.type is not None or _is_told(network, kernel, port)]
+    ports = [port for port in ports if network.types[port.id] is not None or _is_told(network, kernel, port)]
     found = [text for port in ports for text in _of_port(network, kernel, port)]
     found += [text for port in ports for text in _of_clip(network, kernel, port, max_clip)]
     found += _of_short_accumulator(network, kernel)
@@ -150,7 +150,7 @@ def warnings_of(network: Network, kernel: Kernel, max_clip: float) -> list[str]:
     return found + list(_of_odd_constant(network, kernel))
 
 
-def _of_short_accumulator(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_short_accumulator(network: Typing, kernel: Kernel) -> Iterator[str]:
     """Sums that may not fit an accumulator which does not refuse them."""
     row = kernel.choice.row
     if row is None or row.accumulator is None or row.overflow == "refuse":
@@ -161,13 +161,13 @@ def _of_short_accumulator(network: Network, kernel: Kernel) -> Iterator[str]:
         yield f"sums of {kernel.choice.region.name!r} may need {bits} bits, and {does} at {row.accumulator}"
 
 
-def _of_rounded_bounds(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_rounded_bounds(network: Typing, kernel: Kernel) -> Iterator[str]:
     """A clamp of fixed numbers whose bounds lie between two steps: its result has the nearest step."""
     if not kernel.moves or kernel.cut is None or kernel.choice.row is None:
         return
     made = [network.values[port.value].pin for port in present(network, kernel.outputs)]
     for port in present(network, kernel.inputs):
-        pin, kind = network.values[port.value].pin, port.type
+        pin, kind = network.values[port.value].pin, network.types[port.id]
         if pin is None or kind is None or not kind.is_per_tensor:
             continue
         if any(behind is not None and behind.scales == kind.scales for behind in made):
@@ -184,7 +184,7 @@ def _of_rounded_bounds(network: Network, kernel: Kernel) -> Iterator[str]:
                 )
 
 
-def _of_rounded_bias(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_rounded_bias(network: Typing, kernel: Kernel) -> Iterator[str]:
     """A bias beside a weight of training that is rounded to steps as coarse as those of the result, nearly.
 
     A result turns by a step as often as the error is of its step. Weights that leave room in their storage
@@ -194,8 +194,9 @@ def _of_rounded_bias(network: Network, kernel: Kernel) -> Iterator[str]:
     rules = row.rules if row is not None and not kernel.moves else ()
     for rule in rules:
         found = sum_of(network, kernel, row, rule) if row and rule.kind == ACCUMULATED else None
-        made = [port.type for port in present(network, kernel.outputs) if port.type is not None]
-        if found is None or found.bias.type is None or not made or not made[0].is_per_tensor:
+        types = (network.types[port.id] for port in present(network, kernel.outputs))
+        made = [kind for kind in types if kind is not None]
+        if found is None or network.types[found.bias.id] is None or not made or not made[0].is_per_tensor:
             continue
         share = float(found.errors.max()) / made[0].scale
         if share > TURNING:
@@ -209,14 +210,15 @@ def _of_rounded_bias(network: Network, kernel: Kernel) -> Iterator[str]:
             )
 
 
-def _of_lost_operand(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_lost_operand(network: Typing, kernel: Kernel) -> Iterator[str]:
     """A sum or a choice whose result has steps wider than all that an operand has to hold."""
     if kernel.choice.row is None or not any(op.type in KEEPING for op in kernel.choice.region.ops):
         return
     for made in present(network, kernel.outputs):
-        step = made.type.scale if made.type is not None and made.type.is_per_tensor else 0.0
+        kind = network.types[made.id]
+        step = kind.scale if kind is not None and kind.is_per_tensor else 0.0
         for port in present(network, kernel.inputs):
-            extent = port.required
+            extent = network.required[port.id]
             if extent is not None and 0.0 < max(extent[1], 0.0) - min(extent[0], 0.0) < step:
                 address = port_address(kernel.choice.region.name, *made.side)
                 value = network.values[port.value].name
@@ -224,10 +226,10 @@ def _of_lost_operand(network: Network, kernel: Kernel) -> Iterator[str]:
                 yield f"{address} has steps of {step:.3g}, and {value!r} is {held}: it is lost there"
 
 
-def _of_odd_constant(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_odd_constant(network: Typing, kernel: Kernel) -> Iterator[str]:
     """A kernel that computes with NaN or infinite weights, or runs in float for them."""
     region, row, reason = kernel.choice.region, kernel.choice.row, kernel.choice.reason
-    held = row is not None and (kernel.moves or any(port.needed for port in present(network, kernel.inputs)))
+    held = row is not None and (kernel.moves or any(p in network.needed for p in kernel.inputs))
     odd = (
         ""
         if held or (row is None and not reason.startswith("constant "))
@@ -237,7 +239,7 @@ def _of_odd_constant(network: Network, kernel: Kernel) -> Iterator[str]:
         yield f"{region.name!r} {'runs in float: ' if row is None else 'takes it in float: '}{odd}"
 
 
-def _is_told(network: Network, kernel: Kernel, port: Port) -> bool:
+def _is_told(network: Typing, kernel: Kernel, port: Port) -> bool:
     """Whether there may be something to say of a port that is float: a fact asks for something else."""
     region, value = kernel.choice.region, network.values[port.value]
     facts = value.pin is not None or value.has_any or region.input_facts or region.output_facts
@@ -253,50 +255,51 @@ def _without_effect(graph: Graph, region: Region, port: Port) -> Facts:
     return own[index] if own else ()
 
 
-def _of_clip(network: Network, kernel: Kernel, port: Port, max_clip: float) -> Iterator[str]:
+def _of_clip(network: Typing, kernel: Kernel, port: Port, max_clip: float) -> Iterator[str]:
     """A port that cannot hold what it needs on its type: the row fixes it, a rule or another port decided it.
 
     Labels within `max_clip` are taken where there are any; the greedy order, which it does not bind, rules
     that derive, and storages that hold no range of both signs leave none.
     """
-    value = network.values[port.value]
-    if port.type is None or (value.constant and port.group < 0):
+    value, kind = network.values[port.value], network.types[port.id]
+    if kind is None or (value.constant and network.groups[port.id] < 0):
         return
     # A fixed input keeps its own range and no more, so what it requires never clips: the value's range does.
     unread = port.fixed is not None and port.side[0] == "in" and value.pin is None
-    extent = range_in(value, port.spec) if unread else port.required
-    share = clip_of(extent, port.type) if extent is not None else 0.0
+    extent = range_in(network, port.value, port.spec) if unread else network.required[port.id]
+    share = clip_of(extent, kind) if extent is not None else 0.0
     if share > max_clip:
         address = port_address(kernel.choice.region.name, *port.side)
-        verb = "is fixed to" if port.fixed else "is derived as" if port.kind == DERIVED else "takes"
-        yield f"{address} {verb} {brief(port.type)} and clips {share:.1%} of {extent}"
+        verb = "is fixed to" if port.fixed else "is derived as" if network.is_derived(port) else "takes"
+        yield f"{address} {verb} {brief(kind)} and clips {share:.1%} of {extent}"
 
 
-def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
+def _of_port(network: Typing, kernel: Kernel, port: Port) -> Iterator[str]:
     region, value = kernel.choice.region, network.values[port.value]
     address = port_address(region.name, *port.side)
     if _runs_in_float(network, kernel, port):
         for fact in _without_effect(network.graph, region, port):
             if isinstance(fact, AnyType | Uniform) and not _holds_anyway(network, value, fact):
                 yield f"{address} is float, so {brief(fact)} on {value.name!r} has no effect there"
-    if value.constant and value.pin is not None and port.group >= 0 and port.pin is None:
-        kind = port.type
+    if value.constant and value.pin is not None and network.groups[port.id] >= 0 and port.pin is None:
+        kind = network.types[port.id]
         if kind is not None and kind.scales != value.pin.scales:
             asked = brief(value.pin)
             yield f"{address} stores {value.name!r} as {brief(kind)}, as its class does, not as {asked}"
     if port.side[0] == "in" and not value.constant:
         yield from of_near_scales(network, port, address)
     if value.pin is not None and not value.constant:
-        yield from of_multiplied(kernel, port, value, address)
-        yield from of_fewer_steps(kernel, port, value, address)
+        yield from of_multiplied(kernel, network.types[port.id], value, address)
+        yield from of_fewer_steps(kernel, port, network.types[port.id], value, address)
         yield from of_replaced_pin(network, port, value, address)
     if value.constant:
         yield from _of_copies(network, port, address)
         yield from _of_long_bias(network, port, address)
-    if network.derives_bias and value.constant and port.kind == DERIVED and port.type is not None:
+    kind = network.types[port.id]
+    if network.derives_bias and value.constant and network.is_derived(port) and kind is not None:
         for pin in (value.pin, port.pin):
-            if pin not in (None, port.type):
-                yield f"{address}: {value.name!r} is pinned to {brief(pin)}; derived anew: {brief(port.type)}"
+            if pin not in (None, kind):
+                yield f"{address}: {value.name!r} is pinned to {brief(pin)}; derived anew: {brief(kind)}"
     if port.fixed is None:
         return
     if value.pin is not None and port.fixed not in (value.pin, base_of(network, value)):
@@ -305,38 +308,42 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         yield f"{address} is fixed to {port.fixed}, the port is pinned to {brief(port.pin)}"
 
 
-def _runs_in_float(network: Network, kernel: Kernel, port: Port) -> bool:
+def _runs_in_float(network: Typing, kernel: Kernel, port: Port) -> bool:
     """Whether a port is float since its kernel has no row, or moves data between floats."""
     if kernel.choice.row is None:
         return port.kind == FLOAT
-    return kernel.moves and all(other.type is None for other in ports_of(network, kernel))
+    return kernel.moves and all(network.types[other.id] is None for other in ports_of(network, kernel))
 
 
-def _holds_anyway(network: Network, value: Value, fact: AnyType | Uniform) -> bool:
+def _holds_anyway(network: Typing, value: Value, fact: AnyType | Uniform) -> bool:
     """Whether a float port reads or gives numbers of a type all the same: through a pin, or as they are."""
     if not value.constant:
         return fact == value.pin
     return isinstance(fact, Uniform) and lies_on(fact, network.graph.constants[value.name])
 
 
-def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:
+def _of_copies(network: Typing, port: Port, address: str) -> Iterator[str]:
     """A constant that an earlier kernel wants in another type."""
-    value, kind = network.values[port.value], port.type
+    value, kind = network.values[port.value], network.types[port.id]
     if kind is not None and _stored_before(network, port) is not None:
         size = -(-value.elements * kind.storage.bits // 8)
         yield f"{address} stores {value.name!r} once more, as {brief(kind)}: {size} bytes"
 
 
-def _stored_before(network: Network, port: Port) -> Port | None:
+def _stored_before(network: Typing, port: Port) -> Port | None:
     """The first port that has the same constant, where no earlier one has it in this port's type."""
     value = network.values[port.value]
-    if port.type is None or len(value.uses) < 2:
+    if network.types[port.id] is None or len(value.uses) < 2:
         return None
-    others = [network.ports[p] for p in value.uses if p < port.id and network.ports[p].type is not None]
-    return others[0] if others and port.type not in [other.type for other in others] else None
+    others = [network.ports[p] for p in value.uses if p < port.id and network.types[p] is not None]
+    return (
+        others[0]
+        if others and network.types[port.id] not in [network.types[other.id] for other in others]
+        else None
+    )
 
 
-def refused_copies(network: Network) -> Iterator[Conflict]:
+def refused_copies(network: Typing) -> Iterator[Conflict]:
     """Second copies of constants, where the target stores them once only."""
     target = network.target
     if target.duplicate_constants:
@@ -349,8 +356,8 @@ def refused_copies(network: Network) -> Iterator[Conflict]:
             yield Conflict(
                 f"{value.name!r} would be stored twice, and {target.id} stores a constant once",
                 facts=(
-                    f"port {port_address(regions[0].name, *first.side)}: {brief(first.type)}",
-                    f"port {port_address(regions[1].name, *port.side)}: {brief(port.type)}",
+                    f"port {port_address(regions[0].name, *first.side)}: {brief(network.types[first.id])}",
+                    f"port {port_address(regions[1].name, *port.side)}: {brief(network.types[port.id])}",
                     f"{target.file}: defaults: duplicate_constants: false",
                 ),
                 hint="pin the constant to one type that both rows take",
@@ -359,11 +366,11 @@ def refused_copies(network: Network) -> Iterator[Conflict]:
             )
 
 
-def _of_long_bias(network: Network, port: Port, address: str) -> Iterator[str]:
+def _of_long_bias(network: Typing, port: Port, address: str) -> Iterator[str]:
     """A bias that leaves the sums it is added to no bit (tests/cases, case 22)."""
     value = network.values[port.value]
-    kind = port.type
-    if port.kind != DERIVED or kind is None or kind.storage.bits != 32:
+    kind = network.types[port.id]
+    if not network.is_derived(port) or kind is None or kind.storage.bits != 32:
         return
     array = network.graph.constants[value.name].array
     if array is None or not array.size:
@@ -374,16 +381,17 @@ def _of_long_bias(network: Network, port: Port, address: str) -> Iterator[str]:
         yield f"{address}: channel {channel} of {value.name!r} takes {steps[channel]:.4g} of 2^31 steps"
 
 
-def _of_same_scale(network: Network, kernel: Kernel) -> Iterator[str]:
+def _of_same_scale(network: Typing, kernel: Kernel) -> Iterator[str]:
     """A kernel that computes on one scale wastes it where its result is much smaller than what it reads."""
     if kernel.moves:
         return
     for made in present(network, kernel.outputs):
-        extent = network.values[made.value].range if made.group >= 0 else None
+        group = network.groups[made.id]
+        extent = network.ranges[made.value] if group >= 0 else None
         if extent is None:
             continue
-        read = [port for port in present(network, kernel.inputs) if port.group == made.group]
-        widths = [width(network.values[port.value].range) for port in read]
+        read = [port for port in present(network, kernel.inputs) if network.groups[port.id] == group]
+        widths = [width(network.ranges[port.value]) for port in read]
         if widths and 2 * width(extent) < max(widths):
             yield (
                 f"{port_address(kernel.choice.region.name, *made.side)} shares the scale of what it reads, "

@@ -14,27 +14,24 @@ from planner.ir.inner_types import ineffective_facts
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import Refused, StepRow, StepRows
+from planner.propagation.network.constant_ranges import observed
+from planner.propagation.network.labels import label_of
 from planner.propagation.network.ports import (
-    ALL,
     CONSTANT,
     FLOAT,
     GIVEN,
-    SETTLED,
     Interval,
     Kernel,
-    Network,
     Port,
-    Value,
     base_of,
     cut_to,
     hull,
     ports_of,
     present,
 )
-from planner.propagation.parameters.constant_ranges import observed
+from planner.propagation.parameters.typed import Typed
 from planner.propagation.result.alternatives import Alternatives
-from planner.propagation.result.outcome import Outcome
-from planner.propagation.solver.classes import hull_of, label_of
+from planner.propagation.solver.classes import hull_of
 from planner.target.records import PortId, Row
 
 RANGE: Final = "%g to %g"
@@ -57,11 +54,11 @@ _FACTS: Mapping[type[QType], str] = {
 class Steps(StepRows):
     """The log of an outcome: numbered at once, written when it is first looked at."""
 
-    def __init__(self, outcome: Outcome) -> None:
-        network = outcome.network
+    def __init__(self, outcome: Typed) -> None:
+        network = outcome
         self._of_ports = [-1] * len(network.ports)
         number = sum(len(network.graph.values[value.name].facts) for value in network.values)
-        number += sum(needs_told(network, value) is not None for value in network.values)
+        number += sum(needs_told(network, index) is not None for index in range(len(network.values)))
         number += sum(len(facts) + 1 for _, facts, _ in _ineffective(network))
         for kernel in network.kernels:
             ports = [p for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
@@ -72,7 +69,7 @@ class Steps(StepRows):
                     self._of_ports[p] = number
                     number += 1
         self._count = number
-        self._outcome: Outcome | None = outcome
+        self._outcome: Typed | None = outcome
         self._rows: Sequence[StepRow] = ()
 
     def of_ports(self) -> list[int]:
@@ -97,8 +94,8 @@ class _Log:
     `numbers`: of the step of each port. `facts_at`: numbers of the facts of each value.
     """
 
-    def __init__(self, outcome: Outcome, numbers: Sequence[int]) -> None:
-        self.network, self.numbers = outcome.network, numbers
+    def __init__(self, outcome: Typed, numbers: Sequence[int]) -> None:
+        self.network, self.numbers = outcome, numbers
         self.alternatives = Alternatives(outcome)
         self.steps: list[StepRow] = []
         self.facts_at: list[range] = []
@@ -153,55 +150,62 @@ class _Log:
         return [number] if 0 <= number < len(self.steps) else []
 
 
-def _written(outcome: Outcome, numbers: Sequence[int]) -> list[StepRow]:
+def _written(outcome: Typed, numbers: Sequence[int]) -> list[StepRow]:
     """The log: one step for each fact of the annotated model, then kernel by kernel."""
     log = _Log(outcome, numbers)
-    values = outcome.network.graph.values
-    for value in outcome.network.values:
+    values = outcome.graph.values
+    for index, value in enumerate(outcome.values):
         first = len(log.steps)
         for fact in values[value.name].facts:
             log.add(value.name, str(fact), _FACTS[type(fact)], "model")
-        told = needs_told(outcome.network, value)
+        told = needs_told(outcome, index)
         if told is not None:
             log.add(value.name, told[0], "needed", told[1], because=range(first, len(log.steps)))
         log.facts_at.append(range(first, len(log.steps)))
-    for name, facts, why in _ineffective(outcome.network):
+    for name, facts, why in _ineffective(outcome):
         rests = [log.add(name, str(fact), _FACTS[type(fact)], "model") for fact in facts]
         if not facts:
-            rests = [*log.facts_at[outcome.network.value_ids[name]]]
+            rests = [*log.facts_at[outcome.value_ids[name]]]
         log.add(name, "float", NO_EFFECT, why, because=rests)
-    for number in range(len(outcome.network.kernels)):
+    for number in range(len(outcome.kernels)):
         _kernel_steps(log, outcome, number)
     return log.steps
 
 
-def _ineffective(network: Network) -> list[tuple[str, Facts, str]]:
+def _ineffective(network: Typed) -> list[tuple[str, Facts, str]]:
     """Values with facts that have no effect, those of the facts that have no step so far, and the reason."""
     found = {name: why for name, _, why in ineffective_facts(network.graph)}
     values, told = network.graph.values, network.value_ids
     return [(name, () if name in told else values[name].facts, why) for name, why in found.items()]
 
 
-def needs_told(network: Network, value: Value) -> tuple[str, str] | None:
+def needs_told(network: Typed, index: int) -> tuple[str, str] | None:
     """What is needed of a value of which a reader needs less than all, and who says so; None of others."""
-    extent, uses = value.range, present(network, value.uses)
+    value, extent, needed = network.values[index], network.ranges[index], network.needed
+    uses = present(network, value.uses)
     readers = [network.kernels[port.kernel] for port in uses]
     if value.constant and all(reader.choice.row is None and not reader.moves for reader in readers):
         return None  # in float alone it is read as it is, whatever its pin says
-    asking = [port for port in uses if port.needed and extent and cut_to(extent, port.needed) != extent]
+    asking = [
+        port for port in uses if port.id in needed and extent and cut_to(extent, needed[port.id]) != extent
+    ]
     if not asking or extent is None:
         return None
     first = network.kernels[asking[0].kernel].choice.region.name
-    held = extent if value.outputs else hull(port.required for port in uses) or extent
+    held = extent if value.outputs else hull(network.required[port.id] for port in uses) or extent
     if held != extent:
         return RANGE % held, f"{first!r} cannot tell apart the rest of {RANGE % extent}"
-    whole = [network.kernels[port.kernel].choice.region.name for port in uses if port.required == extent]
+    whole = [
+        network.kernels[port.kernel].choice.region.name
+        for port in uses
+        if network.required[port.id] == extent
+    ]
     other = "an output of the model" if value.outputs else repr(whole[0]) if whole else "its other readers"
-    least = RANGE % cut_to(extent, asking[0].needed or ALL)
+    least = RANGE % cut_to(extent, needed[asking[0].id])
     return RANGE % held, f"{first!r} needs {least}, {other} all of it"
 
 
-def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
+def _kernel_steps(log: _Log, outcome: Typed, number: int) -> None:
     """Log one kernel: its row (or why none), then its ports."""
     network, kernel = log.network, log.network.kernels[number]
     region, row, layout = kernel.choice.region, kernel.choice.row, kernel.choice.layout
@@ -216,16 +220,20 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
     head = log.add(region.name, layout.key, "row", row.source, because=[*tried, *because])
     derived = outcome.derived.get(number, ())
     for port in ports:
-        address, text = port_address(region.name, *port.side), log.text(port.type)
+        address, text = port_address(region.name, *port.side), log.text(log.network.types[port.id])
         if port.side in derived:
             rule, source = rule_source(kernel, port.side, network)
             rests = [log.port_step[p.id] for p in ports if p.id in log.port_step]
             step = log.add(address, text, rule, source, because=[head, *rests])
-        elif port.group >= 0:
+        elif network.groups[port.id] >= 0:
             step = _class_step(log, outcome, kernel, port, head=head)
-        elif port.kind == SETTLED:
+        elif port.id in network.settled:
             step = log.add(
-                address, text, "range", log.range(port.required), because=[head, *log.behind(port.value)]
+                address,
+                text,
+                "range",
+                log.range(log.network.required[port.id]),
+                because=[head, *log.behind(port.value)],
             )
         elif port.kind == CONSTANT:
             rests = [head, *log.behind(port.value)]
@@ -238,10 +246,10 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
         log.port_step[port.id] = step
 
 
-def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
+def _remedies(outcome: Typed, kernel: Kernel) -> list[tuple[str, str, str]]:
     """What was done for a kernel before it had its row: (what it is about, the rule, why)."""
-    name, remedies = kernel.choice.region.name, outcome.remedies
-    network = outcome.network
+    name, remedies = kernel.choice.region.name, outcome.chosen.remedies
+    network = outcome
     asked = asked_of(network.graph, kernel.choice.region)
     said = [] if asked is None else [(str(asked.wanted), "annotated", _source(kernel, asked))]
     said += [(whole.kernel, "apart", why) for whole, why in remedies.apart.get(name, ())]
@@ -268,7 +276,7 @@ def _source(kernel: Kernel, asked: Asked) -> str:
     return repr(asked.key) if met else f"{asked.key!r}, and no row of it runs so"
 
 
-def _content(network: Network, port: Port) -> str:
+def _content(network: Typed, port: Port) -> str:
     """Where the type of a constant comes from: its pin, a range observed of it, or its numbers."""
     value = network.values[port.value]
     if port.pin is not None or value.pin is not None:
@@ -285,27 +293,30 @@ def _given_step(log: _Log, kernel: Kernel, port: Port, *, head: int) -> int:
     read = [log.port_step[p] for p in kernel.inputs if p in log.port_step and port.side[0] == "out"]
     rests = [head, *log.behind(port.value), *(read if why == "moved" else ())]
     address = port_address(kernel.choice.region.name, *port.side)
-    source = log.range(port.required) if why == "range" else _GIVEN[why]
-    return log.add(address, brief(port.type), why or "pinned", source, because=rests)
+    source = log.range(log.network.required[port.id]) if why == "range" else _GIVEN[why]
+    return log.add(address, brief(log.network.types[port.id]), why or "pinned", source, because=rests)
 
 
-def _class_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head: int) -> int:
+def _class_step(log: _Log, outcome: Typed, kernel: Kernel, port: Port, *, head: int) -> int:
     """Log a port of a class: the first with what decided the class, the others as joined to it."""
-    seen, row = log.class_step.get(port.group), kernel.choice.row
+    group = log.network.groups[port.id]
+    seen, row = log.class_step.get(group), kernel.choice.row
     if seen is not None and row is not None:
         address, source = (
             port_address(kernel.choice.region.name, *port.side),
             _same_scale_source(row, port.name),
         )
-        return log.add(address, log.text(port.type), "same_scale", source, because=[head, seen])
-    log.class_step[port.group] = step = _first_step(log, outcome, kernel, port, head=head)
+        return log.add(
+            address, log.text(log.network.types[port.id]), "same_scale", source, because=[head, seen]
+        )
+    log.class_step[group] = step = _first_step(log, outcome, kernel, port, head=head)
     return step
 
 
-def _first_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head: int) -> int:
+def _first_step(log: _Log, outcome: Typed, kernel: Kernel, port: Port, *, head: int) -> int:
     """Log what decided a class, at its first port."""
-    entry = outcome.labelled.classes[port.group]
-    address, text = port_address(kernel.choice.region.name, *port.side), log.text(port.type)
+    entry = outcome.labelled.classes[log.network.groups[port.id]]
+    address, text = port_address(kernel.choice.region.name, *port.side), log.text(log.network.types[port.id])
     rests = [n for member in entry.entering for n in log.behind(member.value)]
     rests = [head, *rests, *log.behind(port.value)]
     if entry.fixed is not None:
@@ -332,7 +343,7 @@ def _same_scale_source(row: Row, port: str) -> str:
     return next((rule.source for rule in rules if port in rule.args["ports"]), row.source)
 
 
-def rule_source(kernel: Kernel, side: PortId, network: Network) -> tuple[str, str]:
+def rule_source(kernel: Kernel, side: PortId, network: Typed) -> tuple[str, str]:
     """(rule kind, file:line) of the rule that derives a port."""
     row = kernel.choice.row
     ports = {port.side: port.name for port in ports_of(network, kernel)}

@@ -17,12 +17,12 @@ from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.storages import storage
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
-from planner.propagation.network.build import build_network
-from planner.propagation.network.per_axis import give_slices
-from planner.propagation.network.ports import Network, ports_of
-from planner.propagation.network.value_ranges import backward, forward
+from planner.propagation.network.ports import ports_of
+from planner.propagation.network.value_ranges import give_ranges
+from planner.propagation.parameters.typed import Typing, start_typing
 from planner.propagation.result.plan_warnings import warnings_of, warnings_of_all
 from planner.propagation.selection.choice import Choice
+from planner.propagation.selection.chosen import Chosen, Request
 from planner.propagation.selection.row_layout import Layouts
 from planner.propagation.solver.classes import build_classes
 from planner.target.records import PortPattern, PortType, Target
@@ -75,22 +75,20 @@ def told_again(plan: Plan, numbers: Mapping[str, Constant]) -> tuple[str, ...]:
     return (*whole, *(text for kernel in network.kernels for text in warnings_of(network, kernel, max_clip)))
 
 
-def _network(plan: Plan, numbers: Mapping[str, Constant]) -> Network:
+def _network(plan: Plan, numbers: Mapping[str, Constant]) -> Typing:
     graph = replace(plan.graph, constants={**plan.graph.constants, **numbers})
     regions = {region.name: region for region in graph.regions}
     layouts = Layouts()
     choices = [_choice(plan, kernel, regions[kernel.name], layouts) for kernel in plan.kernels_in_order]
-    network = build_network(graph, choices, _target(plan), plan.formats)
-    network.derives_bias = plan.options.get("bias_pins") == "derive"
-    network.costs = plan.target.costs
-    give_slices(network)
-    forward(network)
-    backward(network)
-    build_classes(network, [0] * len(choices), plan.target.costs.max_clip)
+    policy = plan.options.get("bias_pins", "error")
+    request = Request("minimal", plan.target.costs, "", False, policy, {}, formats=plan.formats)
+    ranged = give_ranges(Chosen(graph, _target(plan), choices, request))
+    classed = build_classes(ranged, {}, [0] * len(choices), plan.target.costs.max_clip)
+    network = start_typing(classed)
     for kernel, planned in zip(network.kernels, plan.kernels_in_order, strict=True):
         types = [port.type for port in (*planned.inputs, *planned.outputs) if port.value]
         for port, kind in zip(ports_of(network, kernel), types, strict=True):
-            port.type = kind if isinstance(kind, Uniform) else None
+            network.types[port.id] = kind if isinstance(kind, Uniform) else None
     return network
 
 

@@ -1,6 +1,8 @@
 """Why a row does not serve a kernel: a fact that a port cannot have, a predicate, a size no block divides.
 
-Facts of activations that a rescale can meet refuse nothing. Source: docs/specification.md, section 4.
+Facts of activations that a rescale can meet refuse nothing. Of sparsity the numbers of the model decide: what
+rounds to 0 besides only makes weights sparser. Source: docs/specification.md, section 4; NVIDIA,
+"Accelerating Inference with Sparsity Using the Ampere Architecture" (2:4 along the summed dimension).
 """
 
 import math
@@ -8,14 +10,17 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from planner.ir.graph import Graph
+import numpy as np
+
+from planner.ir.graph import Graph, Region
+from planner.ir.mapped import let_go
 from planner.ir.operators.standard_op import ops_to_run
+from planner.ir.types.axis_transport import moved_types
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, Storage, Uniform
 from planner.ir.types.scales import holds_scales
 from planner.ir.types.typetext import brief
 from planner.ir.types.wanted import Wanted
-from planner.propagation.network.axis_transport import moved_types
 from planner.propagation.selection.choice import (
     FLOATING,
     Choice,
@@ -29,7 +34,7 @@ from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.wanted_rows import (
     wanted_bits,
 )
-from planner.propagation.selection.weight_axes import block_size, channel_axis, linear_op
+from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis, linear_op
 from planner.target.predicates import failing
 from planner.target.records import PortPattern, PortType, Row
 
@@ -245,3 +250,28 @@ def _takes_scales(spec: PortType, scales: Sequence[float]) -> bool:
     if spec.scales != "f32" and not holds_scales(scales, spec.scales):
         return False
     return min(scales) >= (spec.scale_min or 0.0) and max(scales) <= (spec.scale_max or math.inf)
+
+
+def too_dense(graph: Graph, region: Region, row: Row, pattern: PortPattern, name: str) -> str | None:
+    """Why a value is not as sparse as its port asks, None where it is.
+
+    Groups are consecutive along the dimension that is summed (input channels of a convolution), one after the
+    other from its start; the last may be shorter.
+    """
+    sparsity = pattern.type.sparsity
+    if sparsity is None:
+        return None
+    few, many = sparsity
+    asked = f"port {pattern.name} ({name!r}) is to be {few}:{many} sparse"
+    constant = graph.constants.get(name)
+    if constant is None or constant.array is None:
+        return f"{asked}, and its numbers are not known"
+    array = constant.array
+    if not array.size:
+        return None
+    axis = 0 if array.ndim < 2 else block_axes(graph, region, row, pattern, array.ndim)[1]
+    is_set = np.moveaxis(np.asarray(array != 0), axis, 0)
+    let_go(array)
+    counts = np.add.reduceat(is_set, np.arange(0, len(is_set), many), axis=0, dtype=np.int64)
+    most = int(counts.max())
+    return None if most <= few else f"{asked}, and {most} of {many} along axis {axis} are not 0"

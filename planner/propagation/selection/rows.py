@@ -38,10 +38,10 @@ from planner.propagation.selection.refusals import (
     refused_by_facts,
     refused_by_when,
     takes_parameters,
+    too_dense,
 )
 from planner.propagation.selection.remedies import Left
 from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of, moves_alone
-from planner.propagation.selection.sparsity import too_dense
 from planner.propagation.selection.too_little import TOO_LITTLE, Short, shortfall
 from planner.propagation.selection.wanted_rows import (
     ANNOTATED,
@@ -140,21 +140,13 @@ def _follows(graph: Graph, region: Region, target: Target) -> str:
     return f"it only moves data, in the storage of what is around it: ask the kernel that writes {names}"
 
 
-def hand_on_floats(
-    graph: Graph,
-    choices: Sequence[Choice],
-    target: Target,
-    read_in_float: Collection[str],
-    left: Mapping[str, Mapping[str, Left]],
-) -> list[Choice]:
-    """Choose again for regions whose results nothing stores: rows with float results are preferred.
-
-    What runs in float does so still where none of these serves.
-    """
-    wanted = [choice.region for choice in choices if choice.region.name in read_in_float]
-    found = choose_rows(graph, wanted, target, left, read_in_float=read_in_float)
-    handing = {one.region.name: one for one in found if one.layout is not None and one.layout.hands_on_floats}
-    return [handing.get(choice.region.name, choice) for choice in choices]
+def rows_with_float_results(
+    graph: Graph, regions: Sequence[Region], target: Target, left: Mapping[str, Mapping[str, Left]]
+) -> dict[str, Choice]:
+    """Rows with float results for regions whose results nothing stores, by name; those that have one."""
+    names = {region.name for region in regions}
+    found = choose_rows(graph, regions, target, left, read_in_float=names)
+    return {one.region.name: one for one in found if one.layout is not None and one.layout.hands_on_floats}
 
 
 def refuse_floats(choices: Iterable[Choice], target: Target) -> None:

@@ -39,8 +39,8 @@ class _Change(NamedTuple):
 
 
 def with_few_signs(
-    graph: Graph, choices: list[Choice], target: Target, left: Mapping[str, Mapping[str, Left]]
-) -> tuple[list[Choice], bool]:
+    graph: Graph, choices: Sequence[Choice], target: Target, left: Mapping[str, Mapping[str, Left]]
+) -> tuple[Sequence[Choice], bool]:
     """The choices with the fewest changes of sign between kernels; the same list where none is saved.
 
     Args:

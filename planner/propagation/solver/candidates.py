@@ -15,18 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.ir.types.qtypes import Storage
-from planner.propagation.network.ports import Interval, Network, base_of
-from planner.propagation.solver.classes import (
-    Label,
-    LabelClass,
-    Offers,
-    clipped_shares,
-    hull_of,
-    label_for,
-    label_of,
-    legal,
-    storable,
-)
+from planner.propagation.network.labels import Label, clipped_shares, label_for, label_of, storable
+from planner.propagation.network.ports import Interval, Ranged, base_of
+from planner.propagation.solver.classes import LabelClass, Offers, hull_of, legal
 from planner.propagation.solver.components import Component, Edge
 from planner.target.records import PortType
 
@@ -50,7 +41,7 @@ Asked = set[tuple[Interval, int]]
 
 
 def offer_labels(
-    component: Component, classes: Sequence[LabelClass], network: Network, max_clip: float
+    component: Component, classes: Sequence[LabelClass], network: Ranged, max_clip: float
 ) -> tuple[Offers, bool]:
     """The legal labels of every class of a component, finest first (float last).
 
@@ -106,7 +97,7 @@ def _legal_labels(
         # Two classes whose ports have the same specs and hold the same ranges take the same labels.
         told = (
             *(id(port.spec) for port in entry.ports),
-            *((id(port.spec), port.required) for port in entry.entering),
+            *((id(port.spec), entry.required[port.id]) for port in entry.entering),
         )
         found = alike.get(told)
         if found is None:
@@ -166,7 +157,7 @@ def _neighbourhoods(
 class _Candidates:
     """The candidates that classes of one component make, each hull and label once."""
 
-    def __init__(self, component: Component, classes: Sequence[LabelClass], network: Network) -> None:
+    def __init__(self, component: Component, classes: Sequence[LabelClass], network: Ranged) -> None:
         self._classes, self._network = classes, network
         near = dict.fromkeys(itertools.chain(component.classes, *component.joined))
         self._extents = {c: hull_of([classes[c]]) for c in near}
@@ -185,7 +176,9 @@ class _Candidates:
     def _held(self, c: int) -> set[tuple[PortType, Interval | None]]:
         """The specs of a class's ports with what each has to hold."""
         if c not in self._wanted:
-            self._wanted[c] = {(port.spec, port.required) for port in self._classes[c].ports}
+            self._wanted[c] = {
+                (port.spec, self._network.required[port.id]) for port in self._classes[c].ports
+            }
         return self._wanted[c]
 
     def of(
@@ -228,14 +221,14 @@ class _Board:
                 self.storable[spec] = np.array([storable(label, spec) for label in self.order])
             mask &= self.storable[spec]
         for port in entry.entering:
-            if port.required is not None and isinstance(port.spec.storage, Storage):
-                store = port.spec.storage
+            store, extent = port.spec.storage, entry.required[port.id]
+            if extent is not None and isinstance(store, Storage):
                 zeros = self.zero_points + store.offset
                 low, high = store.qmin - zeros, store.qmax - zeros
                 # A label whose storage does not reach zero has a width of nothing; it is not storable and
                 # masked anyway.
                 with np.errstate(divide="ignore"):  # of what is not storable all may be cut off
-                    mask &= clipped_shares(*port.required, self.scales, low, high) <= self.max_clip
+                    mask &= clipped_shares(*extent, self.scales, low, high) <= self.max_clip
         return list(itertools.compress(self.order, mask))
 
 

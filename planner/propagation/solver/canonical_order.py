@@ -10,7 +10,8 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.propagation.solver.classes import Label, LabelClass, Offered
+from planner.propagation.network.labels import Label
+from planner.propagation.solver.classes import LabelClass, Offered
 from planner.propagation.solver.components import Edge, Unit, Use
 from planner.propagation.solver.ways import Loss, Way
 from planner.target.records import PortType
@@ -80,7 +81,7 @@ def _loss_key(loss: Loss, place: Mapping[int, int]) -> Key:
 
 
 def _content(entry: LabelClass, labels: Sequence[Label | None]) -> Key:
-    ports = tuple((port.side, _written(port.spec), port.required or ()) for port in entry.ports)
+    ports = tuple((port.side, _written(port.spec), entry.required[port.id] or ()) for port in entry.ports)
     return entry.depth, entry.content, ports, tuple(label or () for label in labels)
 
 

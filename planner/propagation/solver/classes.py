@@ -1,24 +1,16 @@
-"""Labels and classes: what may be chosen, and for what.
+"""Classes: the ports of one kernel that a `same_scale` rule joins (often a single port), which share a label.
 
-A label is a pair (scale, zero point) in reals, the zero point counted as for signed storage, so that
-one label can be stored signed, unsigned or wider. A class is the ports of one kernel that a
-`same_scale` rule joins (often a single port). Source: docs/specification.md, section 5, the price, items 2
-and 3.
+Source: docs/specification.md, section 5, the price, items 2 and 3.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, fields, replace
 
 from planner.errors import Conflict
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.ir.types.ranges import affine, power_of_two_from, power_of_two_to
+from planner.ir.types.ranges import power_of_two_from, power_of_two_to
+from planner.propagation.network.labels import Label, clipped_share, label_for, label_of, storable
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -26,25 +18,21 @@ from planner.propagation.network.ports import (
     FLOAT,
     Interval,
     Kernel,
-    Network,
     Port,
+    Ranged,
     base_of,
+    hull,
     ports_of,
 )
 from planner.propagation.selection.conflicts import Concession
 from planner.target.records import PortType, Row
 
-Floats = NDArray[np.float64]
-Steps = Floats | NDArray[np.int64]
-Label = tuple[float, int]
 Labels = dict[int, Label | None]
 """A label for each class, by its number; None is float."""
 Offered = Mapping[int, Sequence[Label | None]]
 """The labels that each class may take, the finest first, float last."""
 Offers = dict[int, list[Label | None]]
 """The same, where labels are taken away."""
-UNIT: Final = 1024
-"""Prices and bits are integers in 1/1024."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +40,10 @@ class LabelClass:
     """Ports that carry one label.
 
     Attributes:
-      id: its number, that of its ports' `group`.
+      id: its number, that of its ports in `Classed.groups`.
       kernel: the number of its kernel.
       entering: ports whose required ranges the label has to hold.
+      required: of each port of the network, what it has to hold.
       may_float: whether it may run in float: movers only, no pin and no Any near.
       fixed: the type its kernel or a pin of a port fixes, with the reason's source.
       own: the label of its own ranges; None where it has none.
@@ -66,112 +55,13 @@ class LabelClass:
     kernel: int
     ports: tuple[Port, ...]
     entering: tuple[Port, ...]
+    required: Sequence[Interval | None]
     may_float: bool
     fixed: Uniform | None = None
     fixed_source: str = ""
     own: Label | None = None
     depth: int = 0
     content: str = ""
-
-
-def label_of(kind: Uniform) -> Label:
-    """The label of a per-tensor type."""
-    return kind.scale, kind.zero_point - kind.storage.offset
-
-
-@lru_cache(maxsize=1 << 17)
-def log_units(scale: float) -> int:
-    """log2 of a scale, rounded half to even to 1/1024."""
-    return round(math.log2(scale) * UNIT)
-
-
-@lru_cache(maxsize=1 << 17)
-def typed(label: Label, store: Storage) -> Uniform:
-    """A label in a storage. Call only where `storable` holds."""
-    return Uniform(store, (label[0],), (label[1] + store.offset,))
-
-
-def storable(label: Label, spec: PortType) -> bool:
-    """Whether the port can hold this label at all."""
-    store = spec.storage
-    if not isinstance(store, Storage) or not store.qmin <= label[1] + store.offset <= store.qmax:
-        return False
-    if spec.symmetric and label[1] + store.offset != 0:
-        return False
-    if spec.zero_point is not None and label[1] + store.offset != spec.zero_point:
-        return False
-    if spec.scale_min is not None and label[0] < spec.scale_min:
-        return False
-    if spec.scale_max is not None and label[0] > spec.scale_max:
-        return False
-    return not spec.power_of_two or math.frexp(label[0])[0] == 0.5
-
-
-@lru_cache(maxsize=1 << 17)
-def label_for(extent: Interval, spec: PortType) -> Label:
-    """The label that holds a range of reals in a port's storage, by the port's own wishes."""
-    store = spec.storage
-    if not isinstance(store, Storage):
-        raise TypeError(f"a port of type {spec} has no label")
-    lo, hi = extent
-    # A wildcard that is symmetric may have found a storage without signs: around 0 it has one side.
-    if spec.zero_point is not None or (spec.symmetric and store.qmin >= 0):
-        return _label_at(lo, hi, store, spec)
-    if spec.even and not spec.symmetric and store.steps % 2 and store.steps > 1:
-        # Of an odd number of steps around 0 none ends where the range does.
-        store = replace(store, qmax=store.qmax - 1)
-    scale, zero_point = affine(lo, hi, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
-    # A bound on the scale moves it, and with it the zero point that keeps 0 exact.
-    bounded = bounded_scale(scale, spec)
-    if bounded != scale:
-        scale = bounded
-        zero_point = 0 if spec.symmetric else min(max(round(store.qmin - lo / scale), store.qmin), store.qmax)
-    return scale, zero_point - store.offset
-
-
-def bounded_scale(scale: float, spec: PortType) -> float:
-    """A scale as near as the port's bounds let it be."""
-    return min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
-
-
-def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
-    """The finest label with the port's own zero point."""
-    zero = spec.zero_point or 0
-    up = hi / (store.qmax - zero) if store.qmax > zero else 0.0
-    down = -lo / (zero - store.qmin) if zero > store.qmin else 0.0
-    widest = max(up, down, 0.0)
-    if widest == 0.0:
-        return bounded_scale(1.0, spec), zero - store.offset
-    bits = max(store.bits, 2)  # of one bit with signs no symmetric range is left
-    most = (1 << bits - 1) - 1
-    top, even = widest * most, Storage(bits, True, -most, most)
-    scale, _ = affine(-top, top, even, symmetric=True, power_of_two=spec.power_of_two)
-    return bounded_scale(scale, spec), zero - store.offset
-
-
-def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
-    """Share of a range (widened to contain 0) that a label cuts off, half a step taken off at each end."""
-    lo, hi = min(extent[0], 0.0), max(extent[1], 0.0)
-    scale, zero_point = label
-    shift = zero_point + store.offset
-    below = (store.qmin - shift) * scale - 0.5 * scale - lo
-    above = hi - (store.qmax - shift) * scale - 0.5 * scale
-    # Half a step at each end is lost to rounding anyway, so it does not count as cut off
-    # (docs/specification.md, section 5, item 3).
-    cut = max(below, 0.0) + max(above, 0.0)
-    if cut <= 0.0:
-        return 0.0
-    return cut / (hi - lo)
-
-
-def clipped_shares(lo: Floats | float, hi: Floats | float, scales: Floats, low: Steps, high: Steps) -> Floats:
-    """`clipped_share` of many at once; `low` and `high`: the storage's ends in steps from the zero points."""
-    lo, hi = np.minimum(lo, 0.0), np.maximum(hi, 0.0)
-    below = low * scales - 0.5 * scales - lo
-    above = hi - high * scales - 0.5 * scales
-    cut = np.maximum(below, 0.0) + np.maximum(above, 0.0)
-    width = np.where(cut > 0.0, hi - lo, 1.0)
-    return np.where(cut > 0.0, cut / width, 0.0)
 
 
 def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
@@ -182,23 +72,41 @@ def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
         if not storable(label, port.spec):
             return False
     for port in entry.entering:
-        store = port.spec.storage
-        if port.required is None or not isinstance(store, Storage):
+        store, extent = port.spec.storage, entry.required[port.id]
+        if extent is None or not isinstance(store, Storage):
             continue
-        if clipped_share(port.required, label, store) > max_clip:
+        if clipped_share(extent, label, store) > max_clip:
             return False
     return True
 
 
-def build_classes(network: Network, depths: Sequence[int], max_clip: float) -> list[LabelClass]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classed(Ranged):
+    """A network whose ports are in classes.
+
+    Attributes:
+      settled: types of ports that are not searched, as only their value's range has a say.
+      groups: of each port, the number of its class; -1 for none.
+      classes: by number, in topological order.
+    """
+
+    settled: Mapping[int, Uniform]
+    groups: Sequence[int]
+    classes: Sequence[LabelClass]
+
+
+def build_classes(
+    network: Ranged, settled: Mapping[int, Uniform], depths: Sequence[int], max_clip: float
+) -> Classed:
     """Join ports by the rows' `same_scale` rules; every other searched port is a class of its own.
 
     Args:
+      settled: types of ports that are not searched.
       depths: of kernels: how many are on the longest way from the model's inputs, each itself counted.
       max_clip: the share of a range that a label may cut off.
     """
     classes: list[LabelClass] = []
-    network.visits += len(network.kernels)
+    groups = [-1] * len(network.ports)
     for index, kernel in enumerate(network.kernels):
         layout = kernel.choice.layout
         if layout is None:
@@ -208,28 +116,33 @@ def build_classes(network: Network, depths: Sequence[int], max_clip: float) -> l
             members = [port for port in present if port.side in group and port.kind in (CLASS, CONSTANT)]
             # Constants join for their label's sake, but alone they are typed by their own numbers.
             if any(port.kind == CLASS for port in members):
-                _add_class(network, classes, members, depths[index])
+                _add_class(network, classes, groups, members, depths[index])
         for port in present:
-            if port.group < 0 and (
-                port.kind == CLASS or (port.kind == DERIVED and not network.values[port.value].constant)
-            ):
-                classes.append(_class(network, len(classes), [port], depths[index]))
-    return [replace(entry, own=own_label(network, entry, max_clip)) for entry in classes]
+            searched = port.kind == CLASS and port.id not in settled
+            derived = port.kind == DERIVED and not network.values[port.value].constant
+            if groups[port.id] < 0 and (searched or derived):
+                classes.append(_class(network, len(classes), groups, [port], depths[index]))
+    found = [replace(entry, own=own_label(network, entry, max_clip)) for entry in classes]
+    own = {each.name: getattr(network, each.name) for each in fields(Ranged)}
+    own["visits"] += len(network.kernels)
+    return Classed(**own, settled=settled, groups=groups, classes=found)
 
 
-def _add_class(network: Network, classes: list[LabelClass], members: Sequence[Port], depth: int) -> None:
+def _add_class(
+    network: Ranged, classes: list[LabelClass], groups: list[int], members: Sequence[Port], depth: int
+) -> None:
     """Append a class of these ports; where a carried value leaves its loop, that of its entry grows."""
-    newest = _class(network, len(classes), members, depth)
+    newest = _class(network, len(classes), groups, members, depth)
     begin = network.begins.get(newest.kernel)
-    groups = [network.ports[p].group for p in network.kernels[begin].outputs] if begin is not None else []
-    if not groups or groups[0] < 0:
+    entry = [groups[p] for p in network.kernels[begin].outputs] if begin is not None else []
+    if not entry or entry[0] < 0:
         classes.append(newest)
         return
     # The loop's input, body argument, body result and loop result are one class (tests/cases, case 40): a
     # rescale between two trips would be paid every trip.
-    first = classes[groups[0]]
+    first = classes[entry[0]]
     for port in members:
-        port.group = first.id
+        groups[port.id] = first.id
     known = first if first.fixed is not None else newest
     if newest.fixed is not None and newest.fixed != known.fixed:
         ports = [next(p for p in e.ports if p.fixed or p.pin) for e in (first, newest)]
@@ -244,27 +157,30 @@ def _add_class(network: Network, classes: list[LabelClass], members: Sequence[Po
     )
 
 
-def _class(network: Network, ident: int, members: Sequence[Port], depth: int) -> LabelClass:
+def _class(network: Ranged, ident: int, groups: list[int], members: Sequence[Port], depth: int) -> LabelClass:
     """A class of ports of one kernel; its own label is told when all its ports are known."""
     kernel = network.kernels[members[0].kernel]
     for port in members:
-        port.group = ident
+        groups[port.id] = ident
     reads = any(port.side[0] == "in" for port in members)
     # What a mover writes is what it read, so only its inputs bring ranges; a kernel that computes on one
     # scale brings its result's as well.
     entering = [port for port in members if port.side[0] == "in" or not (kernel.moves and reads)]
-    entering = preferred(kernel.choice.row, members, entering) if len(members) > 1 else entering
+    if len(members) > 1:
+        entering = preferred(kernel.choice.row, members, entering, network.required)
     given = [(port, kind) for port in members if (kind := port.fixed or port.pin) is not None]
     first, fixed = given[0] if given else (members[0], None)
     for port, kind in given:
         if fixed is not None and label_of(kind) != label_of(fixed):
             raise _disagree(network, first, port)
+    may_float = kernel.moves and kernel.wanted is None
     return LabelClass(
         id=ident,
         kernel=members[0].kernel,
         ports=tuple(members),
         entering=tuple(entering),
-        may_float=kernel.moves and kernel.wanted is None and _may_float(network, kernel, ident, members),
+        required=network.required,
+        may_float=may_float and _may_float(network, kernel, groups, members),
         fixed=fixed,
         fixed_source=(first.fixed_source or "model") if fixed is not None else "",
         depth=depth,
@@ -272,7 +188,7 @@ def _class(network: Network, ident: int, members: Sequence[Port], depth: int) ->
     )
 
 
-def _disagree(network: Network, first: Port, other: Port) -> Conflict:
+def _disagree(network: Ranged, first: Port, other: Port) -> Conflict:
     """Two ports of one class that facts or the row fix to different scales."""
     choice = network.kernels[first.kernel].choice
     row = choice.row.source if choice.row is not None else ""
@@ -289,7 +205,9 @@ def _disagree(network: Network, first: Port, other: Port) -> Conflict:
     )
 
 
-def preferred(row: Row | None, members: Sequence[Port], entering: list[Port]) -> list[Port]:
+def preferred(
+    row: Row | None, members: Sequence[Port], entering: list[Port], required: Sequence[Interval | None]
+) -> list[Port]:
     """The ports whose ranges a class has to hold: those that its rule's `direction` and `prefer` leave."""
     names = {port.name for port in members}
     for rule in row.rules if row is not None else ():
@@ -301,9 +219,9 @@ def preferred(row: Row | None, members: Sequence[Port], entering: list[Port]) ->
         if direction != "both":
             side = "in" if direction == "from_inputs" else "out"
             entering = [port for port in members if port.side[0] == side] or entering
-        known = [port for port in entering if port.required is not None]
+        known = [port for port in entering if required[port.id] is not None]
         if prefer == "widest" and known:
-            entering = [max(known, key=lambda port: width(port.required))]
+            entering = [max(known, key=lambda port: width(required[port.id]))]
         if prefer == "first" and known:
             order = {name: i for i, name in enumerate(rule.args["ports"])}
             entering = [min(known, key=lambda port: order.get(port.name, len(order)))]
@@ -315,17 +233,17 @@ def width(extent: Interval | None) -> float:
     return max(extent[1], 0.0) - min(extent[0], 0.0) if extent is not None else 0.0
 
 
-def _may_float(network: Network, kernel: Kernel, ident: int, members: Sequence[Port]) -> bool:
+def _may_float(network: Ranged, kernel: Kernel, groups: Sequence[int], members: Sequence[Port]) -> bool:
     """Whether the ports of a mover's class are all it stores, and no pin and no Any touches them."""
-    values = [network.values[port.value] for port in members]
+    values, ident = [network.values[port.value] for port in members], groups[members[0].id]
     return (
-        all(port.group == ident or port.kind == FLOAT for port in ports_of(network, kernel))
+        all(groups[port.id] == ident or port.kind == FLOAT for port in ports_of(network, kernel))
         and not any(value.pin or value.has_any for value in values)
         and not any(port.pin for port in members)
     )
 
 
-def own_label(network: Network, entry: LabelClass, max_clip: float) -> Label | None:
+def own_label(network: Ranged, entry: LabelClass, max_clip: float) -> Label | None:
     """The label of the class's own ranges: its fixed type, the pin of the one value entering, the hull.
 
     A pin is a class's own only where it is legal for it: in a narrower storage its scale would cut the range
@@ -339,16 +257,16 @@ def own_label(network: Network, entry: LabelClass, max_clip: float) -> Label | N
         pin = base_of(network, network.values[next(iter(entering))])
         if pin is not None and pin.is_per_tensor and legal(label_of(pin), entry, max_clip):
             return label_of(pin)
-    hull = hull_of([entry])
-    if hull is None:
+    whole = hull_of([entry])
+    if whole is None:
         return None
     first = entry.ports[0].spec
     if all(port.spec is first for port in entry.ports):
-        return label_for(hull, first)
+        return label_for(whole, first)
     # Ports of one class may have several storages; a label has to be storable in each, and to hold there what
     # enters: one port's own label, or one that all their wishes leave.
     specs = [*dict.fromkeys(port.spec for port in entry.ports)]
-    labels = [label_for(hull, spec) for spec in (*specs, *_with_all_wishes(specs))]
+    labels = [label_for(whole, spec) for spec in (*specs, *_with_all_wishes(specs))]
     held = [label for label in labels if all(storable(label, spec) for spec in specs)]
     return next((label for label in held if legal(label, entry, max_clip)), (held or labels)[0])
 
@@ -381,7 +299,4 @@ def _with_all_wishes(specs: Sequence[PortType]) -> list[PortType]:
 
 def hull_of(entries: Sequence[LabelClass]) -> Interval | None:
     """Hull of all required ranges entering these classes."""
-    extents = [port.required for entry in entries for port in entry.entering if port.required is not None]
-    if not extents:
-        return None
-    return min(lo for lo, _ in extents), max(hi for _, hi in extents)
+    return hull(entry.required[port.id] for entry in entries for port in entry.entering)

@@ -12,19 +12,18 @@ from typing import Final, NamedTuple
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.propagation.network.ports import (
     FLOAT,
-    GIVEN,
-    SETTLED,
-    Network,
     Port,
     Value,
     base_of,
 )
-from planner.propagation.solver.classes import LabelClass
+from planner.propagation.solver.classes import Classed, LabelClass
 from planner.propagation.solver.ways import Loss, Way, behind, losses_of
 
 GIVEN_USE: Final = -1
 """The class of a use whose type is known: `Use.goal`, None for float."""
 
+Lost = tuple[int, int, int]
+"""Bits lost, in 1/1024, at uses that no class has a say in: value, bits, elements."""
 Price = tuple[int, int, int]
 """(price in 1/1024, rescales, elements x bits lost in 1/1024): what labellings are compared by."""
 
@@ -122,7 +121,7 @@ class Sets:
             self.root[max(a, b)] = min(a, b)
 
 
-def components_of(network: Network, classes: Sequence[LabelClass]) -> tuple[list[Component], list[Edge]]:
+def components_of(network: Classed, classes: Sequence[LabelClass]) -> tuple[list[Component], list[Edge]]:
     """Split the classes into components in topological order; also the edges that touch no class."""
     by_value = _edges(network)
     sets = Sets(len(classes))
@@ -151,13 +150,13 @@ def components_of(network: Network, classes: Sequence[LabelClass]) -> tuple[list
     return list(members.values()), loose
 
 
-def units_of(network: Network, components: Sequence[Component]) -> list[Unit]:
-    """Put components together that share a consuming use."""
+def units_of(network: Classed, components: Sequence[Component]) -> tuple[list[Unit], list[Lost]]:
+    """Put components together that share a consuming use; also what is lost where no class has a say."""
     home = {c: i for i, component in enumerate(components) for c in component.classes}
     sets = Sets(len(components))
     found, ways = losses_of(network)
     # No class has a say: what is lost here is lost in every labelling and is only told.
-    network.lost = [
+    lost = [
         (loss.value, max(0, loss.constant - loss.own), loss.elements) for loss in found if not loss.upstream
     ]
     losses = [loss for loss in found if loss.upstream]
@@ -181,10 +180,10 @@ def units_of(network: Network, components: Sequence[Component]) -> list[Unit]:
         units[sets.find(home[way])].ways[way] = ways[way]
     for loss in losses:
         units[sets.find(home[loss.upstream[0]])].losses.append(loss)
-    return list(units.values())
+    return list(units.values()), lost
 
 
-def _edges(network: Network) -> list[list[Edge]]:
+def _edges(network: Classed) -> list[list[Edge]]:
     """The edges of each value that is used: one, or two where it is pinned or stays float."""
     found = []
     for index, value in enumerate(network.values):
@@ -196,7 +195,7 @@ def _edges(network: Network) -> list[list[Edge]]:
         base = base_of(network, value)
         definition, start = None, base
         if value.definition >= 0:
-            definition, start = _defined(network.ports[value.definition])
+            definition, start = _defined(network, network.ports[value.definition])
         if value.pin is None and not value.stays_float:
             inlet = value.definition < 0
             found.append([Edge(index, value.elements, definition, start, uses, inlet)])
@@ -215,31 +214,30 @@ def _edges(network: Network) -> list[list[Edge]]:
     return found
 
 
-def _has_no_price(network: Network, value: Value) -> bool:
+def _has_no_price(network: Classed, value: Value) -> bool:
     """Whether all ports around a value are settled, or float, so that nothing on its edges costs anything."""
-    kinds = {network.ports[p].kind for p in value.uses}
-    if value.definition >= 0:
-        kinds.add(network.ports[value.definition].kind)
-    if kinds <= {FLOAT}:
-        return value.pin is None
-    return kinds == {SETTLED} and value.definition >= 0 and not value.outputs
+    around = {*value.uses, value.definition} if value.definition >= 0 else {*value.uses}
+    if network.settled.keys() >= around and around:
+        return value.definition >= 0 and not value.outputs
+    return {network.ports[p].kind for p in around} <= {FLOAT} and value.pin is None
 
 
-def _defined(port: Port) -> tuple[tuple[int, Storage] | None, Uniform | None]:
-    if port.group >= 0 and isinstance(port.spec.storage, Storage):
-        return (port.group, port.spec.storage), None
-    return None, port.type if port.kind in (GIVEN, SETTLED) else None
+def _defined(network: Classed, port: Port) -> tuple[tuple[int, Storage] | None, Uniform | None]:
+    group = network.groups[port.id]
+    if group >= 0 and isinstance(port.spec.storage, Storage):
+        return (group, port.spec.storage), None
+    return None, port.given or network.settled.get(port.id)
 
 
-def _uses(network: Network, index: int) -> list[Use]:
+def _uses(network: Classed, index: int) -> list[Use]:
     value = network.values[index]
     uses = []
     for p in value.uses:
         port = network.ports[p]
         trips = network.kernels[port.kernel].choice.region.trip_count
-        if port.group >= 0 and isinstance(port.spec.storage, Storage):
-            uses.append(Use(port.group, port.spec.storage, None, trips))
+        group = network.groups[p]
+        if group >= 0 and isinstance(port.spec.storage, Storage):
+            uses.append(Use(group, port.spec.storage, None, trips))
         else:
-            goal = port.type if port.kind in (GIVEN, SETTLED) else None
-            uses.append(Use(GIVEN_USE, None, goal, trips))
+            uses.append(Use(GIVEN_USE, None, port.given or network.settled.get(p), trips))
     return uses + [Use(GIVEN_USE, None, value.pin, outer=True)] * len(value.outputs)

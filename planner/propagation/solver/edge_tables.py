@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.solver.classes import Offered, typed
+from planner.propagation.network.labels import typed
+from planner.propagation.solver.classes import Offered
 from planner.propagation.solver.components import Edge, Use
 from planner.propagation.solver.price import CostModel
 

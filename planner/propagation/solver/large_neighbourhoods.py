@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.propagation.solver.classes import Label, Labels, Offered, typed
+from planner.propagation.network.labels import Label, typed
+from planner.propagation.solver.classes import Labels, Offered
 from planner.propagation.solver.components import GIVEN_USE, Edge, Unit, Use
 from planner.propagation.solver.elimination import eliminate
 from planner.propagation.solver.linear_program import solve_exactly

@@ -17,7 +17,8 @@ import numpy as np
 
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.rescales import SAME_SCALE
-from planner.propagation.solver.classes import Labels, Offered, typed
+from planner.propagation.network.labels import typed
+from planner.propagation.solver.classes import Labels, Offered
 from planner.propagation.solver.components import Edge, Unit
 from planner.propagation.solver.highs import Branching, Floats, Rows, least, rows_of
 from planner.propagation.solver.price import CostModel, loss_price

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import kind_of, price_of
-from planner.propagation.solver.classes import UNIT, Label, typed
+from planner.propagation.network.labels import UNIT, Label, typed
 from planner.propagation.solver.components import Edge, Price, Use
 from planner.propagation.solver.ways import Loss, Way, Ways, coarsest
 from planner.target.records import Costs

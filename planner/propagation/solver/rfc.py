@@ -13,11 +13,12 @@ Source: MLIR quantization RFC, "Propagation pass"; docs/specification.md, sectio
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from planner.propagation.network.ports import Network, base_of, range_in
-from planner.propagation.solver.classes import Label, LabelClass, Labels, label_for, label_of, storable
+from planner.propagation.network.labels import Label, label_for, label_of, storable
+from planner.propagation.network.ports import Ranged, base_of, range_in
+from planner.propagation.solver.classes import LabelClass, Labels
 
 
-def rfc(network: Network, classes: Sequence[LabelClass]) -> Labels:
+def rfc(network: Ranged, classes: Sequence[LabelClass]) -> Labels:
     """A label for every class, first decided wins."""
     groups: dict[int, list[LabelClass]] = {}
     for group in classes:
@@ -43,13 +44,13 @@ def rfc(network: Network, classes: Sequence[LabelClass]) -> Labels:
     return labels
 
 
-def _pinned(network: Network) -> dict[int, Label]:
+def _pinned(network: Ranged) -> dict[int, Label]:
     """Uniform facts of one scale, by value: decided before any kernel is."""
     pins = ((number, base_of(network, value)) for number, value in enumerate(network.values))
     return {number: label_of(pin) for number, pin in pins if pin is not None and pin.is_per_tensor}
 
 
-def _resolved(network: Network, group: LabelClass, decided: dict[int, Label]) -> Label | None:
+def _resolved(network: Ranged, group: LabelClass, decided: dict[int, Label]) -> Label | None:
     """The QuantFn of a row on one group of ports."""
     if group.fixed is not None:
         return label_of(group.fixed)
@@ -58,7 +59,7 @@ def _resolved(network: Network, group: LabelClass, decided: dict[int, Label]) ->
         if label is not None and all(storable(label, other.spec) for other in group.ports):
             return label
     for port in group.ports:  # Calibrated: a range, as the row's storage holds it
-        extent = range_in(network.values[port.value], port.spec)
+        extent = range_in(network, port.value, port.spec)
         label = label_for(extent, port.spec) if extent is not None else None
         if label is not None and all(storable(label, other.spec) for other in group.ports):
             return label
@@ -73,5 +74,5 @@ def _decide(group: LabelClass, label: Label | None, decided: dict[int, Label]) -
             yield port.value
 
 
-def _readers(network: Network, values: Sequence[int]) -> Iterator[int]:
+def _readers(network: Ranged, values: Sequence[int]) -> Iterator[int]:
     return (network.ports[p].kernel for value in values for p in network.values[value].uses)

@@ -14,8 +14,9 @@ from itertools import pairwise
 from typing import Final
 
 from planner.plans.rescales import same_scale
+from planner.propagation.network.labels import UNIT, Label
 from planner.propagation.solver.canonical_order import in_canonical_order
-from planner.propagation.solver.classes import UNIT, Label, LabelClass, Labels, Offered, Offers
+from planner.propagation.solver.classes import LabelClass, Labels, Offered, Offers
 from planner.propagation.solver.components import Component, Edge, Part, Unit, Use
 from planner.propagation.solver.dominance import drop_dominated
 from planner.propagation.solver.elimination import eliminate

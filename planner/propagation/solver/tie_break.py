@@ -7,14 +7,15 @@ Source: tests/cases, case 11 ("equal cost: after").
 from collections.abc import Mapping, Sequence
 
 from planner.ir.borders import border_op
-from planner.propagation.network.ports import Network
-from planner.propagation.solver.classes import Label, LabelClass, Offered, label_of
+from planner.propagation.network.labels import Label, label_of
+from planner.propagation.network.ports import Ranged
+from planner.propagation.solver.classes import LabelClass, Offered
 from planner.propagation.solver.components import Edge, Part, Price, Unit
 from planner.propagation.solver.price import CostModel, price_of_labels
 
 
 def moved_late(
-    network: Network,
+    network: Ranged,
     unit: Unit,
     classes: Sequence[LabelClass],
     offered: Offered,
@@ -51,7 +52,7 @@ def moved_late(
 
 
 def kept_on_grids(
-    network: Network,
+    network: Ranged,
     unit: Unit,
     classes: Sequence[LabelClass],
     offered: Offered,
@@ -76,7 +77,7 @@ def kept_on_grids(
     return found
 
 
-def _grid_entering(network: Network, entry: LabelClass) -> Label | None:
+def _grid_entering(network: Ranged, entry: LabelClass) -> Label | None:
     """The label of the constants that enter a class, where their fixed types agree on one."""
     values = (network.values[port.value] for port in entry.entering)
     pins = [value.pin for value in values if value.constant]
@@ -91,7 +92,7 @@ def _price_of_losses(unit: Unit, labels: Mapping[int, Label | None], cost_model:
 
 
 def _rescaled_movers(
-    network: Network, unit: Unit, classes: Sequence[LabelClass], labels: Mapping[int, Label | None]
+    network: Ranged, unit: Unit, classes: Sequence[LabelClass], labels: Mapping[int, Label | None]
 ) -> bool:
     for edge in unit.edges:
         start = _start(edge, labels)
@@ -103,7 +104,7 @@ def _rescaled_movers(
     return False
 
 
-def _moves(network: Network, entry: LabelClass) -> bool:
+def _moves(network: Ranged, entry: LabelClass) -> bool:
     """Whether a class is of a mover; what crosses a border of a body is rescaled outside (case 40)."""
     kernel = network.kernels[entry.kernel]
     return kernel.moves and border_op(kernel.choice.region) is None

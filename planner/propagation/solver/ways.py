@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.labels import Label, label_for, log_units
 from planner.propagation.network.per_axis import given_units
 from planner.propagation.network.ports import (
     CLASS,
@@ -19,14 +20,13 @@ from planner.propagation.network.ports import (
     FLOAT,
     GIVEN,
     Interval,
-    Network,
     Port,
     base_of,
     cut_to,
     present,
     range_in,
 )
-from planner.propagation.solver.classes import Label, Offered, Offers, label_for, log_units
+from planner.propagation.solver.classes import Classed, Offered, Offers
 from planner.target.records import PortType
 
 NEVER: Final = -(1 << 40)
@@ -168,7 +168,7 @@ class _Nodes:
         return number
 
 
-def losses_of(network: Network) -> tuple[list[Loss], dict[int, Way]]:
+def losses_of(network: Classed) -> tuple[list[Loss], dict[int, Way]]:
     """Every consuming use of stored data, and the ways; `upstream` is () where no class has a say."""
     traces = [UNSTORED] * len(network.values)
     nodes = _Nodes()
@@ -178,11 +178,11 @@ def losses_of(network: Network) -> tuple[list[Loss], dict[int, Way]]:
     found = [loss for losses in _follow(network, traces, nodes) for loss in losses]
     for index, value in enumerate(network.values):
         if value.outputs:
-            found.append(_loss(network, index, traces[index], traces[index].left, value.range))
+            found.append(_loss(network, index, traces[index], traces[index].left, network.ranges[index]))
     return [loss for loss in found if loss is not None], nodes.ways
 
 
-def _follow(network: Network, traces: list[_Trace], nodes: _Nodes) -> list[list[Loss | None]]:
+def _follow(network: Classed, traces: list[_Trace], nodes: _Nodes) -> list[list[Loss | None]]:
     """Follow data through all kernels; return the losses of each."""
     found: list[list[Loss | None]] = [[] for _ in network.kernels]
     handed: dict[int, _Trace] = {}
@@ -200,7 +200,7 @@ def _follow(network: Network, traces: list[_Trace], nodes: _Nodes) -> list[list[
     return found
 
 
-def _handed_on(network: Network, begin: int, end: int, traces: Sequence[_Trace], nodes: _Nodes) -> _Trace:
+def _handed_on(network: Classed, begin: int, end: int, traces: Sequence[_Trace], nodes: _Nodes) -> _Trace:
     """What data went through in a trip and before, from `end` back to what `begin` had from without."""
     entered = {
         member
@@ -208,13 +208,13 @@ def _handed_on(network: Network, begin: int, end: int, traces: Sequence[_Trace],
         for member in traces[port.value].members
     }
     ports = present(network, network.kernels[end].inputs)
-    through = _join([_through(traces[port.value], port) for port in ports])
+    through = _join([_through(network, traces[port.value], port) for port in ports])
     # Classes, no nodes: a node made of what the last trip handed on would be another one each time.
     return through._replace(members=nodes.classes_behind(through.members, entered))
 
 
 def _step(
-    network: Network,
+    network: Classed,
     number: int,
     traces: list[_Trace],
     nodes: _Nodes,
@@ -227,31 +227,34 @@ def _step(
     # A kernel that computes makes new numbers: its results were never stored before.
     moved = UNSTORED
     if kernel.moves:
-        moved = _join([*(_through(traces[port.value], port) for port in ports), handed])
+        moved = _join([*(_through(network, traces[port.value], port) for port in ports), handed])
         if len(moved.members) > SHORT:
-            own = {port.group for port in ports}
+            own = {network.groups[port.id] for port in ports}
             moved = moved._replace(members=nodes.shortened(moved.members, own))
     else:
         found = [_consumed(network, port, traces[port.value]) for port in ports]
     for port in present(network, kernel.outputs):
-        traces[port.value] = _made(moved, port, base_of(network, network.values[port.value]))
+        traces[port.value] = _made(
+            moved, port, network.groups[port.id], base_of(network, network.values[port.value])
+        )
     return found
 
 
-def _through(trace: _Trace, port: Port) -> _Trace:
+def _through(network: Classed, trace: _Trace, port: Port) -> _Trace:
     if port.kind == FLOAT:
         return trace
-    if port.group < 0:
+    group = network.groups[port.id]
+    if group < 0:
         return _Trace(trace.members, max(trace.constant, _given_units(port)), trace.left)
-    return _Trace((*trace.members, port.group), trace.constant, trace.left)
+    return _Trace((*trace.members, group), trace.constant, trace.left)
 
 
-def _made(moved: _Trace, port: Port, pin: Uniform | None) -> _Trace:
+def _made(moved: _Trace, port: Port, group: int, pin: Uniform | None) -> _Trace:
     if port.kind == FLOAT and pin is None:
         return moved
     members, constant, left = moved
-    if port.group >= 0:
-        members, left = tuple(dict.fromkeys((*members, port.group))), port.spec
+    if group >= 0:
+        members, left = tuple(dict.fromkeys((*members, group))), port.spec
     elif port.kind == GIVEN:
         left = port.spec
     constant = max(constant, _given_units(port))
@@ -261,7 +264,7 @@ def _made(moved: _Trace, port: Port, pin: Uniform | None) -> _Trace:
 
 
 def _given_units(port: Port) -> int:
-    return pin_units(port.type) if port.kind == GIVEN and port.type is not None else NEVER
+    return NEVER if port.given is None else pin_units(port.given)
 
 
 def pin_units(pin: Uniform) -> int:
@@ -279,26 +282,27 @@ def _join(traces: Sequence[_Trace]) -> _Trace:
     return _Trace(tuple(members), max(trace.constant for trace in traces), left)
 
 
-def _consumed(network: Network, port: Port, trace: _Trace) -> Loss | None:
+def _consumed(network: Classed, port: Port, trace: _Trace) -> Loss | None:
     if network.values[port.value].constant:
         return None
     if port.kind == FLOAT:
         stored = trace is not UNSTORED
-        return _loss(network, port.value, trace, trace.left, port.required) if stored else None
-    if port.kind == GIVEN and port.type is not None:
-        coarser, elements = max(trace.constant, pin_units(port.type)), network.values[port.value].elements
-        return Loss(port.value, elements, trace.members, coarser, given_units(network, port, port.type))
-    if port.kind not in (CLASS, DERIVED) or port.group < 0:
+        return _loss(network, port.value, trace, trace.left, network.required[port.id]) if stored else None
+    if port.given is not None:
+        coarser, elements = max(trace.constant, pin_units(port.given)), network.values[port.value].elements
+        return Loss(port.value, elements, trace.members, coarser, given_units(network, port, port.given))
+    group = network.groups[port.id]
+    if port.kind not in (CLASS, DERIVED) or group < 0:
         return None
-    members = tuple(dict.fromkeys((*trace.members, port.group))) if trace.members else (port.group,)
+    members = tuple(dict.fromkeys((*trace.members, group))) if trace.members else (group,)
     through = _Trace(members, trace.constant, trace.left)
-    return _loss(network, port.value, through, port.spec, port.required)
+    return _loss(network, port.value, through, port.spec, network.required[port.id])
 
 
 def _loss(
-    network: Network, index: int, trace: _Trace, spec: PortType | None, extent: Interval | None
+    network: Classed, index: int, trace: _Trace, spec: PortType | None, extent: Interval | None
 ) -> Loss | None:
-    held = None if spec is None else range_in(network.values[index], spec)
+    held = None if spec is None else range_in(network, index, spec)
     if spec is None or extent is None or held is None or not (trace.members or trace.constant > NEVER):
         return None
     # What a float use keeps is more than the storage it left was to hold, where a width has a range.

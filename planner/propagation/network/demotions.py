@@ -1,0 +1,145 @@
+"""Demotions: kernels with a row that cannot keep it, each with the choice in its place, by number.
+
+That is float, or a row with float results. Each function looks at one network; `decide` asks them in turn.
+Source: docs/specification.md, sections 4 and 11.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.ir.borders import carried_pairs
+from planner.ir.graph import Graph, Region
+from planner.propagation.network.constant_ranges import oddity
+from planner.propagation.network.float_islands import (
+    BETWEEN_FLOATS,
+    ISLAND,
+    float_islands,
+    integer_islands,
+)
+from planner.propagation.network.float_results import read_in_float
+from planner.propagation.network.ports import Ranged
+from planner.propagation.network.value_ranges import FAR
+from planner.propagation.selection.choice import NO_RANGE, Choice, in_float
+from planner.propagation.selection.chosen import Chosen
+from planner.propagation.selection.row_layout import moves_data
+from planner.propagation.selection.rows import rows_with_float_results
+from planner.propagation.selection.too_little import with_wanted_db
+
+Moves: TypeAlias = Mapping[int, Choice]
+
+
+def for_no_range(graph: Graph, choices: Sequence[Choice], rangeless: Collection[int]) -> Moves:
+    """These kernels in float: a port of theirs has no range, or a constant has numbers without one."""
+    return {
+        i: in_float(choices[i], odd_constant(graph, choices[i].region) or NO_RANGE) for i in sorted(rangeless)
+    }
+
+
+def without_range(ranged: Ranged) -> Moves:
+    """Kernels with a port without a range."""
+    return for_no_range(ranged.chosen.graph, ranged.chosen.choices, ranged.rangeless)
+
+
+def unranged_results(ranged: Ranged) -> Moves:
+    """Kernels in float whose results alone lack a range: handed on in float, they need none."""
+    chosen = ranged.chosen
+    return with_float_results(chosen, read_in_float(ranged, unranged=True) - chosen.returned)
+
+
+def stored_results(ranged: Ranged) -> Moves:
+    """Those of them whose results something stores: another of them may read, and so store, them."""
+    chosen = ranged.chosen
+    if not chosen.returned:
+        return {}
+    read = read_in_float(ranged)
+    gone = chosen.returned - read
+    stored = [i for i, one in enumerate(chosen.choices) if one.row and one.region.name in gone]
+    return for_no_range(chosen.graph, chosen.choices, stored)
+
+
+def islands(ranged: Ranged) -> Moves:
+    """Kernels without multiply-adds between float kernels, where the target has these in float."""
+    found = integer_islands(ranged) if ranged.chosen.target.islands == "float" else ()
+    return {i: in_float(ranged.chosen.choices[i], ISLAND) for i in found}
+
+
+def between_floats(ranged: Ranged) -> Moves:
+    """Movers of several classes between float kernels."""
+    found = float_islands(ranged)
+    return {i: in_float(ranged.chosen.choices[i], BETWEEN_FLOATS) for i in found}
+
+
+def infinite(ranged: Ranged) -> Moves:
+    """Kernels that need all of a constant with infinities."""
+    return for_no_range(ranged.chosen.graph, ranged.chosen.choices, _unbounded(ranged))
+
+
+def read_by_floats(ranged: Ranged) -> Moves:
+    """Kernels whose results nothing stores: a row with float results rounds them once less."""
+    return with_float_results(ranged.chosen, read_in_float(ranged))
+
+
+def with_float_results(chosen: Chosen, names: Collection[str]) -> Moves:
+    """Rows with float results for the kernels of these names, where such a row serves and they have none."""
+    waiting = {
+        i: one
+        for i, one in enumerate(chosen.choices)
+        if one.region.name in names and not (one.layout is not None and one.layout.hands_on_floats)
+    }
+    if not waiting:
+        return {}
+    regions = [one.region for one in waiting.values()]
+    target = with_wanted_db(chosen.target, chosen.request.costs)
+    found = rows_with_float_results(chosen.graph, regions, target, chosen.remedies.left)
+    return {i: found[one.region.name] for i, one in waiting.items() if one.region.name in found}
+
+
+def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
+    """Kernels with a row that no range gets to, told before there is a network: branches that never ran, say.
+
+    Nothing says the range of a value of theirs, and what is moved there is such values alone. `find_ranges`
+    finds these kernels too, and what takes a closer look: loops, types that rows fix, facts of ports.
+    """
+    blank = {name for name, value in graph.values.items() if not value.facts and value.is_float}
+    blank -= graph.constants.keys()
+    out = {name for name in blank.intersection(graph.inputs) if 0 not in (graph.values[name].shape or ())}
+    carried = {name for pair in carried_pairs(graph) for name in pair} if blank else set()
+    found = []
+    for number, choice in enumerate(choices if blank else ()):
+        region, layout = choice.region, choice.layout
+        if blank.isdisjoint(region.outputs) and out.isdisjoint(region.inputs):
+            continue
+        if region.name in carried or region.input_facts or region.output_facts:
+            continue
+        if layout is not None and (layout.fixing or layout.calls):
+            continue
+        if not moves_data(graph, *choice[:3]) or out.issuperset(filter(None, region.inputs)):
+            out |= blank.intersection(region.outputs)
+        if layout is not None and not out.isdisjoint(layout.ranged_values(region, graph)):
+            found.append(number)
+    return found
+
+
+def _unbounded(network: Ranged) -> list[int]:
+    """Kernels with a row that need all of a constant with infinities."""
+    found = set()
+    for port, extent in zip(network.ports, network.required, strict=True):
+        value = network.values[port.value]
+        if (
+            value.constant
+            and extent is not None
+            and FAR in (-extent[0], extent[1])
+            and port.value not in network.saturated
+        ):
+            array = network.graph.constants[value.name].array
+            if array is not None and np.isinf(array).any():
+                found.add(port.kernel)
+    return sorted(k for k in found if network.kernels[k].choice.row is not None)
+
+
+def odd_constant(graph: Graph, region: Region) -> str:
+    """What is odd about the first constant of a kernel that has NaN or infinite numbers; "" for none."""
+    found = (oddity(name, graph.constants[name]) for name in region.inputs if name in graph.constants)
+    return next(filter(None, found), "")
