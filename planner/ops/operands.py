@@ -1,0 +1,67 @@
+"""Operands: what is known of one op's operands before it runs, wherever it comes from.
+
+A graph, a checker's plan and an exporter with sizes of its own answer the same three questions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.ir.graph import Graph, Op, Shape
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operands:
+    """Shapes and numbers of an op's operands and results.
+
+    Attributes:
+      shape_of: of a value by its name, open sizes included; None where its rank is unknown.
+      array_of: the numbers of a value by its name; None where they come at run time.
+    """
+
+    op: Op
+    shape_of: Callable[[str], Shape | None]
+    array_of: Callable[[str], Array | None]
+
+    def is_given(self, index: int) -> bool:
+        """Whether an optional operand is there."""
+        return index < len(self.op.inputs) and bool(self.op.inputs[index])
+
+    def shape(self, index: int = 0) -> Shape | None:
+        """Shape of an operand that is there."""
+        return self.shape_of(self.op.inputs[index])
+
+    def result(self, index: int = 0) -> Shape | None:
+        """Shape of a result that is there, as somebody inferred it."""
+        return self.shape_of(self.op.outputs[index])
+
+    def array(self, index: int) -> Array | None:
+        """Numbers of an operand that is there."""
+        return self.array_of(self.op.inputs[index])
+
+    def integers(self, index: int, attribute: str = "", default: list[int] | None = None) -> list[int] | None:
+        """Integers of an operand, or of the attribute that older operator sets have.
+
+        Returns:
+          The default where there is neither, None where they come at run time.
+        """
+        if not self.is_given(index):
+            given = self.op.attributes.get(attribute) if attribute else None
+            return default if given is None else [int(item) for item in given]
+        array = self.array(index)
+        return None if array is None else [int(item) for item in np.asarray(array).reshape(-1)]
+
+
+def operands_of(op: Op, graph: Graph) -> Operands:
+    """What a graph knows of an op's operands."""
+
+    def array_of(name: str) -> Array | None:
+        constant = graph.constants.get(name)
+        return None if constant is None else constant.array
+
+    return Operands(op, lambda name: graph.values[name].shape, array_of)
