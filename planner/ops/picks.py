@@ -86,6 +86,9 @@ def _around(size: Dim, before: int, after: int, mode: str) -> Places | None:
     if not isinstance(size, int) or (mode != "constant" and not size):
         return None
     widths = max(0, before), max(0, after)
+    if mode == "reflect" and max(widths) >= size:
+        # Nothing lies there to be reflected; numpy would go back and forth.
+        return None
     places = np.arange(size)
     if mode == "constant":
         places = np.pad(places, widths, constant_values=FILLED)

@@ -25,18 +25,15 @@ from planner.exporters.litert.movement import (
     depth_to_space,
     gather,
     gather_nd,
+    moved,
     pad,
-    pick_along,
-    reshape,
     resize,
-    same,
     space_to_depth,
-    split,
-    transpose,
 )
 from planner.exporters.litert.pooling import argmax, average_pool, global_pool, max_pool, reduction
 from planner.exporters.litert.recurrent import lstm
 from planner.litert_reader.vocabulary import COMPARISONS, UNARIES
+from planner.ops import OPERATORS
 
 _MORE: Final[Mapping[str, Writer]] = {
     "ArgMax": argmax,
@@ -47,15 +44,11 @@ _MORE: Final[Mapping[str, Writer]] = {
     "Conv": conv,
     "ConvTranspose": conv_transpose,
     "DepthToSpace": depth_to_space,
-    "Dropout": same,
-    "Expand": pick_along,
-    "Flatten": reshape,
     "Gather": gather,
     "GatherND": gather_nd,
     "Gemm": fully_connected,
     "GlobalAveragePool": global_pool,
     "GlobalMaxPool": global_pool,
-    "Identity": same,
     "LSTM": lstm,
     "MatMul": fully_connected,
     "Max": extreme,
@@ -70,18 +63,12 @@ _MORE: Final[Mapping[str, Writer]] = {
     "ReduceMin": reduction,
     "ReduceSum": reduction,
     "Relu": clip,
-    "Reshape": reshape,
     "Resize": resize,
-    "Slice": pick_along,
     "SpaceToDepth": space_to_depth,
-    "Split": split,
-    "Squeeze": reshape,
-    "Tile": pick_along,
-    "Transpose": transpose,
-    "Unsqueeze": reshape,
     "Where": where,
 }
 WRITERS: Final[Mapping[str, Writer]] = {
+    **{name: moved for name, one in OPERATORS.items() if one.indices is not None},
     **dict.fromkeys(BINARIES, binary),
     **dict.fromkeys(COMPARISONS, compare),
     **dict.fromkeys(LAST, along_last),
