@@ -15,7 +15,7 @@ from planner.checker.kernel_ports import Served, refuse
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
-from planner.ops import OPERATORS
+from planner.ops import defined
 from planner.ops.operands import Operands
 from planner.ops.steps import FILLED, apply
 
@@ -30,7 +30,7 @@ def check_slices(served: Served, group: tuple[int, ...]) -> bool:
     """
     count = len(served.kernel.inputs)
     ops = served.region.ops
-    if not ops or not all(op.type in OPERATORS and OPERATORS[op.type].indices for op in ops):
+    if not ops or not all(defined(op.type).indices for op in ops):
         return False
     marks: dict[str, Marks] = {}
     slices: list[tuple[float, int]] = []
@@ -110,7 +110,7 @@ def _moved(op: Op, marks: Mapping[str, Marks], served: Served) -> dict[str, Mark
         constant = served.numbers.get(name)
         return None if constant is None else constant.array
 
-    rule = OPERATORS[op.type].indices
+    rule = defined(op.type).indices
     movements = rule(Operands(op, lambda name: _sizes(served, name), numbers)) if rule else None
     found: dict[str, Marks] = {}
     for name, movement in zip(op.outputs, movements or (), strict=False):

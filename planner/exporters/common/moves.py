@@ -16,7 +16,7 @@ from planner.errors import ModelError
 from planner.exporters.common.layouts import Order, order_after, plain, resized
 from planner.exporters.common.values import Array, Values
 from planner.ir.graph import Op
-from planner.ops import OPERATORS
+from planner.ops import defined
 from planner.ops.operands import Operands
 from planner.ops.steps import Movement, Pick, PickOfAll, Step, Turn, View, is_filled
 
@@ -93,7 +93,5 @@ class Lowering(Generic[Tensor]):
 
 def movements_of(values: Values[Any], op: Op, sizes: tuple[int, ...]) -> tuple[Movement, ...] | None:
     """What an op makes of an operand of these sizes; None where it is not known before running."""
-    definition = OPERATORS.get(op.type)
-    if definition is None or definition.indices is None:
-        return None
-    return definition.indices(Operands(op, {op.inputs[0]: sizes}.get, values.known))
+    rule = defined(op.type).indices
+    return None if rule is None else rule(Operands(op, {op.inputs[0]: sizes}.get, values.known))
