@@ -60,7 +60,7 @@ MOVEMENT: Final = (
         moves=resizes_nearest,
         parameters=frozenset({1, 2, 3}),
     ),
-    OpDef("ReverseSequence", "batch_axis=1 time_axis=0", moves=always),
+    OpDef("ReverseSequence", "batch_axis=1 time_axis=0", indices=picks.reversed_sequences, moves=always),
     OpDef("Scatter", "axis=0", moves=always),
     OpDef("ScatterElements", "axis=0 reduction=none", moves=replaces),
     OpDef("ScatterND", "reduction=none", moves=replaces),

@@ -173,6 +173,20 @@ def gathered_by_elements(known: Operands) -> tuple[Movement, ...] | None:
     return (Movement((PickOfAll(np.ravel_multi_index(at, sizes).astype(np.int64)),)),)
 
 
+def reversed_sequences(known: Operands) -> tuple[Movement, ...] | None:
+    """Each sequence of a batch turned around up to its length."""
+    sizes, lengths = _whole(known), known.array(1)
+    if sizes is None or lengths is None:
+        return None
+    time, batch = (
+        int(known.op.attributes.get(f"{word}_axis", i)) for i, word in enumerate(("time", "batch"))
+    )
+    at = list(np.indices(sizes))
+    ends = lengths[at[batch]]
+    at[time] = np.where(at[time] < ends, ends - 1 - at[time], at[time])
+    return (Movement((PickOfAll(np.ravel_multi_index(at, sizes).astype(np.int64)),)),)
+
+
 def _whole(known: Operands) -> tuple[int, ...] | None:
     """Sizes of the first operand; None where one is open."""
     shape = known.shape()

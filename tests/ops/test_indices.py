@@ -116,6 +116,13 @@ def resize(random: Random) -> Case:
     return Case(shape, (None, None, wanted), given)
 
 
+def reverse(random: Random) -> Case:
+    time = int(random.integers(0, 2))
+    shape = sizes(random, 3)
+    lengths = random.integers(0, shape[time] + 1, shape[1 - time])
+    return Case(shape, (lengths,), {"time_axis": time, "batch_axis": 1 - time})
+
+
 def cut(random: Random) -> Case:
     axes = random.permutation(3)[: int(random.integers(1, 4))]
     starts, ends = (random.integers(-7, 8, axes.size) for _ in range(2))
@@ -162,6 +169,7 @@ CASES: Final[Mapping[str, Callable[[Random], Case]]] = {
     "Pad": pad,
     "Reshape": reshape,
     "Resize": resize,
+    "ReverseSequence": reverse,
     "Slice": cut,
     "SpaceToDepth": space_to_blocks,
     "Split": split,

@@ -118,6 +118,7 @@ CASES = [
     (op("Gather", "w i", "y"), {"i": IDS}, {"w": _reals(5, 3)}),
     (op("GatherND", "x i", "y"), {"x": X}, {"i": np.array([[[0, -1], [1, 2]]])}),
     (op("GatherElements", "a i", "y", axis=1), {"a": _reals(2, 4)}, {"i": np.array([[3, -1], [0, 2]])}),
+    (op("ReverseSequence", "x n", "y"), {"x": X}, {"n": np.array([2, 1, 0, 2])}),
     (op("Expand", "a s", "y"), {"a": _reals(3, 1)}, {"s": np.array([2, 1, 4])}),
     (op("Tile", "a s", "y"), {"a": _reals(3, 2)}, {"s": np.array([2, 3])}),
     (op("Concat", "a b", "y", axis=-1), {"a": _reals(3, 2), "b": _reals(3, 4)}, {}),

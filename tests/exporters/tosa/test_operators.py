@@ -123,6 +123,11 @@ CASES: Mapping[str, tuple[str, Sequence[int], Mapping[str, np.ndarray]]] = {
         (2, 4, 3),
         {"p": np.array([[[3, -1, 0]], [[1, 1, 2]]], I64)},
     ),
+    "reversed sequences": (
+        "y = ReverseSequence <time_axis=1, batch_axis=0> (x, n)",
+        (2, 4, 3),
+        {"n": np.array([3, 4], I64)},
+    ),
     "doubled": (
         """h = Resize <mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric">
         (x, , s) y = Tanh (h)""",
@@ -190,6 +195,7 @@ IN_FLOAT = {
     "normalised by batch": ["BatchNormalization"],
     "normalised in float": ["LayerNormalization"],
     "powers in float": ["Pow", "Pow"],
+    "reversed sequences": ["ReverseSequence"],
     "the largest": ["TopK"],
 }
 # TRANSPOSEs: one in front where the model is channels first and has more than one channel, one behind.
