@@ -99,8 +99,8 @@ def is_filled(movement: Movement) -> bool:
 
 
 def keeps_all(movement: Movement) -> bool:
-    """Whether a result has every element of its operand once."""
-    return movement.joined is None and all(isinstance(step, View | Turn) for step in movement.steps)
+    """Whether a result has every element of its operands once."""
+    return all(isinstance(step, View | Turn) for step in movement.steps)
 
 
 def _view(step: Any, array: Array, _filling: Any) -> Array:
