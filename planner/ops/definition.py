@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from planner.ir.graph import Graph, Op
+from planner.ops.axes import AxesRule, together
 from planner.ops.macs import Counted
 from planner.ops.operands import Operands
 from planner.ops.steps import Movement
@@ -32,6 +33,7 @@ class OpDef:
         their element type (shapes, indices, masks) may be left out.
       is_pointwise: whether a result at an element depends on the operands at that element.
       macs: multiply-accumulates.
+      axes: what the axes of a result are.
     """
 
     name: str
@@ -41,6 +43,7 @@ class OpDef:
     parameters: frozenset[int] = frozenset()
     is_pointwise: bool = False
     macs: Counted | None = None
+    axes: AxesRule = together
 
 
 def always(_op: Op, _graph: Graph | None) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from planner.ops import axes
 from planner.ops.definition import OpDef
 
 OTHERS: Final = (
@@ -17,7 +18,7 @@ OTHERS: Final = (
     OpDef("ConstantOfShape", "value"),
     OpDef("DFT", "inverse=0 onesided=0"),
     OpDef("EyeLike", "dtype k=0", parameters=frozenset({0})),
-    OpDef("GridSample", "align_corners=0 mode=linear padding_mode=zeros"),
+    OpDef("GridSample", "align_corners=0 mode=linear padding_mode=zeros", axes=axes.windows),
     OpDef("HammingWindow", "output_datatype=1 periodic=1"),
     OpDef("HannWindow", "output_datatype=1 periodic=1"),
     OpDef("If", "else_branch then_branch"),

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from planner.ops import axes
 from planner.ops.definition import OpDef, always
 
 POINTWISE: Final = (
@@ -9,7 +10,7 @@ POINTWISE: Final = (
     OpDef("Add", is_pointwise=True),
     OpDef("BitCast", "to"),
     OpDef("BitShift", "direction"),
-    OpDef("Cast", "round_mode=up saturate=1 to"),
+    OpDef("Cast", "round_mode=up saturate=1 to", axes=axes.handed),
     OpDef("CastLike", "round_mode=up saturate=1", parameters=frozenset({1})),
     OpDef("Ceil", is_pointwise=True),
     OpDef("Celu", "alpha=1.0", is_pointwise=True),
@@ -45,7 +46,7 @@ POINTWISE: Final = (
     OpDef("Round", is_pointwise=True),
     OpDef("Selu", "alpha=1.6732632 gamma=1.050701", is_pointwise=True),
     OpDef("Shrink", "bias=0.0 lambd=0.5"),
-    OpDef("Sigmoid", is_pointwise=True),
+    OpDef("Sigmoid", is_pointwise=True, axes=axes.sigmoid),
     OpDef("Sign", is_pointwise=True),
     OpDef("Sin", is_pointwise=True),
     OpDef("Softplus", is_pointwise=True),

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from planner.ops import axes
 from planner.ops.definition import OpDef, always
 
 REDUCTIONS: Final = (
@@ -10,6 +11,7 @@ REDUCTIONS: Final = (
     OpDef(
         "AveragePool",
         "auto_pad=NOTSET ceil_mode=0 count_include_pad=0 dilations=1 kernel_shape pads=0 strides=1",
+        axes=axes.windows,
     ),
     OpDef("BatchNormalization", "epsilon=1e-05 momentum=0.9 training_mode=0"),
     OpDef("CumProd", "exclusive=0 reverse=0"),
@@ -23,14 +25,19 @@ REDUCTIONS: Final = (
     OpDef("LayerNormalization", "axis=-1 epsilon=1e-05 stash_type=1"),
     OpDef("LogSoftmax", "axis=-1"),
     OpDef("LpNormalization", "axis=-1 p=2"),
-    OpDef("LpPool", "auto_pad=NOTSET ceil_mode=0 dilations=1 kernel_shape p=2 pads=0 strides=1"),
+    OpDef(
+        "LpPool",
+        "auto_pad=NOTSET ceil_mode=0 dilations=1 kernel_shape p=2 pads=0 strides=1",
+        axes=axes.windows,
+    ),
     OpDef(
         "MaxPool",
         "auto_pad=NOTSET ceil_mode=0 dilations=1 kernel_shape pads=0 storage_order=0 strides=1",
         moves=always,
+        axes=axes.windows,
     ),
     OpDef("MaxRoiPool", "pooled_shape spatial_scale=1.0"),
-    OpDef("MaxUnpool", "kernel_shape pads strides"),
+    OpDef("MaxUnpool", "kernel_shape pads strides", axes=axes.windows),
     OpDef("MeanVarianceNormalization", "axes=0,2,3"),
     OpDef("RMSNormalization", "axis=-1 epsilon=1e-05 stash_type=1"),
     OpDef("ReduceL1", "keepdims=1 noop_with_empty_axes=0"),
@@ -43,5 +50,5 @@ REDUCTIONS: Final = (
     OpDef("ReduceProd", "keepdims=1 noop_with_empty_axes=0"),
     OpDef("ReduceSum", "keepdims=1 noop_with_empty_axes=0"),
     OpDef("ReduceSumSquare", "keepdims=1 noop_with_empty_axes=0"),
-    OpDef("Softmax", "axis=-1"),
+    OpDef("Softmax", "axis=-1", axes=axes.softmax),
 )
