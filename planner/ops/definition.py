@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from planner.ir.graph import Graph, Op
 from planner.ops.axes import AxesRule, together
+from planner.ops.limits import Limit
 from planner.ops.macs import Counted
 from planner.ops.operands import Operands
 from planner.ops.steps import Movement
@@ -34,6 +35,7 @@ class OpDef:
       is_pointwise: whether a result at an element depends on the operands at that element.
       macs: multiply-accumulates.
       axes: what the axes of a result are.
+      limits: what makes its operands ones that no device can compute with.
     """
 
     name: str
@@ -44,6 +46,7 @@ class OpDef:
     is_pointwise: bool = False
     macs: Counted | None = None
     axes: AxesRule = together
+    limits: tuple[Limit, ...] = ()
 
 
 def always(_op: Op, _graph: Graph | None) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from planner.ops import axes
+from planner.ops import axes, limits
 from planner.ops.definition import OpDef
 from planner.ops.macs import conv, conv_transpose, einsum, gemm, matmul, recurrent
 
@@ -18,13 +18,19 @@ LINEAR: Final = (
         "auto_pad=NOTSET dilations=1 group=1 kernel_shape pads=0 strides=1",
         macs=conv,
         axes=axes.windows,
+        limits=(limits.convolution,),
     ),
-    OpDef("ConvInteger", "auto_pad=NOTSET dilations=1 group=1 kernel_shape pads=0 strides=1"),
+    OpDef(
+        "ConvInteger",
+        "auto_pad=NOTSET dilations=1 group=1 kernel_shape pads=0 strides=1",
+        limits=(limits.integer_convolution,),
+    ),
     OpDef(
         "ConvTranspose",
         "auto_pad=NOTSET dilations=1 group=1 kernel_shape output_padding=0 output_shape pads=0 strides=1",
         macs=conv_transpose,
         axes=axes.windows,
+        limits=(limits.transposed_convolution,),
     ),
     OpDef("DeformConv", "dilations group=1 kernel_shape offset_group=1 pads strides", axes=axes.windows),
     OpDef("Einsum", "equation", macs=einsum),
@@ -35,6 +41,7 @@ LINEAR: Final = (
         parameters=frozenset({4}),
         macs=recurrent,
         axes=axes.recurrent,
+        limits=(limits.recurrent,),
     ),
     OpDef("Gemm", "alpha=1.0 beta=1.0 transA=0 transB=0", macs=gemm, axes=axes.product),
     OpDef(
@@ -44,10 +51,15 @@ LINEAR: Final = (
         parameters=frozenset({4}),
         macs=recurrent,
         axes=axes.recurrent,
+        limits=(limits.recurrent,),
     ),
     OpDef("LinearAttention", "chunk_size=64 kv_num_heads q_num_heads scale=0.0 update_rule=gated_delta"),
     OpDef("MatMul", macs=matmul, axes=axes.product),
-    OpDef("QLinearConv", "auto_pad=NOTSET dilations=1 group=1 kernel_shape pads=0 strides=1"),
+    OpDef(
+        "QLinearConv",
+        "auto_pad=NOTSET dilations=1 group=1 kernel_shape pads=0 strides=1",
+        limits=(limits.quantized_convolution,),
+    ),
     OpDef(
         "RNN",
         "activation_alpha activation_beta activations=Tanh, clip=absent direction=forward "
@@ -55,5 +67,6 @@ LINEAR: Final = (
         parameters=frozenset({4}),
         macs=recurrent,
         axes=axes.recurrent,
+        limits=(limits.recurrent,),
     ),
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.ir.graph import Graph, Op
 from planner.ir.structure import BEGIN, END, JOIN
-from planner.ops import axes, picks, reshapes, resizing
+from planner.ops import axes, limits, picks, reshapes, resizing
 from planner.ops.definition import OpDef, always
 
 
@@ -40,21 +40,62 @@ MOVEMENT: Final = (
     OpDef(JOIN, moves=always, parameters=frozenset({0})),
     OpDef("CenterCropPad", "axes", moves=always),
     OpDef("Compress", "axis", moves=always),
-    OpDef("Concat", "axis", indices=picks.joined, moves=always),
+    OpDef("Concat", "axis", indices=picks.joined, moves=always, limits=(limits.axis,)),
     OpDef(
-        "DepthToSpace", "blocksize mode=DCR", indices=reshapes.depth_to_space, moves=always, axes=axes.windows
+        "DepthToSpace",
+        "blocksize mode=DCR",
+        indices=reshapes.depth_to_space,
+        moves=always,
+        axes=axes.windows,
+        limits=(limits.pixels,),
     ),
     OpDef(
         "Dropout", "seed", indices=reshapes.same, moves=always, parameters=frozenset({1, 2}), axes=axes.handed
     ),
     OpDef("Expand", indices=picks.expanded, moves=always),
-    OpDef("Flatten", "axis=1", indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
-    OpDef("Gather", "axis=0", indices=picks.gathered, moves=always, axes=axes.looked_up),
-    OpDef("GatherElements", "axis=0", indices=picks.gathered_by_elements, moves=always),
-    OpDef("GatherND", "batch_dims=0", indices=picks.gathered_by_tuples, moves=always),
+    OpDef(
+        "Flatten",
+        "axis=1",
+        indices=reshapes.reshaped,
+        moves=always,
+        axes=axes.reshaped,
+        limits=(limits.axis_or_behind,),
+    ),
+    OpDef(
+        "Gather",
+        "axis=0",
+        indices=picks.gathered,
+        moves=always,
+        axes=axes.looked_up,
+        limits=(limits.axis, limits.indices),
+    ),
+    OpDef(
+        "GatherElements",
+        "axis=0",
+        indices=picks.gathered_by_elements,
+        moves=always,
+        limits=(limits.axis, limits.indices),
+    ),
+    OpDef(
+        "GatherND", "batch_dims=0", indices=picks.gathered_by_tuples, moves=always, limits=(limits.tuples,)
+    ),
     OpDef("Identity", indices=reshapes.same, moves=always, is_pointwise=True, axes=axes.handed),
-    OpDef("Pad", "mode=constant", indices=picks.padded, moves=pads_zero, parameters=frozenset({1, 2, 3})),
-    OpDef("Reshape", "allowzero=0", indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
+    OpDef(
+        "Pad",
+        "mode=constant",
+        indices=picks.padded,
+        moves=pads_zero,
+        parameters=frozenset({1, 2, 3}),
+        limits=(limits.pads,),
+    ),
+    OpDef(
+        "Reshape",
+        "allowzero=0",
+        indices=reshapes.reshaped,
+        moves=always,
+        axes=axes.reshaped,
+        limits=(limits.reshape,),
+    ),
     OpDef(
         "Resize",
         "antialias=0 axes coordinate_transformation_mode=half_pixel cubic_coeff_a=-0.75 "
@@ -64,16 +105,22 @@ MOVEMENT: Final = (
         moves=resizes_nearest,
         parameters=frozenset({1, 2, 3}),
         axes=axes.windows,
+        limits=(limits.factors,),
     ),
     OpDef("ReverseSequence", "batch_axis=1 time_axis=0", indices=picks.reversed_sequences, moves=always),
     OpDef("Scatter", "axis=0", moves=always),
-    OpDef("ScatterElements", "axis=0 reduction=none", moves=replaces),
-    OpDef("ScatterND", "reduction=none", moves=replaces),
+    OpDef("ScatterElements", "axis=0 reduction=none", moves=replaces, limits=(limits.axis, limits.indices)),
+    OpDef("ScatterND", "reduction=none", moves=replaces, limits=(limits.tuples,)),
     OpDef("Slice", indices=picks.sliced, moves=always),
     OpDef(
-        "SpaceToDepth", "blocksize mode=DCR", indices=reshapes.space_to_depth, moves=always, axes=axes.windows
+        "SpaceToDepth",
+        "blocksize mode=DCR",
+        indices=reshapes.space_to_depth,
+        moves=always,
+        axes=axes.windows,
+        limits=(limits.pixels,),
     ),
-    OpDef("Split", "axis=0 num_outputs", indices=picks.split, moves=always),
+    OpDef("Split", "axis=0 num_outputs", indices=picks.split, moves=always, limits=(limits.axis,)),
     OpDef("Squeeze", indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
     OpDef("TensorScatter", "axis=-2 mode=linear"),
     OpDef("Tile", indices=picks.tiled, moves=always),

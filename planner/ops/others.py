@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from planner.ops import axes
+from planner.ops import axes, limits
 from planner.ops.definition import OpDef
 
 OTHERS: Final = (
@@ -28,7 +28,7 @@ OTHERS: Final = (
     OpDef("Multinomial", "dtype=6 sample_size=1 seed"),
     OpDef("NegativeLogLikelihoodLoss", "ignore_index reduction=mean"),
     OpDef("NonMaxSuppression", "center_point_box=0", parameters=frozenset({2, 3, 4})),
-    OpDef("OneHot", "axis=-1", parameters=frozenset({1, 2})),
+    OpDef("OneHot", "axis=-1", parameters=frozenset({1, 2}), limits=(limits.new_axis,)),
     OpDef("Optional", "type"),
     OpDef("RandomNormal", "dtype=1 mean=0.0 scale=1.0 seed shape"),
     OpDef("RandomNormalLike", "dtype mean=0.0 scale=1.0 seed", parameters=frozenset({0})),

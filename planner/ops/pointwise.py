@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from planner.ops import axes
+from planner.ops import axes, limits
 from planner.ops.definition import OpDef, always
 
 POINTWISE: Final = (
@@ -34,7 +34,7 @@ POINTWISE: Final = (
     OpDef("Mod", "fmod=0"),
     OpDef("Mul", is_pointwise=True),
     OpDef("Neg", is_pointwise=True),
-    OpDef("PRelu", is_pointwise=True),
+    OpDef("PRelu", is_pointwise=True, limits=(limits.slope,)),
     OpDef("Pow", is_pointwise=True),
     OpDef(
         "QuantizeLinear",

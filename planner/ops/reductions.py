@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from planner.ops import axes
+from planner.ops import axes, limits
 from planner.ops.definition import OpDef, always
 
 REDUCTIONS: Final = (
@@ -12,29 +12,32 @@ REDUCTIONS: Final = (
         "AveragePool",
         "auto_pad=NOTSET ceil_mode=0 count_include_pad=0 dilations=1 kernel_shape pads=0 strides=1",
         axes=axes.windows,
+        limits=(limits.window,),
     ),
     OpDef("BatchNormalization", "epsilon=1e-05 momentum=0.9 training_mode=0"),
     OpDef("CumProd", "exclusive=0 reverse=0"),
     OpDef("CumSum", "exclusive=0 reverse=0"),
     OpDef("GlobalLpPool", "p=2"),
     OpDef("GlobalMaxPool", moves=always),
-    OpDef("GroupNormalization", "epsilon=1e-05 num_groups stash_type=1"),
-    OpDef("Hardmax", "axis=-1"),
-    OpDef("InstanceNormalization", "epsilon=1e-05"),
+    OpDef("GroupNormalization", "epsilon=1e-05 num_groups stash_type=1", limits=(limits.per_channel,)),
+    OpDef("Hardmax", "axis=-1", limits=(limits.axis_or_behind,)),
+    OpDef("InstanceNormalization", "epsilon=1e-05", limits=(limits.per_channel,)),
     OpDef("LRN", "alpha=0.0001 beta=0.75 bias=1.0 size"),
-    OpDef("LayerNormalization", "axis=-1 epsilon=1e-05 stash_type=1"),
-    OpDef("LogSoftmax", "axis=-1"),
+    OpDef("LayerNormalization", "axis=-1 epsilon=1e-05 stash_type=1", limits=(limits.axis,)),
+    OpDef("LogSoftmax", "axis=-1", limits=(limits.axis_or_behind,)),
     OpDef("LpNormalization", "axis=-1 p=2"),
     OpDef(
         "LpPool",
         "auto_pad=NOTSET ceil_mode=0 dilations=1 kernel_shape p=2 pads=0 strides=1",
         axes=axes.windows,
+        limits=(limits.window,),
     ),
     OpDef(
         "MaxPool",
         "auto_pad=NOTSET ceil_mode=0 dilations=1 kernel_shape pads=0 storage_order=0 strides=1",
         moves=always,
         axes=axes.windows,
+        limits=(limits.window,),
     ),
     OpDef("MaxRoiPool", "pooled_shape spatial_scale=1.0"),
     OpDef("MaxUnpool", "kernel_shape pads strides", axes=axes.windows),
@@ -50,5 +53,5 @@ REDUCTIONS: Final = (
     OpDef("ReduceProd", "keepdims=1 noop_with_empty_axes=0"),
     OpDef("ReduceSum", "keepdims=1 noop_with_empty_axes=0"),
     OpDef("ReduceSumSquare", "keepdims=1 noop_with_empty_axes=0"),
-    OpDef("Softmax", "axis=-1", axes=axes.softmax),
+    OpDef("Softmax", "axis=-1", axes=axes.softmax, limits=(limits.axis_or_behind,)),
 )
