@@ -169,7 +169,8 @@ def gathered_by_elements(known: Operands) -> tuple[Movement, ...] | None:
     along = _counted(indices, sizes[axis])
     if along is None:
         return None
-    at = [along if i == axis else part for i, part in enumerate(np.indices(indices.shape))]
+    at: list[Array] = list(np.indices(indices.shape, sparse=True))
+    at[axis] = along
     return (Movement((PickOfAll(np.ravel_multi_index(at, sizes).astype(np.int64)),)),)
 
 
@@ -181,10 +182,16 @@ def reversed_sequences(known: Operands) -> tuple[Movement, ...] | None:
     time, batch = (
         int(known.op.attributes.get(f"{word}_axis", i)) for i, word in enumerate(("time", "batch"))
     )
-    at = list(np.indices(sizes))
-    ends = lengths[at[batch]]
-    at[time] = np.where(at[time] < ends, ends - 1 - at[time], at[time])
+    steps = np.arange(sizes[time])
+    if np.unique(lengths).size == 1:
+        return (Movement((Pick(time, _reversed(steps, lengths.reshape(-1)[0])),)),)
+    at: list[Array] = list(np.indices(sizes, sparse=True))
+    at[time] = _reversed(at[time], lengths[at[batch]])
     return (Movement((PickOfAll(np.ravel_multi_index(at, sizes).astype(np.int64)),)),)
+
+
+def _reversed(steps: Array, length: Array) -> Array:
+    return np.where(steps < length, length - 1 - steps, steps).astype(np.int64)
 
 
 def _whole(known: Operands) -> tuple[int, ...] | None:
