@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,10 +16,15 @@ from planner.errors import ModelError
 from planner.exporters.common.layouts import Order, order_after, plain, resized
 from planner.exporters.common.values import Array, Values
 from planner.ir.graph import Op
-from planner.ops import defined
+from planner.onnx.composites.basics import BASICS
+from planner.ops import OPERATORS, defined
 from planner.ops.operands import Operands
 from planner.ops.steps import Movement, Pick, PickOfAll, Step, Turn, View, is_filled
 
+MOVED: Final = tuple(
+    name for name, one in OPERATORS.items() if one.indices is not None and name not in BASICS
+)
+"""Operators that a format writes by their definition; others are written as several before."""
 Tensor = TypeVar("Tensor")
 Picker: TypeAlias = Callable[[Tensor, Mapping[int, Array], str], Tensor]
 """The elements of a tensor at places along axes of the model; the name of the result."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from planner.exporters.common.moves import MOVED
 from planner.exporters.litert.calls import Writer
 from planner.exporters.litert.clamps import clip
 from planner.exporters.litert.elementwise import (
@@ -33,7 +34,6 @@ from planner.exporters.litert.movement import (
 from planner.exporters.litert.pooling import argmax, average_pool, global_pool, max_pool, reduction
 from planner.exporters.litert.recurrent import lstm
 from planner.litert_reader.vocabulary import COMPARISONS, UNARIES
-from planner.ops import OPERATORS
 
 _MORE: Final[Mapping[str, Writer]] = {
     "ArgMax": argmax,
@@ -68,7 +68,7 @@ _MORE: Final[Mapping[str, Writer]] = {
     "Where": where,
 }
 WRITERS: Final[Mapping[str, Writer]] = {
-    **{name: moved for name, one in OPERATORS.items() if one.indices is not None},
+    **dict.fromkeys(MOVED, moved),
     **dict.fromkeys(BINARIES, binary),
     **dict.fromkeys(COMPARISONS, compare),
     **dict.fromkeys(LAST, along_last),

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.exporters.common.moves import MOVED
 from planner.exporters.stablehlo.calls import Call, Maker
 from planner.exporters.stablehlo.operations import (
     Window,
@@ -31,7 +32,7 @@ from planner.exporters.stablehlo.operations import (
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
-from planner.ops import OPERATORS
+from planner.ops import defined
 from planner.ops.steps import Movement, Pick, PickOfAll, Step, Turn, View
 
 Results = tuple[Tensor, ...]
@@ -43,7 +44,7 @@ def moved(call: Call) -> Results:
     Raises:
       UnsupportedExport: where elements come from is not known before running.
     """
-    rule = OPERATORS[call.op.type].indices
+    rule = defined(call.op.type).indices
     movements = rule(call.operands()) if rule is not None else None
     if movements is None:
         raise call.refusal("where its elements come from is not known before running")
@@ -231,7 +232,7 @@ def _where(call: Call) -> Results:
 
 
 MOVEMENT: Final[Mapping[str, Maker]] = {
-    **{name: moved for name, one in OPERATORS.items() if one.indices is not None},
+    **dict.fromkeys(MOVED, moved),
     "Expand": _expand,
     "Gather": _gather,
     "GlobalMaxPool": _global_max_pool,
