@@ -18,18 +18,19 @@ import numpy as np
 
 from planner.errors import require_name
 from planner.ir.graph import Graph, Op
-from planner.ir.macs import COUNTS, Count
-from planner.ir.roles import MOVERS
 from planner.onnx.dtypes import NARROW_BITS, NUMPY
 from planner.onnx.quantized.dialect import MULTI_THRESHOLD
 from planner.onnx.quantized.expand import expand
 from planner.onnx.quantized.quantizers import Quantizer, find_quantizers
 from planner.onnx.read import read_written
 from planner.onnx.shapes import infer
+from planner.ops import defined
+from planner.ops.macs import Count
 
 MODES: Final = ("qonnx", "table3", "eq5")
 _FLOAT_BITS: Final = 32
-_MOVING: Final = MOVERS - {"Clip", "Concat", "Max", "Min", "Relu", "Where"}
+_MIXING: Final = frozenset({"Clip", "Concat", "Max", "Min", "Relu", "Where"})
+"""Movers whose results have the bits of several operands, or fewer than one has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +124,10 @@ def cost_of(graph: Graph, mode: str = "qonnx") -> Cost:
     widths = _Widths(plain, mode)
     layers = []
     for op in plain.ops:
-        count = COUNTS.get(op.type)
-        if count is not None:
-            layers.append(_linear(op, count(op, plain), plain, widths, mode))
-        elif op.type not in MOVERS and op.type not in _FREE and "::" not in op.type:
+        operator = defined(op.type)
+        if operator.macs is not None:
+            layers.append(_linear(op, operator.macs(op, plain), plain, widths, mode))
+        elif operator.moves is None and op.type not in _FREE and "::" not in op.type:
             other = sum(plain.values[out].elements for out in op.outputs if out)
             layers.append(Layer(op.name, op.type, other=other))
     return Cost(mode, tuple(layers))
@@ -158,7 +159,7 @@ class _Widths:
         """The origin of a value's numbers, through ops that only move them."""
         while name not in self._found:
             op = self._writer.get(name)
-            if op is None or op.type not in _MOVING:
+            if op is None or op.type in _MIXING or defined(op.type).moves is None:
                 break
             name = op.inputs[0]
         return name

@@ -41,6 +41,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.model_objects": 4,
     "planner.notebook": 0,
     "planner.onnx": 1,
+    "planner.ops": 0,
     "planner.pipeline": 4,
     "planner.plan_model": 4,
     "planner.plan_search": 4,

@@ -2,7 +2,7 @@
 
 Counted are kernels that compute with floats. What moves data between floats costs nothing to speak of; where
 all rows of a plan leave activations as they are (integers are weights alone, or made at run time), kernels
-without weights were never meant. Multiply-adds are those of `ir.macs`, an open size as it counts there.
+without weights were never meant. Multiply-adds are those of `ops.macs`, an open size as it counts there.
 """
 
 from collections import Counter
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.ir.graph import Graph, Region
-from planner.ir.macs import macs_of
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
+from planner.ops import defined
 from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan
 from planner.plans.work import float_work_of, work_of
@@ -135,7 +135,8 @@ def _fallback(reason: str, members: Sequence[tuple[KernelPlan, int]]) -> Fallbac
 
 def kernel_macs(kernel: KernelPlan, region: Region, graph: Graph) -> int:
     """Multiply-adds of a kernel, all its runs together."""
-    return macs_of(region, graph) * kernel.trip_count
+    counts = ((defined(op.type).macs, op) for op in region.ops)
+    return kernel.trip_count * sum(count(op, graph).macs for count, op in counts if count is not None)
 
 
 def reason_text(kernel: KernelPlan) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.ir.operators.axes import Axes
+from planner.ops.axes import Axes
 
 Array: TypeAlias = NDArray[Any]
 

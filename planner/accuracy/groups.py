@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.ir.operators.axes import UNKNOWN, Axes
+from planner.ops.axes import UNKNOWN, Axes
 
 Array: TypeAlias = NDArray[Any]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.accuracy.decided import Decided, Decisions
 from planner.accuracy.groups import Array, Slices, merged, slices_of
-from planner.ir.operators.axes import UNKNOWN, Axes
+from planner.ops.axes import UNKNOWN, Axes
 
 
 @dataclass(frozen=True, slots=True)

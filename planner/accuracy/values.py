@@ -20,7 +20,8 @@ from planner.errors import SampleError
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import as_f32
 from planner.interpreter.reference import named_in_reference, open_reference
-from planner.ir.operators.axes import UNKNOWN, axes_of
+from planner.ir.operators.axes import axes_of
+from planner.ops.axes import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,6 @@ import numpy as np
 
 from planner.costs import storage_bits
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import MOVERS
 from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
 from planner.onnx.quantized.dialect import (
     FLOAT_QUANT,
@@ -25,9 +24,10 @@ from planner.onnx.quantized.dialect import (
     XNOR_POPCOUNT,
 )
 from planner.onnx.quantized.quantizers import Quantizer, Reader, find_quantizers, reader_of
+from planner.ops import defined
 
 FLOAT32: Final = "FLOAT32"
-_MOVING: Final = MOVERS | {IM2COL, MAX_POOL_NHWC}
+_MOVING: Final = frozenset({IM2COL, MAX_POOL_NHWC})
 _SUMS: Final = frozenset({"Add", "Conv", "ConvTranspose", "Gemm", "MatMul", "Mul", "Sub"})
 _FILLED: Final = frozenset({"Pad", "Relu"})
 """Ops that put zeros among the numbers they move."""
@@ -112,7 +112,7 @@ def _of_op(op: Op, out: str, operands: Sequence[str], reader: Reader) -> str:
         return rule(op, reader, operands)
     if op.type in _SUMS:
         return _sum([kind for kind in operands if kind], may_negate=op.type == "Sub")
-    if op.type in _MOVING:
+    if op.type in _MOVING or defined(op.type).moves is not None:
         moved = operands[: len(operands) if op.type in ("Concat", "Max", "Min") else 1]
         kind = _common(moved)
         return "TERNARY" if kind == "BIPOLAR" and _puts_zeros(op) else kind

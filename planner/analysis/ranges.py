@@ -21,6 +21,8 @@ from planner.onnx.folding import fold_constants
 from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, MULTI_THRESHOLD, QUANT, TRUNC
 from planner.onnx.quantized.formulas import Array
 from planner.onnx.shapes import infer
+from planner.ops import defined
+from planner.ops.operands import operands_of
 
 Ends: TypeAlias = tuple[Array, Array]
 Rule: TypeAlias = Callable[["_Work", Op, Sequence[Ends]], Ends | None]
@@ -183,8 +185,8 @@ def _follow(work: _Work, op: Op) -> None:
 
 def _bounded(work: _Work, op: Op, operands: Sequence[Ends]) -> Range:
     constant = all(low is high for low, high in operands)
-    rule = _rising if constant else RULES.get(op.type)
-    if rule is None or op.captures or op.structure is not None:
+    rule = _rising if constant else RULES.get(op.type, _moved)
+    if op.captures or op.structure is not None:
         return _no_rule(op)
     try:
         ends = rule(work, op, operands)
@@ -209,6 +211,17 @@ def _rising(work: _Work, op: Op, operands: Sequence[Ends]) -> Ends | None:
     """An op that rises with all it reads: what it makes of both ends."""
     low = work.run(op, [ends[0] for ends in operands])
     return (low, low) if all(a is b for a, b in operands) else (low, work.run(op, [b for _, b in operands]))
+
+
+def _moved(work: _Work, op: Op, operands: Sequence[Ends]) -> Ends | None:
+    """An op that moves data by what is known before: the bounds of the elements that it moves."""
+    rule = defined(op.type).indices
+    movements = rule(operands_of(op, work.graph)) if rule is not None else None
+    if movements is None:
+        return None
+    data = movements[0].operands
+    is_fixed = all(low is high for at, (low, high) in enumerate(operands) if at not in data)
+    return _rising(work, op, operands) if is_fixed else None
 
 
 def _rises_where(holds: Callable[[Op, Sequence[Ends]], bool]) -> Rule:
@@ -328,15 +341,13 @@ def _not_negative(_op: Op, operands: Sequence[Ends]) -> bool:
 RULES: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(
         (
-            "Add", "AveragePool", "Ceil", "Concat", "DepthToSpace", "Dropout", "Erf", "Exp", "Expand",
-            "Flatten", "Floor", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid", "Identity", "Log", "Max",
-            "MaxPool", "Min", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape", "Round",
-            "Sigmoid", "Sign", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sum",
-            "Tanh", "Transpose", "Unsqueeze",
+            "Add", "AveragePool", "Ceil", "Erf", "Exp", "Floor", "GlobalAveragePool", "GlobalMaxPool",
+            "HardSigmoid", "Log", "Max", "MaxPool", "Min", "ReduceMax", "ReduceMean", "ReduceMin",
+            "ReduceSum", "Relu", "Round", "Sigmoid", "Sign", "Softplus", "Softsign", "Sqrt", "Sum", "Tanh",
         ),
         _rising,
     ),
-    **dict.fromkeys(("Clip", "Gather", "Pad", "Slice", "Tile", "Upsample"), _rises_where(_fixed_parameters)),
+    **dict.fromkeys(("Clip", "Pad", "Upsample"), _rises_where(_fixed_parameters)),
     **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul"), _linear),
     **dict.fromkeys(("Softmax", "Hardmax"), _between(0.0, 1.0)),
     **dict.fromkeys(("Cos", "Sin"), _between(-1.0, 1.0)),

@@ -15,7 +15,7 @@ import numpy as np
 import onnxruntime
 
 from planner.calibration import sizes_seen
-from planner.calibration.fetching.derive import CUTTING, derivable, derive
+from planner.calibration.fetching.derive import CUTS, derivable, derive
 from planner.calibration.fetching.exposing import exposed
 from planner.calibration.fetching.own_quantizers import with_own_quantizers
 from planner.calibration.means import Probe, Sums, probes, with_probes
@@ -91,7 +91,7 @@ class _Watch:
     @property
     def cuts(self) -> bool:
         """Whether a derived value may lack infinities that its source has."""
-        return any(op.type in CUTTING for op in self.derived)
+        return any(op.type in CUTS for op in self.derived)
 
 
 def calibrate(
@@ -335,7 +335,7 @@ def _watch(
 
 
 def _watch_closely(watch: _Watch) -> _Watch:
-    kept = tuple(op for op in watch.derived if op.type not in CUTTING)
+    kept = tuple(op for op in watch.derived if op.type not in CUTS)
     return _watch(
         watch.graph, watch.method, watch.wanted, kept, watch.watched, sized=watch.sized, threads=watch.threads
     )

@@ -19,9 +19,10 @@ from planner.fusion.products import SEEN_THROUGH
 from planner.ir.borders import closed_scope
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.operators.standard_op import spelling_of
-from planner.ir.roles import NON_PORT_INPUTS, port_outputs
+from planner.ir.roles import port_outputs
 from planner.ir.topology import live, topological
 from planner.ir.unknowns import reason_of_unknown
+from planner.ops import defined
 from planner.target.patterns import (
     OpPattern,
     Pattern,
@@ -250,7 +251,7 @@ def _open_setting(members: tuple[int, ...], index: OpIndex) -> str | None:
     """Name a clip bound or the like that is no constant: a kernel of several ops has nowhere to put it."""
     for i in members:
         op = index.ops[i]
-        for at in NON_PORT_INPUTS.get(op.type, ()):
+        for at in defined(op.type).parameters:
             name = op.inputs[at] if at < len(op.inputs) else ""
             if name and name not in index.graph.constants:
                 return f"{name!r} of {op.name!r} is not a constant"

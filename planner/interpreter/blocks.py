@@ -16,8 +16,9 @@ from planner.errors import ModelError
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph, Op, Region, once_per_graph
 from planner.ir.operators.standard_op import ops_to_run
-from planner.ir.roles import NON_PORT_INPUTS, is_mover
+from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
+from planner.ops import defined
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped
 from planner.target.records import Row
@@ -232,7 +233,7 @@ def _kinds(region: Region, kernel: KernelPlan) -> Mapping[tuple[str, int], Unifo
     found: dict[tuple[str, int], Uniform] = {}
     for op in region.ops:
         for i, name in enumerate(op.inputs):
-            if not name or name not in queues or i in NON_PORT_INPUTS.get(op.type, ()):
+            if not name or name not in queues or i in defined(op.type).parameters:
                 continue
             queue = queues[name]
             kind = queue.pop(0) if len(queue) > 1 else queue[0]

@@ -27,7 +27,7 @@ from planner.interpreter.memory import as_f32
 from planner.interpreter.reference import ReferenceKind, Run, named_in_reference, open_reference, run_session
 from planner.interpreter.requantize import Array
 from planner.ir.graph import WRITTEN_LEFT_OUT, Graph
-from planner.ir.operators.axes import UNKNOWN, axes_of
+from planner.ir.operators.axes import axes_of
 from planner.ir.types.qtypes import Uniform
 from planner.litert_reader.identifier import is_litert
 from planner.litert_reader.read import read_litert_written
@@ -47,6 +47,7 @@ from planner.onnx.sessions import (
 from planner.onnx.shapes import infer
 from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
 from planner.onnx.write import write_graph
+from planner.ops.axes import UNKNOWN
 from planner.plans.plan import Plan
 from planner.plans.rescales import pins
 

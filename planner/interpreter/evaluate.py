@@ -33,6 +33,7 @@ from planner.interpreter.dynamic import product
 from planner.interpreter.fixed_point import ARITHMETICS
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.litert import COMPARISONS, LITERT, LITERT_KERNELS
+from planner.interpreter.kernels.movement import moved_integers
 from planner.interpreter.kernels.pooling import max_pool
 from planner.interpreter.kernels.recurrent import LITERT_LAYERS
 from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
@@ -291,6 +292,12 @@ class Interpreter:
             whole = memory.stored(source.value, kind, block.arithmetic)
             pooled = max_pool(whole, pool_geometry(op.attributes, whole.shape[2:]))
             self._settle(memory, block, block.kernel.outputs[0], pooled)
+            return
+        found = None if block.others else moved_integers(memory, block, kind)
+        if found is not None:
+            for port in block.kernel.outputs:
+                if port.value:
+                    self._settle(memory, block, port, found[port.value].astype(stored_dtype(kind.storage)))
             return
 
         def shifted(read: Read) -> Array:

@@ -1,97 +1,14 @@
 """Roles of operands: the values of an op that are ports, and the ops that only move data.
 
 A port is a float value that carries data. Shapes, indices and masks are told by their element type; float
-operands that parametrise an op (a clip's bounds, a resize's scales) are in `NON_PORT_INPUTS`. Weights and
-normalisation statistics are data. Source: ONNX operator schemas; docs/specification.md, sections 3 and 4.
+operands that parametrise an op (a clip's bounds, a resize's scales) are `parameters` of its definition.
+Weights and normalisation statistics are data. Source: docs/specification.md, sections 3 and 4.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
-
-import numpy as np
+from collections.abc import Iterable, Sequence
 
 from planner.ir.graph import FLOAT_DTYPES, Graph, Op
-from planner.ir.structure import BEGIN, END, JOIN
-
-NON_PORT_INPUTS: Final[Mapping[str, frozenset[int]]] = {
-    "CastLike": frozenset({1}),
-    "Clip": frozenset({1, 2}),
-    "DequantizeLinear": frozenset({1, 2}),
-    "Dropout": frozenset({1, 2}),
-    "EyeLike": frozenset({0}),
-    "GRU": frozenset({4}),
-    "LSTM": frozenset({4}),
-    "MelWeightMatrix": frozenset({0, 1, 2, 3, 4}),
-    "NonMaxSuppression": frozenset({2, 3, 4}),
-    "OneHot": frozenset({1, 2}),
-    "Pad": frozenset({1, 2, 3}),
-    "QuantizeLinear": frozenset({1, 2}),
-    "RNN": frozenset({4}),
-    "RandomNormalLike": frozenset({0}),
-    "RandomUniformLike": frozenset({0}),
-    "Range": frozenset({0, 1, 2}),
-    "Resize": frozenset({1, 2, 3}),
-    "Shape": frozenset({0}),
-    "Size": frozenset({0}),
-    "Upsample": frozenset({1}),
-    JOIN: frozenset({0}),
-}
-
-MOVERS: Final = frozenset(
-    {
-        BEGIN,
-        END,
-        JOIN,
-        "CenterCropPad",
-        "Clip",
-        "Compress",
-        "Concat",
-        "DepthToSpace",
-        "Dropout",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "GatherElements",
-        "GatherND",
-        "GlobalMaxPool",
-        "Identity",
-        "Max",
-        "MaxPool",
-        "Min",
-        "Pad",
-        "ReduceMax",
-        "ReduceMin",
-        "Relu",
-        "Reshape",
-        "Resize",
-        "ReverseSequence",
-        "Scatter",
-        "ScatterElements",
-        "ScatterND",
-        "Slice",
-        "SpaceToDepth",
-        "Split",
-        "Squeeze",
-        "Tile",
-        "TopK",
-        "Transpose",
-        "Trilu",
-        "Unsqueeze",
-        "Upsample",
-        "Where",
-    }
-)
-
-
-POINTWISE: Final = frozenset(
-    {
-        *("Abs", "Add", "Ceil", "Celu", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu"),
-        *("HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Log", "Max", "Min", "Mish", "Mul", "Neg"),
-        *("PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus"),
-        *("Softsign", "Sqrt", "Sub", "Swish", "Tanh", "ThresholdedRelu"),
-    }
-)
-"""Ops whose result at an element depends on their operands at that element."""
+from planner.ops import defined
 
 
 def function_of_one(ops: Iterable[Op], graph: Graph) -> str:
@@ -102,7 +19,7 @@ def function_of_one(ops: Iterable[Op], graph: Graph) -> str:
     made: set[str] = set()
     found: set[str] = set()
     for op in ops:
-        if op.type not in POINTWISE or op.captures:
+        if not defined(op.type).is_pointwise or op.captures:
             return ""
         made.update(op.outputs)
         others = {name for name in op.inputs if name and name not in made}
@@ -132,7 +49,7 @@ def port_inputs(op: Op, graph: Graph) -> tuple[str, ...]:
 
     An absent optional operand before a present one is "".
     """
-    excluded = NON_PORT_INPUTS.get(op.type)
+    excluded = defined(op.type).parameters
     operands = op.inputs
     if excluded:
         operands = tuple(name for i, name in enumerate(operands) if i not in excluded)
@@ -161,10 +78,8 @@ def is_mover(op: Op, graph: Graph | None = None) -> bool:
     Interpolating resizes, adding scatters and pads with another value than 0 compute. Without a graph
     a pad value that is an operand counts as unknown.
     """
-    if op.type not in MOVERS:
-        return False
-    condition = _MOVES_WHEN.get(op.type)
-    return condition is None or condition(op, graph)
+    moves = defined(op.type).moves
+    return moves is not None and moves(op, graph)
 
 
 def _floats(names: Iterable[str], graph: Graph) -> tuple[str, ...]:
@@ -173,34 +88,3 @@ def _floats(names: Iterable[str], graph: Graph) -> tuple[str, ...]:
     while kept and not kept[-1]:
         kept.pop()
     return tuple(kept)
-
-
-def _resize_moves(op: Op, _: Graph | None) -> bool:
-    # tf_crop_and_resize fills with `extrapolation_value` outside of the crop, which no operand holds.
-    crops = op.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
-    return op.attributes.get("mode", "nearest") == "nearest" and not crops
-
-
-def _pad_moves(op: Op, graph: Graph | None) -> bool:
-    if op.attributes.get("mode", "constant") != "constant":
-        return True
-    name = op.inputs[2] if len(op.inputs) > 2 else ""
-    if not name:
-        return not op.attributes.get("value", 0.0)
-    # Zero is exact in every type; any other filling would need a step of its own in the operand's type.
-    constant = graph.constants.get(name) if graph else None
-    return constant is not None and constant.array is not None and not np.any(constant.array)
-
-
-def _scatter_moves(op: Op, _: Graph | None) -> bool:
-    # Maximum and minimum pick an element; `add` and `mul` make new ones.
-    return op.attributes.get("reduction", "none") in ("none", "max", "min")
-
-
-_MOVES_WHEN: Final[Mapping[str, Callable[[Op, Graph | None], bool]]] = {
-    "Pad": _pad_moves,
-    "Resize": _resize_moves,
-    "ScatterElements": _scatter_moves,
-    "ScatterND": _scatter_moves,
-    "Upsample": _resize_moves,
-}

@@ -5,7 +5,7 @@ one number and takes no memory. Quantize and dequantize ops stay, and clips of s
 something about types.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,6 +17,9 @@ from planner.ir.topology import reads
 from planner.onnx.dtypes import NUMPY, byte_size, dtype_of
 from planner.onnx.sessions import FAILURES, open_session, session_options
 from planner.onnx.write import op_node, write_model
+from planner.ops import defined
+from planner.ops.operands import Operands
+from planner.ops.steps import View, apply, is_filled
 
 MAX_BYTES: Final = 64 << 20
 MAX_GROWTH: Final = 8
@@ -175,57 +178,33 @@ def _moved(
     batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray] | None:
     """Results of ops that only move numbers, which needs no session; None where that is not all they are."""
-    if any(op.type not in MOVES or "" in op.inputs for op in batch):
-        return None
     found: dict[str, np.ndarray] = {}
     for op in batch:
-        known = {**arrays, **found}
-        wanted = graph.values[op.outputs[0]]
-        try:
-            array = MOVES[op.type](op, [_array(name, graph, known) for name in op.inputs], wanted)
-        except (IndexError, KeyError, ValueError):
-            return None
-        if array.shape != wanted.shape or dtype_of(array) != wanted.dtype:
+        array = _moved_array(op, graph, {**arrays, **found})
+        if array is None:
             return None
         found[op.outputs[0]] = array
     return found
 
 
-def _joined(op: Op, operands: list[np.ndarray], _wanted: Value) -> np.ndarray:
-    return np.concatenate(operands, op.attributes["axis"])
-
-
-def _gathered(op: Op, operands: list[np.ndarray], _wanted: Value) -> np.ndarray:
-    return np.asarray(np.take(operands[0], operands[1], op.attributes.get("axis", 0)))
-
-
-def _repeated(_op: Op, operands: list[np.ndarray], wanted: Value) -> np.ndarray:
-    return np.broadcast_to(operands[0], _sizes(wanted)).copy()
-
-
-def _reshaped(_op: Op, operands: list[np.ndarray], wanted: Value) -> np.ndarray:
-    return operands[0].reshape(_sizes(wanted))
-
-
-def _sliced(_op: Op, operands: list[np.ndarray], _wanted: Value) -> np.ndarray:
-    """A slice, copied; Python cuts off ends beyond the array as ONNX does where steps are positive."""
-    data, starts, ends, *rest = operands
-    axes = rest[0] if rest else np.arange(starts.size)
-    steps = rest[1] if len(rest) > 1 else np.ones_like(starts)
-    if (steps < 1).any():
-        raise ValueError("steps back are onnxruntime's")
-    index = [slice(None)] * data.ndim
-    for axis, start, end, step in zip(*(a.tolist() for a in (axes, starts, ends, steps)), strict=True):
-        index[axis] = slice(start, end, step)
-    return data[tuple(index)].copy()
-
-
-def _turned(op: Op, operands: list[np.ndarray], _wanted: Value) -> np.ndarray:
-    return np.ascontiguousarray(operands[0].transpose(op.attributes.get("perm")))
-
-
-def _sizes(value: Value) -> tuple[int, ...]:
-    return tuple(size for size in value.shape or () if isinstance(size, int))
+def _moved_array(op: Op, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    rule, wanted = defined(op.type).indices, graph.values[op.outputs[0]]
+    if rule is None or len(op.outputs) > 1:
+        return None
+    known = {name: _array(name, graph, arrays) for name in op.inputs if name}
+    shapes = {**{name: array.shape for name, array in known.items()}, op.outputs[0]: wanted.shape}
+    movements = rule(Operands(op, shapes.__getitem__, known.__getitem__))
+    if movements is None or is_filled(movements[0]):
+        return None
+    try:
+        array = apply(movements[0], [known[op.inputs[i]] for i in movements[0].operands])
+    except ValueError:
+        return None
+    if array.shape != wanted.shape or dtype_of(array) != wanted.dtype:
+        return None
+    # A part must not keep the whole in memory.
+    is_view = all(isinstance(step, View) for step in movements[0].steps)
+    return array if is_view else np.array(array, order="C")
 
 
 def _run(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -254,16 +233,3 @@ def _options() -> Any:
     options.intra_op_num_threads = 1
     options.enable_cpu_mem_arena = False
     return options
-
-
-MOVES: Final[Mapping[str, Callable[[Op, list[np.ndarray], Value], np.ndarray]]] = {
-    "Concat": _joined,
-    "Expand": _repeated,
-    "Flatten": _reshaped,
-    "Gather": _gathered,
-    "Reshape": _reshaped,
-    "Slice": _sliced,
-    "Squeeze": _reshaped,
-    "Transpose": _turned,
-    "Unsqueeze": _reshaped,
-}

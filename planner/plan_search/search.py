@@ -26,8 +26,9 @@ from planner.errors import InputError
 from planner.interpreter.reference import ReferenceKind, Run, open_reference, remembered
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
-from planner.ir.operators.axes import UNKNOWN, axes_of
+from planner.ir.operators.axes import axes_of
 from planner.notebook import html_of, html_table
+from planner.ops.axes import UNKNOWN
 from planner.plan_search.edges import Chosen
 from planner.plan_search.forecast import Net, forecast, net_of, priced_by_coverage
 from planner.plan_search.goals import Goal, goal_of

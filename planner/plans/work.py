@@ -10,9 +10,9 @@ from typing import Final
 
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Region
-from planner.ir.macs import COUNTS
 from planner.ir.structure import BEGIN, END, JOIN
 from planner.ir.types.qtypes import FloatType, Uniform
+from planner.ops import defined
 from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan, PortTyped, TargetRef
 from planner.target.records import WorkRates
@@ -144,7 +144,7 @@ def _products(region: Region, graph: Graph, bits: dict[str, int], rates: WorkRat
     inside = max((width for name, width in bits.items() if name not in graph.constants), default=ELEMENT_BITS)
     total = 0.0
     for op in region.ops:
-        count = COUNTS.get(op.type)
+        count = defined(op.type).macs
         if count is not None:
             found = count(op, graph)
             pair = bits.get(found.a, inside) * bits.get(found.w, inside)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from planner.fusion.fuse import fuse
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, Region
+from planner.ir.graph import LINEAR, Graph, Region
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Storage
 from planner.propagation.selection.apart import served
@@ -21,7 +21,6 @@ from planner.target.predicates import found_instead
 from planner.target.records import Target
 from planner.target.rules import expand_ports
 
-LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 STATES: Final[Mapping[str, tuple[str, ...]]] = {"GRU": ("h",), "LSTM": ("h", "c"), "RNN": ("h",)}
 """Recurrent ops and the states they carry from step to step."""
 VARIADIC: Final = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})

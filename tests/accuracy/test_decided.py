@@ -6,7 +6,7 @@ import pytest
 from planner.accuracy.decided import Decisions
 from planner.accuracy.quality import Quality, Tally
 from planner.accuracy.verdict import quality_level, verdict_of
-from planner.ir.operators.axes import Axes
+from planner.ops.axes import Axes
 
 ONE = Axes(("", "class"), "softmax")
 WORDS = Axes(("", "place", "class"), "softmax")

@@ -15,8 +15,8 @@ from planner.errors import UnsupportedExport
 from planner.exporters.common.values import Values
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.operators.standard_op import ops_to_run
-from planner.ir.roles import NON_PORT_INPUTS
 from planner.ir.types.qtypes import Uniform
+from planner.ops import defined
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped
 from planner.target.records import Row
@@ -145,7 +145,7 @@ def _port_kinds(region: Region, kernel: KernelPlan) -> Mapping[tuple[str, int], 
         types.setdefault(port.value, []).append(port.type)
     found: dict[tuple[str, int], PortTyped] = {}
     for op in region.ops:
-        others = NON_PORT_INPUTS.get(op.type, frozenset())
+        others = defined(op.type).parameters
         for i, name in enumerate(op.inputs):
             if name and name in types and i not in others:
                 stack = types[name]

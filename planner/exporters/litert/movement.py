@@ -8,54 +8,30 @@ Source: TensorFlow Lite, builtin operators; ONNX.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.common.layouts import (
-    channels_last,
-    filling_of,
-    order_after,
-    pads_of,
-    plain,
-    resized,
-    sizes_after,
-    source_indices,
-)
+from planner.exporters.common.layouts import channels_last, filling_of, pads_of, plain
+from planner.exporters.common.moves import Lowering, movements_of
 from planner.exporters.common.values import Array
 from planner.exporters.litert.calls import Call
 from planner.exporters.litert.elementwise import aligned, onto
 from planner.exporters.litert.geometry import padded, padded_with
 from planner.exporters.litert.operations import Options, Tensor
+from planner.ops.steps import Pick
 
 _LAST: Final = channels_last(4)
 
 
-def same(call: Call) -> Sequence[Tensor]:
-    """Identity and Dropout."""
-    return [call.tensor(0)]
-
-
-def reshape(call: Call) -> Sequence[Tensor]:
-    """Reshape, Flatten, Squeeze, Unsqueeze: in the model's own order, or any where only ones come and go."""
-    x, builder = call.tensor(0), call.builder
-    sizes = sizes_after(builder.values, call.op, x.sizes)
-    sizes = resized(builder.sizes(call.op.outputs[0]), prod(x.shape)) if sizes is None else sizes
-    kept = [size for size in x.sizes if size != 1]
-    if kept == [size for size in sizes if size != 1] and len(kept) < len(x.shape) + len(sizes):
-        order = order_after(x.order, x.sizes, sizes)
-        return [builder.program.reshaped(x, [sizes[axis] for axis in order], order)]
-    return [builder.program.reshaped(builder.program.ordered(x, plain(len(x.shape))), sizes)]
-
-
-def transpose(call: Call) -> Sequence[Tensor]:
-    """Transpose: the same tensor in another order."""
-    x = call.tensor(0)
-    perm = list(call.op.attributes.get("perm") or reversed(range(len(x.shape))))
-    return [replace(x, order=tuple(perm.index(axis) for axis in x.order))]
+def moved(call: Call) -> Sequence[Tensor] | None:
+    """An op by its definition."""
+    builder = call.builder
+    lowering = Lowering(builder.program, builder.values, builder.sizes, partial(picked, call))
+    return lowering.moved(call.op, call.tensor(0))
 
 
 def concat(call: Call) -> Sequence[Tensor] | None:
@@ -69,16 +45,6 @@ def concat(call: Call) -> Sequence[Tensor] | None:
     like = replace(first, shape=tuple(shape), kind=call.y)
     options = {"Axis": at, "FusedActivationFunction": call.activation}
     return [call.emit("CONCATENATION", tensors, like, "ConcatenationOptions", options)]
-
-
-def pick_along(call: Call) -> Sequence[Tensor] | None:
-    """Ops that pick along axes: where each axis' elements come from is asked of the op itself."""
-    x, builder = call.tensor(0), call.builder
-    picks = source_indices(builder.graph, call.op, x.sizes, is_float=x.element in ("f32", "i8", "i16"))
-    if picks is None:
-        return None
-    x = builder.program.raised(x, len(picks))
-    return [picked(call, x, dict(enumerate(picks)))]
 
 
 def gather(call: Call) -> Sequence[Tensor] | None:
@@ -113,23 +79,11 @@ def gather_nd(call: Call) -> Sequence[Tensor] | None:
     return [call.emit("GATHER_ND", (x, at), like, "GatherNdOptions", {})]
 
 
-def split(call: Call) -> Sequence[Tensor]:
-    """Split, each part a slice."""
-    x, op = call.tensor(0), call.op
-    axis = op.attributes.get("axis", 0) % len(x.shape)
-    found, start = [], 0
-    for name in op.outputs:
-        size = call.builder.sizes(name)[axis]
-        found.append(picked(call, x, {axis: np.arange(start, start + size)}, name))
-        start += size
-    return found
-
-
 def pad(call: Call) -> Sequence[Tensor] | None:
     """PAD with real zero, PADV2 with another number; negative pads cut first. Other modes pick along axes."""
     x, op = call.tensor(0), call.op
     if op.attributes.get("mode", "constant") != "constant":
-        return pick_along(call)
+        return moved(call)
     pads, rank = pads_of(call.builder.values, op, len(x.shape)), len(x.shape)
     filling = filling_of(call.builder.values, op)
     if pads is None or filling is None or (call.y is not None and not _keeps_type(call)):
@@ -183,15 +137,17 @@ def resize(call: Call) -> Sequence[Tensor] | None:
         return _bilinear(call)
     if mode != "nearest":
         return None
-    picks = source_indices(call.builder.graph, call.op, x.sizes)
-    if picks is None or len(x.shape) != 4 or any(len(picks[i]) != x.sizes[i] for i in (0, 1)):
-        return pick_along(call)
+    movements = movements_of(call.builder.values, call.op, x.sizes)
+    steps = movements[0].steps if movements is not None else ()
+    places = {step.axis: np.asarray(step.places) for step in steps if isinstance(step, Pick)}
+    if not places or len(x.shape) != 4 or min(places) < 2:
+        return moved(call)
     x = call.last()
-    sizes = [(x.sizes[2 + i], picks[2 + i]) for i in range(2)]
+    sizes = [(x.sizes[axis], places.get(axis, np.arange(x.sizes[axis]))) for axis in (2, 3)]
     for options in ({}, {"HalfPixelCenters": True}, {"AlignCorners": True}):
         if all(_reads(size, pick, options) for size, pick in sizes):
             return [_resized(call, "RESIZE_NEAREST_NEIGHBOR", x, [len(pick) for _, pick in sizes], options)]
-    return pick_along(call)
+    return moved(call)
 
 
 def _bilinear(call: Call) -> Sequence[Tensor] | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from planner.exporters.common.moves import MOVED
 from planner.exporters.litert.calls import Writer
 from planner.exporters.litert.clamps import clip
 from planner.exporters.litert.elementwise import (
@@ -25,14 +26,10 @@ from planner.exporters.litert.movement import (
     depth_to_space,
     gather,
     gather_nd,
+    moved,
     pad,
-    pick_along,
-    reshape,
     resize,
-    same,
     space_to_depth,
-    split,
-    transpose,
 )
 from planner.exporters.litert.pooling import argmax, average_pool, global_pool, max_pool, reduction
 from planner.exporters.litert.recurrent import lstm
@@ -47,15 +44,11 @@ _MORE: Final[Mapping[str, Writer]] = {
     "Conv": conv,
     "ConvTranspose": conv_transpose,
     "DepthToSpace": depth_to_space,
-    "Dropout": same,
-    "Expand": pick_along,
-    "Flatten": reshape,
     "Gather": gather,
     "GatherND": gather_nd,
     "Gemm": fully_connected,
     "GlobalAveragePool": global_pool,
     "GlobalMaxPool": global_pool,
-    "Identity": same,
     "LSTM": lstm,
     "MatMul": fully_connected,
     "Max": extreme,
@@ -70,18 +63,12 @@ _MORE: Final[Mapping[str, Writer]] = {
     "ReduceMin": reduction,
     "ReduceSum": reduction,
     "Relu": clip,
-    "Reshape": reshape,
     "Resize": resize,
-    "Slice": pick_along,
     "SpaceToDepth": space_to_depth,
-    "Split": split,
-    "Squeeze": reshape,
-    "Tile": pick_along,
-    "Transpose": transpose,
-    "Unsqueeze": reshape,
     "Where": where,
 }
 WRITERS: Final[Mapping[str, Writer]] = {
+    **dict.fromkeys(MOVED, moved),
     **dict.fromkeys(BINARIES, binary),
     **dict.fromkeys(COMPARISONS, compare),
     **dict.fromkeys(LAST, along_last),

@@ -24,8 +24,9 @@ from planner.exporters.litert.recurrent import is_zero
 from planner.exporters.litert.table import FUSING, ONE_TYPE, RESCALING, WRITERS
 from planner.exporters.onnx.port_support import common_problem, pinned_results, refusal, typed_ports
 from planner.ir.graph import Constant, Graph, Op, port_address
-from planner.ir.roles import NON_PORT_INPUTS, is_mover
+from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
+from planner.ops import defined
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 
@@ -175,7 +176,7 @@ def _added_bias(builder: ProgramBuilder, block: Block) -> tuple[str, PortTyped] 
 
 def _is_whole(builder: ProgramBuilder, op: Op, kinds: dict[int, PortTyped]) -> bool:
     """Whether all data of an op is stored in integers."""
-    others, values = NON_PORT_INPUTS.get(op.type, frozenset()), builder.graph.values
+    others, values = defined(op.type).parameters, builder.graph.values
     if op.type == "Pow" and builder.values.is_constant(op.inputs[1]) and kinds.get(1) is None:
         others |= {1}  # a stored square, see `power`
     data = (i for i, name in enumerate(op.inputs) if name and i not in others and values[name].is_float)

@@ -13,21 +13,21 @@ from planner.exporters.common.blocks import Block, Clamp, Operand
 from planner.exporters.common.pointwise import only_stored, varying_axis
 from planner.exporters.common.thresholds import Integers
 from planner.exporters.qonnx.finn_builder import FinnModelBuilder
-from planner.ir.roles import POINTWISE
 from planner.ir.types.qtypes import Uniform
+from planner.ops import defined
 
 _NORMALISED: Final = "BatchNormalization"
 """Its constants are per channel whatever their shape: channels are axis 1."""
 
 
 def channelwise(streams: FinnModelBuilder, block: Block, _y: Uniform, clamp: Clamp) -> bool:
-    """Ops of `POINTWISE` and BatchNormalization on one stream, its constants along one axis at most."""
+    """Pointwise ops and BatchNormalization on one stream, its constants along one axis at most."""
     x = only_stored(streams.values, block)
     shape = None if x is None else streams.graph.values[x.value].shape
     if x is None or shape is None:
         return False
     is_normalised = [op.type for op in block.core] == [_NORMALISED]
-    if not is_normalised and not all(op.type in POINTWISE for op in block.core):
+    if not is_normalised and not all(defined(op.type).is_pointwise for op in block.core):
         return False
     axis = 1 if is_normalised else varying_axis(streams.values, block, len(shape))
     channels = shape[axis] if axis is not None and axis >= 0 else 1

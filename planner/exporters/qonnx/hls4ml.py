@@ -23,7 +23,7 @@ from planner.exporters.qonnx.hls4ml_ops import readable, refuse_what_is_not_read
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
 from planner.exporters.qonnx.qonnx import refuse_what_no_quant_has, write_block, write_blocks
 from planner.exporters.qonnx.quant_parameters import QUANT_NAME
-from planner.ir.graph import Graph, Op
+from planner.ir.graph import LINEAR, Graph, Op
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import Port, PortTyped
@@ -39,7 +39,6 @@ TABLE_REST: Final = 1 / 256
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 _WINDOWED: Final = frozenset({"Conv", "MaxPool"})
-_WEIGHTED: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 Precisions = dict[str, dict[str, str]]
 
@@ -191,7 +190,7 @@ def _precisions(graph: Graph, block: Block, extents: Mapping[str, Extent]) -> Pr
     """Types of weights, biases, sums and results by the op they belong to, as it is written."""
     op, last = block.region.ops[0], block.region.ops[-1].name
     found: Precisions = {}
-    if op.type in _WEIGHTED:
+    if op.type in LINEAR:
         _add(found, op.name, "weight", block.kinds.get((op.name, 1)))
         _add(found, op.name, "bias", block.kinds.get((op.name, 2)))
         inner = [other.name for other in block.region.ops]

@@ -15,6 +15,7 @@ from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.ops.operands import Operands
 
 Maker: TypeAlias = "Callable[[Call], tuple[Tensor, ...]]"
 
@@ -69,6 +70,15 @@ class Call:
         """The same as integers."""
         found = self.known(index, attribute)
         return None if found is None else tuple(int(item) for item in found.reshape(-1))
+
+    def operands(self) -> Operands:
+        """What the op's definition asks of its operands; numbers that come at run time are refused."""
+        places = {name: i for i, name in reversed(list(enumerate(self.op.inputs)))}
+        return Operands(
+            self.op,
+            lambda name: self.tensor_of(places[name]).shape if name in places else None,
+            lambda name: self.known(places[name]),
+        )
 
     def fill(self, value: float) -> Tensor:
         """A scalar of the first operand's elements: real 0, or an end of their range."""

@@ -5,13 +5,14 @@ Source: ONNX operator pages; StableHLO specification.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import groupby
 from typing import Final
 
 import numpy as np
 
+from planner.exporters.common.moves import MOVED
 from planner.exporters.stablehlo.calls import Call, Maker
-from planner.exporters.stablehlo.floats.resizing import nearest_places
 from planner.exporters.stablehlo.operations import (
     Window,
     binary,
@@ -31,74 +32,69 @@ from planner.exporters.stablehlo.operations import (
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
+from planner.ops import defined
+from planner.ops.steps import Movement, Pick, PickOfAll, Step, Turn, View
 
 Results = tuple[Tensor, ...]
 
 
-def _identity(call: Call) -> Results:
-    return (call.x,)
+def moved(call: Call) -> Results:
+    """An op by its definition: a reshape, transpose, slice or gather for each of its steps.
+
+    Raises:
+      UnsupportedExport: where elements come from is not known before running.
+    """
+    rule = defined(call.op.type).indices
+    movements = rule(call.operands()) if rule is not None else None
+    if movements is None:
+        raise call.refusal("where its elements come from is not known before running")
+    return tuple(_made(call, movement) for movement in movements)
 
 
-def _reshape(call: Call) -> Results:
-    wanted, x = list(call.integers(1) or ()), call.x
-    if not call.attributes.get("allowzero"):
-        wanted = [x.shape[i] if size == 0 else size for i, size in enumerate(wanted)]
-    if -1 in wanted:
-        rest = math.prod(size for size in wanted if size != -1)
-        wanted[wanted.index(-1)] = math.prod(x.shape) // max(1, rest)
-    return (reshape(call.p, x, tuple(wanted)),)
+def _made(call: Call, movement: Movement) -> Tensor:
+    xs = [call.tensor_of(i) for i in movement.operands]
+    x = xs[0] if movement.joined is None else concatenate(call.p, xs, movement.joined)
+    for is_cut, group in groupby(movement.steps, lambda step: _range(step) is not None):
+        steps = tuple(group)
+        if is_cut:
+            x = _cut(call, x, dict(places for step in steps if (places := _range(step)) is not None))
+        for step in () if is_cut else steps:
+            x = _stepped(call, x, step)
+    return x
 
 
-def _flatten(call: Call) -> Results:
-    x, axis = call.x, call.attributes.get("axis", 1)
-    axis += x.rank if axis < 0 else 0
-    return (reshape(call.p, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))),)
+def _range(step: Step) -> tuple[int, range] | None:
+    """The axis and places of a slice."""
+    if isinstance(step, Pick) and isinstance(step.places, range):
+        return step.axis, step.places
+    return None
 
 
-def _squeeze(call: Call) -> Results:
-    x, axes = call.x, call.integers(1, "axes")
-    gone = {a % x.rank for a in axes} if axes is not None else {i for i, n in enumerate(x.shape) if n == 1}
-    return (reshape(call.p, x, tuple(n for i, n in enumerate(x.shape) if i not in gone)),)
-
-
-def _unsqueeze(call: Call) -> Results:
-    x, axes = call.x, call.integers(1, "axes") or ()
-    rank = x.rank + len(axes)
-    new, sizes = {a % rank for a in axes}, iter(x.shape)
-    return (reshape(call.p, x, tuple(1 if i in new else next(sizes) for i in range(rank))),)
-
-
-def _transpose(call: Call) -> Results:
-    x = call.x
-    return (transpose(call.p, x, call.attributes.get("perm") or tuple(reversed(range(x.rank)))),)
-
-
-def _slice(call: Call) -> Results:
-    x = call.x
-    starts, stops = call.integers(1, "starts") or (), call.integers(2, "ends") or ()
-    axes = call.integers(3, "axes") or tuple(range(len(starts)))
-    steps = call.integers(4, "steps") or (1,) * len(starts)
+def _cut(call: Call, x: Tensor, ranges: Mapping[int, range]) -> Tensor:
+    """Slices step up; one that steps down is turned around behind it."""
     begin, end, step, turned = [0] * x.rank, list(x.shape), [1] * x.rank, []
-    for start, stop, axis, stride in zip(starts, stops, axes, steps, strict=True):
-        at = axis % x.rank
-        first, last, by = slice(start, stop, stride).indices(x.shape[at])
-        if by < 0:
-            count = max(0, -(-(first - last) // -by))
-            first, last, by = first + (count - 1) * by, first + 1, -by
-            turned.append(at)
-        begin[at], end[at], step[at] = first, max(first, last), by
+    for axis, places in ranges.items():
+        begin[axis], end[axis], step[axis] = places.start, max(places.start, places.stop), places.step
+        if places.step < 0:
+            begin[axis], end[axis] = (places[-1], places[0] + 1) if places else (0, 0)
+            step[axis] = -places.step
+            turned.append(axis)
     result = cut(call.p, x, begin, end, step)
-    return (reverse(call.p, result, turned) if turned else result,)
+    return reverse(call.p, result, turned) if turned else result
 
 
-def _split(call: Call) -> Results:
-    x, axis = call.x, call.attributes.get("axis", 0) % call.x.rank
-    sizes, count = call.integers(1, "split"), len(call.op.outputs)
-    if sizes is None:
-        each = -(-x.shape[axis] // count)
-        sizes = tuple(min(each, x.shape[axis] - i * each) for i in range(count))
-    ends = np.cumsum(sizes).tolist()
-    return tuple(part(call.p, x, axis, end - size, end) for size, end in zip(sizes, ends, strict=True))
+def _stepped(call: Call, x: Tensor, step: Step) -> Tensor:
+    if isinstance(step, Turn):
+        return transpose(call.p, x, step.order)
+    if isinstance(step, Pick) and step.places is not None:
+        return take(call.p, x, call.p.constant(np.asarray(step.places), "i64"), step.axis)
+    if isinstance(step, PickOfAll):
+        flat = reshape(call.p, x, (math.prod(x.shape),))
+        return take(call.p, flat, call.p.constant(step.places, "i64"), 0)
+    wanted = step.shape if isinstance(step, View) else None
+    if wanted is None or not all(isinstance(size, int) for size in wanted):
+        raise call.refusal("where its elements come from is not known before running")
+    return reshape(call.p, x, tuple(size for size in wanted if isinstance(size, int)))
 
 
 def _pad(call: Call) -> Results:
@@ -115,19 +111,11 @@ def _pad(call: Call) -> Results:
             "; ".join(filter(None, (f"reflected by more than {x.shape} has", call.left_open[0])))
         )
     if mode != "constant":
-        return (_padded_by_places(call, x, low, high, mode),)
+        return moved(call)
     number = 0.0 if value is None else float(value.reshape(()))
     if number and call.kind is not None:
         raise call.refusal("a stored tensor is padded with real zero only")
     return (pad(call.p, x, call.fill(number), low, high),)
-
-
-def _padded_by_places(call: Call, x: Tensor, low: Sequence[int], high: Sequence[int], mode: str) -> Tensor:
-    for axis in range(x.rank):
-        if low[axis] or high[axis]:
-            places = np.pad(np.arange(x.shape[axis]), (low[axis], high[axis]), mode=mode)  # type: ignore[call-overload]
-            x = take(call.p, x, call.p.constant(places, "i64"), axis)
-    return x
 
 
 def _gather(call: Call) -> Results:
@@ -164,30 +152,6 @@ def _tile(call: Call) -> Results:
     for axis, count in enumerate(repeats):
         x = concatenate(call.p, [x] * count, axis)
     return (x,)
-
-
-def _concat(call: Call) -> Results:
-    xs = [call.tensor_of(i) for i in range(len(call.op.inputs))]
-    return (concatenate(call.p, xs, call.attributes["axis"] % xs[0].rank),)
-
-
-def _depth_to_space(call: Call) -> Results:
-    x, block = call.x, call.attributes["blocksize"]
-    n, c, h, w = x.shape
-    if call.attributes.get("mode", "DCR") == "DCR":
-        split, order = (n, block, block, c // block**2, h, w), (0, 3, 4, 1, 5, 2)
-    else:
-        split, order = (n, c // block**2, block, block, h, w), (0, 1, 4, 2, 5, 3)
-    moved = transpose(call.p, reshape(call.p, x, split), order)
-    return (reshape(call.p, moved, (n, c // block**2, h * block, w * block)),)
-
-
-def _space_to_depth(call: Call) -> Results:
-    x, block = call.x, call.attributes["blocksize"]
-    n, c, h, w = x.shape
-    split = reshape(call.p, x, (n, c, h // block, block, w // block, block))
-    moved = transpose(call.p, split, (0, 3, 5, 1, 2, 4))
-    return (reshape(call.p, moved, (n, c * block**2, h // block, w // block)),)
 
 
 def _max_pool(call: Call) -> Results:
@@ -252,13 +216,6 @@ def combined(call: Call, kind: str, start: float, axes: tuple[int, ...], *, keep
     return reshape(p, reduce_window(p, kind, x, call.fill(start), window), shape)
 
 
-def _resize(call: Call) -> Results:
-    x = call.x
-    for axis, places in nearest_places(call, x.shape).items():
-        x = take(call.p, x, call.p.constant(places, "i64"), axis)
-    return (x,)
-
-
 def _extreme(kind: str) -> Maker:
     def make(call: Call) -> Results:
         x = call.x
@@ -275,30 +232,17 @@ def _where(call: Call) -> Results:
 
 
 MOVEMENT: Final[Mapping[str, Maker]] = {
-    "Concat": _concat,
-    "DepthToSpace": _depth_to_space,
-    "Dropout": _identity,
+    **dict.fromkeys(MOVED, moved),
     "Expand": _expand,
-    "Flatten": _flatten,
     "Gather": _gather,
     "GlobalMaxPool": _global_max_pool,
-    "Identity": _identity,
     "Max": _extreme("maximum"),
     "MaxPool": _max_pool,
     "Min": _extreme("minimum"),
     "Pad": _pad,
     "ReduceMax": _reduce_max,
     "ReduceMin": _reduce_min,
-    "Reshape": _reshape,
-    "Resize": _resize,
-    "Slice": _slice,
-    "SpaceToDepth": _space_to_depth,
-    "Split": _split,
-    "Squeeze": _squeeze,
     "Tile": _tile,
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
-    "Upsample": _resize,
     "Where": _where,
 }
 """Makers by ONNX op type; `Where` moves where its branches have one type."""

@@ -7,6 +7,7 @@ repeats, else GATHER along that axis. Source: TOSA 1.0, data layout and gather o
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Final, TypeAlias
 
@@ -14,16 +15,8 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.blocks import Block, Clamp, operand_of
-from planner.exporters.common.layouts import (
-    axes_of,
-    filling_of,
-    order_after,
-    pads_of,
-    plain,
-    resized,
-    sizes_after,
-    source_indices,
-)
+from planner.exporters.common.layouts import axes_of, filling_of, pads_of, plain
+from planner.exporters.common.moves import Lowering
 from planner.exporters.common.values import Array
 from planner.exporters.tosa.elementwise import concatenated, extreme, selected
 from planner.exporters.tosa.operations import Tensor
@@ -54,8 +47,7 @@ def move(
     builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor], kind: Uniform | None
 ) -> Sequence[Tensor] | None:
     """The results of an op that only moves data; None where TOSA has no way to say it."""
-    mover = MOVERS.get(op.type)
-    return None if mover is None else mover(builder, Move(op, tensors, kind))
+    return MOVERS.get(op.type, _moved)(builder, Move(op, tensors, kind))
 
 
 def picked(builder: ProgramBuilder, tensor: Tensor, picks: Mapping[int, Array], stem: str) -> Tensor:
@@ -89,44 +81,16 @@ def _pick(builder: ProgramBuilder, tensor: Tensor, at: int, indices: Array, stem
     return program.reshaped(found, shape, tensor.order)
 
 
-def _same(_: ProgramBuilder, call: Move) -> Sequence[Tensor]:
-    return [call.tensors[0]]
-
-
-def _reshape(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
-    """Reshape, Flatten, Squeeze, Unsqueeze: in the model's own order, or any where only ones come and go."""
-    x = call.tensors[0]
-    sizes = sizes_after(builder.values, call.op, x.sizes) or resized(
-        builder.sizes(call.op.outputs[0]), prod(x.shape)
-    )
-    kept = [size for size in x.sizes if size != 1]
-    if kept == [size for size in sizes if size != 1] and len(kept) < len(x.shape) + len(sizes):
-        order = order_after(x.order, x.sizes, sizes)
-        return [builder.program.reshaped(x, [sizes[axis] for axis in order], order)]
-    return [builder.program.reshaped(builder.program.ordered(x, plain(len(x.shape))), sizes)]
-
-
-def _transpose(_: ProgramBuilder, call: Move) -> Sequence[Tensor]:
-    x = call.tensors[0]
-    perm = call.op.attributes.get("perm") or tuple(reversed(range(len(x.shape))))
-    return [replace(x, order=tuple(list(perm).index(axis) for axis in x.order))]
+def _moved(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
+    """An op by its definition."""
+    lowering = Lowering(builder.program, builder.values, builder.sizes, partial(picked, builder))
+    return lowering.moved(call.op, call.tensors[0])
 
 
 def _concat(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     order = call.tensors[0].order
     tensors = [builder.program.ordered(tensor, order) for tensor in call.tensors]
     return [concatenated(builder, tensors, call.op.attributes["axis"], call.op.outputs[0])]
-
-
-def _pick_along(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
-    """Ops that pick along axes: where each axis' elements come from is asked of the op itself."""
-    x, stem = call.tensors[0], call.op.outputs[0]
-    picks = source_indices(builder.graph, call.op, x.sizes, is_float=x.element not in ("i1", "i32"))
-    if picks is None:
-        return None
-    rank = len(picks)
-    x = builder.program.raised(x, rank)
-    return [picked(builder, x, dict(enumerate(picks)), stem)]
 
 
 def _gather(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
@@ -157,22 +121,11 @@ def _gathered(builder: ProgramBuilder, x: Tensor, axis: int, indices: Tensor, st
     return program.reshaped(found, (*sizes[:axis], *indices.sizes, *sizes[axis + 1 :]))
 
 
-def _split(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
-    x, op = call.tensors[0], call.op
-    axis = op.attributes.get("axis", 0) % len(x.shape)
-    found, start = [], 0
-    for name in op.outputs:
-        size = builder.sizes(name)[axis]
-        found.append(picked(builder, x, {axis: np.arange(start, start + size)}, name))
-        start += size
-    return found
-
-
 def _pad(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """PAD with a number; negative pads cut first. Other modes pick along axes."""
     x, op = call.tensors[0], call.op
     if op.attributes.get("mode", "constant") != "constant":
-        return _pick_along(builder, call)
+        return _moved(builder, call)
     pads, filling = pads_of(builder.values, op, len(x.shape)), filling_of(builder.values, op)
     if pads is None or filling is None:
         return None
@@ -283,26 +236,15 @@ def _where(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
 MOVERS: Final[Mapping[str, Mover]] = {
     "Concat": _concat,
     "DepthToSpace": _blocks_to_space,
-    "Dropout": _same,
-    "Expand": _pick_along,
-    "Flatten": _reshape,
     "Gather": _gather,
     "GlobalMaxPool": _global_max_pool,
-    "Identity": _same,
     "Max": _extreme,
     "MaxPool": _max_pool,
     "Min": _extreme,
     "Pad": _pad,
     "ReduceMax": _reduce,
     "ReduceMin": _reduce,
-    "Reshape": _reshape,
-    "Resize": _pick_along,
-    "Slice": _pick_along,
     "SpaceToDepth": _space_to_blocks,
-    "Split": _split,
-    "Squeeze": _reshape,
-    "Tile": _pick_along,
-    "Transpose": _transpose,
-    "Unsqueeze": _reshape,
     "Where": _where,
 }
+"""Ops that TOSA has better operators for than their definitions' steps, or that pick by value."""

@@ -22,8 +22,8 @@ from planner.exporters.tosa.scaling import widened
 from planner.interpreter.kernels.litert import LITERT, tabulated
 from planner.interpreter.memory import as_f32
 from planner.interpreter.programs import Read, program_of
-from planner.ir.roles import POINTWISE
 from planner.ir.types.qtypes import Uniform
+from planner.ops import defined
 
 _WIDEST: Final = 16
 _ENTRIES: Final = 1 << 22
@@ -31,9 +31,9 @@ _ENTRIES: Final = 1 << 22
 
 
 def pointwise(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
-    """Any ops of `POINTWISE` on one stored tensor and constants that vary along one axis at most."""
+    """Any pointwise ops on one stored tensor and constants that vary along one axis at most."""
     x = only_stored(builder.values, block)
-    if x is None or not all(op.type in POINTWISE for op in block.core):
+    if x is None or not all(defined(op.type).is_pointwise for op in block.core):
         return False
     tensor = builder.values.integers(x.value, x.kind)
     axis = varying_axis(builder.values, block, len(tensor.shape))

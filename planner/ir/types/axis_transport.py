@@ -1,12 +1,12 @@
 """Axis transport: what data movement makes of a type per axis or per block.
 
-A transpose moves the axis, a reshape keeps it where it stays whole, a concat along it joins the vectors,
-split and slice take their part, a pad repeats the outermost slice. Where an op mixes slices there is no
-answer, and the class is per tensor. Source: tests/cases, case 37; docs/specification.md, section 2
-(sub-channel types).
+A turn moves the axis, a view keeps it where it stays whole, joining along it joins the vectors, a pick takes
+the slices of its places, and what is filled in belongs to the slice beside it. Where slices mix there is no
+answer, and the class is per tensor. Source: `ops.steps`; tests/cases, case 37; docs/specification.md,
+section 2 (sub-channel types).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,9 @@ import numpy.typing as npt
 
 from planner.ir.graph import Dim, Graph, Op, Shape
 from planner.ir.types.qtypes import Uniform
+from planner.ops import defined
+from planner.ops.operands import operands_of
+from planner.ops.steps import FILLED, Movement, Pick, PickOfAll, Places, Step, Turn, View, is_filled
 
 Params = npt.NDArray[np.float64]
 WHOLE: Final = 0
@@ -33,21 +36,24 @@ class Slicing:
     params: Params
 
 
-Mover = Callable[[Op, Sequence[Slicing], Graph], Sequence[Slicing] | None]
-
-
 def moved_types(op: Op, types: Mapping[str, Uniform], graph: Graph) -> dict[str, Uniform] | None:
     """The types of an op's results, given those of its operands; None where it mixes slices or storages."""
-    move = MOVES.get(op.type)
-    read = [types[name] for name in op.inputs if name in types]
-    if move is None or not read:
+    rule = defined(op.type).indices
+    if rule is None:
         return None
-    slicings = [slicing_of(types[name], graph.values[name].shape) for name in op.inputs if name in types]
-    known = [slicing for slicing in slicings if slicing is not None]
-    made = move(op, known, graph) if len(known) == len(slicings) else None
-    if made is None or not all(_is_held(read[0], one) for one in made):
-        return None
-    return {name: _type(read[0], one) for name, one in zip(op.outputs, made, strict=True) if name}
+    made: dict[str, Uniform] = {}
+    for name, movement in zip(op.outputs, rule(operands_of(op, graph)) or (), strict=False):
+        read = [op.inputs[i] for i in movement.operands]
+        shapes = [graph.values[operand].shape for operand in read]
+        if not all(operand in types for operand in read):
+            return None
+        slicings = [slicing_of(types[operand], shape) for operand, shape in zip(read, shapes, strict=True)]
+        slicing = _moved(movement, slicings, shapes)
+        if slicing is None or not _is_held(types[read[0]], slicing):
+            return None
+        if name:
+            made[name] = _type(types[read[0]], slicing)
+    return made or None
 
 
 def _is_held(kind: Uniform, slicing: Slicing) -> bool:
@@ -83,31 +89,63 @@ def _type(like: Uniform, slicing: Slicing) -> Uniform:
     return Uniform(like.storage, scales, zeros, like.expressed, None, blocks, slicing.params.shape[:-1])
 
 
-def _transpose(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] | None:
-    del graph
-    rank = len(read[0].blocks)
-    perm = tuple(op.attributes.get("perm", range(rank)[::-1]))
-    return [Slicing(tuple(read[0].blocks[i] for i in perm), read[0].params.transpose(*perm, rank))]
-
-
-def _same(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] | None:
-    del graph
-    return [read[0]] * len(op.outputs)
-
-
-def _reshape(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] | None:
-    before, after = graph.values[op.inputs[0]].shape, graph.values[op.outputs[0]].shape
-    if before is None or after is None:
+def _moved(
+    movement: Movement, read: Sequence[Slicing | None], shapes: Sequence[Shape | None]
+) -> Slicing | None:
+    """The slices of one result; None where they mix."""
+    known = [slicing for slicing in read if slicing is not None]
+    whole = [shape for shape in shapes if shape is not None]
+    if len(known) < len(read) or len(whole) < len(shapes):
         return None
+    slicing: Slicing | None = known[0]
+    shape: Shape | None = whole[0]
+    if movement.joined is not None:
+        slicing, shape = _joined(known, whole, movement.joined), None
+    if is_filled(movement) and np.unique(known[0].params[..., 1]).size > 1:
+        # What fills is stored as the zero point, one number everywhere.
+        return None
+    for step in movement.steps:
+        slicing = None if slicing is None else _stepped(step, slicing, shape)
+        shape = step.shape if isinstance(step, View) else _shape_after(step, shape)
+    return slicing
+
+
+def _shape_after(step: Step, shape: Shape | None) -> Shape | None:
+    if isinstance(step, PickOfAll):
+        return step.places.shape
+    if shape is None or isinstance(step, View):
+        return None
+    if isinstance(step, Turn):
+        return tuple(shape[axis] for axis in step.order)
+    size = None if step.places is None else len(step.places)
+    return (*shape[: step.axis], size, *shape[step.axis + 1 :])
+
+
+def _stepped(step: Step, slicing: Slicing, shape: Shape | None) -> Slicing | None:
+    if isinstance(step, Turn):
+        rank = len(step.order)
+        blocks = tuple(slicing.blocks[axis] for axis in step.order)
+        return Slicing(blocks, slicing.params.transpose(*step.order, rank))
+    if isinstance(step, Pick):
+        return _picked(slicing, step.axis, step.places)
+    after = step.shape if isinstance(step, View) else step.places.shape
+    if after is None:
+        return None
+    if set(slicing.blocks) <= {WHOLE}:
+        return Slicing((WHOLE,) * len(after), slicing.params.reshape(*(1,) * len(after), 2))
+    return _viewed(slicing, shape, after) if isinstance(step, View) else None
+
+
+def _viewed(slicing: Slicing, before: Shape | None, after: Shape) -> Slicing | None:
     blocks, grid = [WHOLE] * len(after), [1] * len(after)
-    pairs = _kept_dimensions(before, after)
-    for axis, block in enumerate(read[0].blocks):
+    pairs = {} if before is None else _kept_dimensions(before, after)
+    for axis, block in enumerate(slicing.blocks):
         if block == WHOLE:
             continue
         if axis not in pairs:
             return None
-        blocks[pairs[axis]], grid[pairs[axis]] = block, read[0].params.shape[axis]
-    return [Slicing(tuple(blocks), read[0].params.reshape(*grid, 2))]
+        blocks[pairs[axis]], grid[pairs[axis]] = block, slicing.params.shape[axis]
+    return Slicing(tuple(blocks), slicing.params.reshape(*grid, 2))
 
 
 def _kept_dimensions(before: Sequence[Dim], after: Sequence[Dim]) -> dict[int, int]:
@@ -134,30 +172,22 @@ def _kept_dimensions(before: Sequence[Dim], after: Sequence[Dim]) -> dict[int, i
     return kept if left == right else {}
 
 
-def _concat(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] | None:
-    if len(read) != len(op.inputs) or "axis" not in op.attributes:
-        return None
-    axis = int(op.attributes["axis"]) % len(read[0].blocks)
+def _joined(read: Sequence[Slicing], shapes: Sequence[Shape], axis: int) -> Slicing | None:
     cut = {one.blocks[axis] for one in read} - {WHOLE}
     if not cut:
         alike = all(
             one.blocks == read[0].blocks and np.array_equal(one.params, read[0].params) for one in read
         )
-        return read[:1] if alike else None
+        return read[0] if alike else None
     block = cut.pop()
-    sizes = [_size(graph, name, axis) for name in op.inputs]
+    sizes = [size if isinstance(size := shape[axis], int) else 0 for shape in shapes]
     parts = [_cut_along(one, axis, block, size) for one, size in zip(read, sizes, strict=True)]
     known = [part for part in parts if part is not None]
     # A short block may come last, not in between.
     cut |= {size for size in sizes[:-1] if size % block}
     if cut or len(known) < len(parts) or len({part.blocks for part in known}) > 1:
         return None
-    return [Slicing(known[0].blocks, np.concatenate([part.params for part in known], axis=axis))]
-
-
-def _size(graph: Graph, name: str, axis: int) -> int:
-    size = (graph.values[name].shape or ())[axis]
-    return size if isinstance(size, int) else 0
+    return Slicing(known[0].blocks, np.concatenate([part.params for part in known], axis=axis))
 
 
 def _cut_along(slicing: Slicing, axis: int, block: int, size: int) -> Slicing | None:
@@ -170,100 +200,20 @@ def _cut_along(slicing: Slicing, axis: int, block: int, size: int) -> Slicing | 
     return Slicing(blocks, np.repeat(slicing.params, size // block, axis=axis))
 
 
-def _split(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] | None:
-    axis = int(op.attributes.get("axis", 0)) % len(read[0].blocks)
-    block, begin = read[0].blocks[axis], 0
+def _picked(slicing: Slicing, axis: int, places: Places | None) -> Slicing | None:
+    """The slices of some places along an axis; None where one of the result would mix several."""
+    block, count = slicing.blocks[axis], slicing.params.shape[axis]
     if block == WHOLE:
-        return [read[0]] * len(op.outputs)
-    made = []
-    for name in op.outputs:
-        size = _size(graph, name, axis) if name else 0
-        part = _part(read[0], axis, range(begin, begin + size))
-        if not size or part is None:
-            return None
-        made.append(part)
-        begin += size
-    return made
-
-
-def _part(slicing: Slicing, axis: int, kept: range) -> Slicing | None:
-    """The slices of some elements along an axis; None where a block would be cut through."""
-    block = slicing.blocks[axis]
-    if len(kept) and not 0 <= min(kept) <= max(kept) < block * slicing.params.shape[axis]:
+        return slicing
+    at = np.asarray(() if places is None else places, np.int64)
+    # Copies and jumps are followed nowhere: formats write no slices in an order of their own.
+    if not isinstance(places, range) and FILLED not in at:
         return None
-    if block == 1:
-        return Slicing(slicing.blocks, slicing.params.take(list(kept), axis=axis))
-    if kept.step != 1 or kept.start % block or len(kept) % block:
+    if not at.size or at.size % block or at.max() >= block * count:
         return None
-    slices = range(kept.start // block, kept.start // block + len(kept) // block)
-    return Slicing(slicing.blocks, slicing.params.take(list(slices), axis=axis))
-
-
-def _slice(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] | None:
-    shape = graph.values[op.inputs[0]].shape or ()
-    given = [_integers(graph, op, i, name) for i, name in enumerate(("", "starts", "ends", "axes", "steps"))]
-    starts, ends = given[1], given[2]
-    if starts is None or ends is None:
+    owners = np.where(at == FILLED, FILLED, at // block).reshape(-1, block)
+    held = np.flatnonzero(owners[:, 0] != FILLED)
+    if (owners != owners[:, :1]).any() or not held.size:
         return None
-    axes = given[3] if given[3] is not None else list(range(len(starts)))
-    steps = given[4] if given[4] is not None else [1] * len(starts)
-    result = read[0]
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        place = axis % len(shape)
-        size = shape[place]
-        if result.blocks[place] == WHOLE:
-            continue
-        part = _part(result, place, range(size)[start:end:step]) if isinstance(size, int) else None
-        if part is None:
-            return None
-        result = part
-    return [result]
-
-
-def _pad(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] | None:
-    rank = len(read[0].blocks)
-    pads, axes = _integers(graph, op, 1, "pads"), _integers(graph, op, 3, "axes")
-    # A pad writes the zero point, and writes one number everywhere.
-    if pads is None or np.unique(read[0].params[..., 1]).size > 1:
-        return None
-    axes = list(range(rank)) if axes is None else [axis % rank for axis in axes]
-    params = read[0].params
-    for axis, before, after in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
-        block = read[0].blocks[axis]
-        if block == WHOLE:
-            continue
-        if op.attributes.get("mode", "constant") != "constant" or min(before, after) < 0:
-            return None
-        if before % block or after % block or (after and _size(graph, op.inputs[0], axis) % block):
-            return None
-        widths = [(0, 0)] * params.ndim
-        widths[axis] = (before // block, after // block)
-        params = np.pad(params, widths, mode="edge")
-    return [Slicing(read[0].blocks, params)]
-
-
-def _integers(graph: Graph, op: Op, index: int, name: str) -> list[int] | None:
-    """A list of integers that is an operand or an attribute; None where it is neither or computed."""
-    operand = op.inputs[index] if index < len(op.inputs) else ""
-    if not operand:
-        found: Iterable[int] | None = op.attributes.get(name)
-        return None if found is None else [int(item) for item in found]
-    constant = graph.constants.get(operand)
-    if constant is None or constant.array is None:
-        return None
-    return [int(item) for item in constant.array.reshape(-1).tolist()]
-
-
-MOVES: Final[Mapping[str, Mover]] = {
-    "Concat": _concat,
-    "Flatten": _reshape,
-    "Identity": _same,
-    "Pad": _pad,
-    "Reshape": _reshape,
-    "Slice": _slice,
-    "Split": _split,
-    "Squeeze": _reshape,
-    "Transpose": _transpose,
-    "Unsqueeze": _reshape,
-}
-"""What becomes of slices in each op that moves data; ops that are not here mix them."""
+    beside = held[np.minimum(np.searchsorted(held, np.arange(len(owners))), held.size - 1)]
+    return Slicing(slicing.blocks, slicing.params.take(owners[beside, 0], axis=axis))

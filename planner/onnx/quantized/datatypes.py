@@ -14,14 +14,13 @@ import numpy as np
 from onnx import TensorAnnotation
 
 from planner.errors import QTypeError
-from planner.ir.graph import Facts, Graph
+from planner.ir.graph import LINEAR, Facts, Graph
 from planner.ir.types.qtypes import AnyType, Bipolar, Storage, Uniform, storage
 from planner.onnx.grids import is_common
 
 DATATYPE: Final = "finn_datatype"
 _STEPS: Final = "MultiThreshold"
 _WIDEST: Final = 16
-_LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _INTEGER: Final = re.compile(r"(U?)INT(\d{1,2})")
 _FIXED: Final = re.compile(r"FIXED<(\d{1,2}),(\d{1,2})>")
 
@@ -35,9 +34,7 @@ def with_datatypes(graph: Graph, annotations: Iterable[TensorAnnotation]) -> Gra
     """
     steps = (op for op in graph.ops if op.type.endswith(_STEPS))
     made = {out for op in steps for out in op.outputs} | set(graph.inputs)
-    weights = {name for op in graph.ops if op.type in _LINEAR for name in op.inputs[:2]} & set(
-        graph.constants
-    )
+    weights = {name for op in graph.ops if op.type in LINEAR for name in op.inputs[:2]} & set(graph.constants)
     values = dict(graph.values)
     for name, text in _texts(annotations).items():
         facts = _facts(text, graph, name) if name in made | weights else ()

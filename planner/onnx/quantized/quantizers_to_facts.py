@@ -13,7 +13,6 @@ import numpy as np
 
 from planner.errors import ModelError
 from planner.ir.graph import LINEAR, Facts, Graph, Op, Value
-from planner.ir.roles import NON_PORT_INPUTS
 from planner.ir.types.qtypes import AnyType, Bipolar, QType, Storage, Uniform
 from planner.onnx.folding import fold_constants
 from planner.onnx.grids import is_common, most_of
@@ -27,6 +26,7 @@ from planner.onnx.quantized.parameters import refuse_parameters
 from planner.onnx.quantized.quantizers import Found, Quantizer, find_quantizers
 from planner.onnx.quantized.types import type_of
 from planner.onnx.shapes import infer
+from planner.ops import defined
 
 QUANTIZED_OPS: Final = (
     ELEMENTWISE
@@ -256,7 +256,7 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
 def _is_setting(work: _Work, name: str) -> bool:
     """Whether all that reads a constant takes it as a bound or the like, of which only the number counts."""
     places = [(op, i) for op in work.users.get(name, ()) for i, read in enumerate(op.inputs) if read == name]
-    return bool(places) and all(i in NON_PORT_INPUTS.get(op.type, ()) for op, i in places)
+    return bool(places) and all(i in defined(op.type).parameters for op, i in places)
 
 
 def _is_common(kind: Uniform, array: Array) -> bool:

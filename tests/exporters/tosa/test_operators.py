@@ -117,6 +117,17 @@ CASES: Mapping[str, tuple[str, Sequence[int], Mapping[str, np.ndarray]]] = {
         },
     ),
     "gathered": ("y = Gather <axis=2> (x, p)", IMAGE, {"p": np.array([[0, -1, 3], [3, 3, 8]], I64)}),
+    "gathered by tuples": ("y = GatherND (x, p)", (4, 5, 3), {"p": np.array([[[0, -1], [3, 2]]], I64)}),
+    "gathered by elements": (
+        "y = GatherElements <axis=1> (x, p)",
+        (2, 4, 3),
+        {"p": np.array([[[3, -1, 0]], [[1, 1, 2]]], I64)},
+    ),
+    "reversed sequences": (
+        "y = ReverseSequence <time_axis=1, batch_axis=0> (x, n)",
+        (2, 4, 3),
+        {"n": np.array([3, 4], I64)},
+    ),
     "doubled": (
         """h = Resize <mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric">
         (x, , s) y = Tanh (h)""",
@@ -179,9 +190,12 @@ CASES: Mapping[str, tuple[str, Sequence[int], Mapping[str, np.ndarray]]] = {
     ),
 }
 IN_FLOAT = {
+    "gathered by elements": ["GatherElements"],
+    "gathered by tuples": ["GatherND"],
     "normalised by batch": ["BatchNormalization"],
     "normalised in float": ["LayerNormalization"],
     "powers in float": ["Pow", "Pow"],
+    "reversed sequences": ["ReverseSequence"],
     "the largest": ["TopK"],
 }
 # TRANSPOSEs: one in front where the model is channels first and has more than one channel, one behind.

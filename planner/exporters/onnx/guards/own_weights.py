@@ -12,11 +12,11 @@ from typing import Final
 
 import numpy as np
 
+from planner.ir.graph import LINEAR
 from planner.onnx.nodes import Node
 from planner.onnx.write import Data
 
 DQ: Final = "DequantizeLinear"
-_PRODUCTS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _WEIGHTS: Final = {
     DQ: (0, 2),
     "ConvInteger": (1, 3),
@@ -68,7 +68,7 @@ class _Pass:
         """The node with a weight of its own, behind a DequantizeLinear of its own where it has one."""
         if node.op_type in _WEIGHTS and node.op_type != DQ:
             return self._with_own(node, node.scope)
-        source = self._makers.get(node.inputs[1]) if node.op_type in _PRODUCTS else None
+        source = self._makers.get(node.inputs[1]) if node.op_type in LINEAR else None
         if source is None or source.op_type != DQ:
             return node
         own = self._with_own(source, node.scope)

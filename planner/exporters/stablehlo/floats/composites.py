@@ -116,7 +116,7 @@ def _resize(call: Call) -> Results:
         return MOVEMENT[call.op.type](call)
     if call.attributes["mode"] != "linear":
         raise call.refusal(f"mode {call.attributes['mode']!r}; nearest and linear are accepted")
-    for axis, matrix in linear_weights(call, x.shape).items():
+    for axis, matrix in linear_weights(call).items():
         dots = Dots((), (), (axis,), (1,))
         y = dot_general(p, x, p.constant(matrix, x.element), dots)
         order = [*range(axis), x.rank - 1, *range(axis, x.rank - 1)]
@@ -178,5 +178,4 @@ COMPOSITES: Final[Mapping[str, Maker]] = {
     "Resize": _resize,
     "Softmax": _softmax,
     "TopK": _top_k,
-    "Upsample": _resize,
 }

@@ -4,11 +4,11 @@ Source: ONNX operator schemas; QONNX paper, section on inference cost.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from planner.ir.graph import Graph, Op, Region
+from planner.ir.graph import Graph, Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,30 +25,34 @@ def _shape(name: str, graph: Graph) -> tuple[int, ...]:
     return graph.values[name].sizes
 
 
-def _conv(op: Op, graph: Graph) -> Count:
+def conv(op: Op, graph: Graph) -> Count:
+    """Each result sums over the weights of its channel."""
     depth = math.prod(_shape(op.inputs[1], graph)[1:])
     return Count(graph.values[op.outputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
 
 
-def _conv_transpose(op: Op, graph: Graph) -> Count:
+def conv_transpose(op: Op, graph: Graph) -> Count:
+    """Scattering: every input element meets each weight of its channel."""
     weight = _shape(op.inputs[1], graph)
     depth = math.prod(weight[1:])
-    # Scattering: every input element meets each weight of its channel.
     return Count(graph.values[op.inputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
 
 
-def _matmul(op: Op, graph: Graph) -> Count:
+def matmul(op: Op, graph: Graph) -> Count:
+    """Each result sums along the first operand's last axis."""
     depth = (_shape(op.inputs[0], graph) or (1,))[-1]
     return Count(graph.values[op.outputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
 
 
-def _gemm(op: Op, graph: Graph) -> Count:
+def gemm(op: Op, graph: Graph) -> Count:
+    """The same, along its first axis where that is turned."""
     shape = _shape(op.inputs[0], graph) or (1, 1)
     depth = shape[0] if op.attributes.get("transA", 0) else shape[-1]
     return Count(graph.values[op.outputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
 
 
-def _einsum(op: Op, graph: Graph) -> Count:
+def einsum(op: Op, graph: Graph) -> Count:
+    """All letters once; those that the result lacks are summed over."""
     letters: dict[str, int] = {}
     terms = op.attributes["equation"].replace(" ", "").split("->")[0].split(",")
     for term, name in zip(terms, op.inputs, strict=True):
@@ -58,7 +62,7 @@ def _einsum(op: Op, graph: Graph) -> Count:
     return Count(total, depth, op.inputs[0], op.inputs[-1])
 
 
-def _recurrent(op: Op, graph: Graph) -> Count:
+def recurrent(op: Op, graph: Graph) -> Count:
     """Every gate of every step multiplies the input and the state by its weights."""
     length, batch = (*_shape(op.inputs[0], graph), 1, 1)[:2]
     sizes = [math.prod(_shape(name, graph)) for name in op.inputs[1:3]]
@@ -67,19 +71,3 @@ def _recurrent(op: Op, graph: Graph) -> Count:
 
 
 Counted: TypeAlias = Callable[[Op, Graph], Count]
-
-COUNTS: Final[Mapping[str, Counted]] = {
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-    "Einsum": _einsum,
-    "GRU": _recurrent,
-    "Gemm": _gemm,
-    "LSTM": _recurrent,
-    "MatMul": _matmul,
-    "RNN": _recurrent,
-}
-
-
-def macs_of(region: Region, graph: Graph) -> int:
-    """Multiply-accumulates of all ops of a region, in one run of it."""
-    return sum(COUNTS[op.type](op, graph).macs for op in region.ops if op.type in COUNTS)

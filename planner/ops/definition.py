@@ -1,0 +1,54 @@
+"""Definition of an operator: what the planner has to know of it, said once.
+
+A field is here as soon as two parts of the planner would write it down otherwise. How a format writes an
+operator is the format's. Source: ONNX operator schemas.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from planner.ir.graph import Graph, Op
+from planner.ops.axes import AxesRule, together
+from planner.ops.limits import Limit
+from planner.ops.macs import Counted
+from planner.ops.operands import Operands
+from planner.ops.steps import Movement
+
+IndexRule: TypeAlias = Callable[[Operands], tuple[Movement, ...] | None]
+Condition: TypeAlias = Callable[[Op, Graph | None], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    """What every part of the planner has to know of one operator.
+
+    Attributes:
+      name: as `Op.type` has it.
+      attributes: those that it may carry, with their defaults: `axis=-1 keepdims=1 axes`. Of opset 21 to 28;
+        defaults that schemas leave out (windows, states) are those of the operator pages.
+      indices: of an op that moves data: for each result, where its elements come from. None where that is
+        decided at run time. Shapes may be open; then so are the steps that need them.
+      moves: when every element of the results is one of the operands', or one cut to a bound.
+      parameters: operands that are no data: a clip's bounds, a resize's scales. Operands that are told by
+        their element type (shapes, indices, masks) may be left out.
+      is_pointwise: whether a result at an element depends on the operands at that element.
+      macs: multiply-accumulates.
+      axes: what the axes of a result are.
+      limits: what makes its operands ones that no device can compute with.
+    """
+
+    name: str
+    attributes: str = ""
+    indices: IndexRule | None = None
+    moves: Condition | None = None
+    parameters: frozenset[int] = frozenset()
+    is_pointwise: bool = False
+    macs: Counted | None = None
+    axes: AxesRule = together
+    limits: tuple[Limit, ...] = ()
+
+
+def always(_op: Op, _graph: Graph | None) -> bool:
+    """An operator that moves whatever its attributes are."""
+    return True

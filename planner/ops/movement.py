@@ -1,0 +1,133 @@
+"""Operators that move data. Source: ONNX operator schemas; docs/specification.md, section 3."""
+
+from typing import Final
+
+import numpy as np
+
+from planner.ir.graph import Graph, Op
+from planner.ir.structure import BEGIN, END, JOIN
+from planner.ops import axes, limits, picks, reshapes, resizing
+from planner.ops.definition import OpDef, always
+
+
+def resizes_nearest(op: Op, _: Graph | None) -> bool:
+    """A nearest Resize moves, an interpolating one computes."""
+    # tf_crop_and_resize fills with `extrapolation_value` outside of the crop, which no operand holds.
+    crops = op.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    return op.attributes.get("mode", "nearest") == "nearest" and not crops
+
+
+def pads_zero(op: Op, graph: Graph | None) -> bool:
+    """A Pad moves that fills with zero; without a graph an operand that fills counts as unknown."""
+    if op.attributes.get("mode", "constant") != "constant":
+        return True
+    name = op.inputs[2] if len(op.inputs) > 2 else ""
+    if not name:
+        return not op.attributes.get("value", 0.0)
+    # Zero is exact in every type; any other filling would need a step of its own in the operand's type.
+    constant = graph.constants.get(name) if graph else None
+    return constant is not None and constant.array is not None and not np.any(constant.array)
+
+
+def replaces(op: Op, _: Graph | None) -> bool:
+    """A scatter moves where it picks an element: `add` and `mul` make new ones."""
+    return op.attributes.get("reduction", "none") in ("none", "max", "min")
+
+
+MOVEMENT: Final = (
+    OpDef(BEGIN, moves=always),
+    OpDef(END, moves=always),
+    OpDef(JOIN, moves=always, parameters=frozenset({0})),
+    OpDef("CenterCropPad", "axes", moves=always),
+    OpDef("Compress", "axis", moves=always),
+    OpDef("Concat", "axis", indices=picks.joined, moves=always, limits=(limits.axis,)),
+    OpDef(
+        "DepthToSpace",
+        "blocksize mode=DCR",
+        indices=reshapes.depth_to_space,
+        moves=always,
+        axes=axes.windows,
+        limits=(limits.pixels,),
+    ),
+    OpDef(
+        "Dropout", "seed", indices=reshapes.same, moves=always, parameters=frozenset({1, 2}), axes=axes.handed
+    ),
+    OpDef("Expand", indices=picks.expanded, moves=always),
+    OpDef(
+        "Flatten",
+        "axis=1",
+        indices=reshapes.reshaped,
+        moves=always,
+        axes=axes.reshaped,
+        limits=(limits.axis_or_behind,),
+    ),
+    OpDef(
+        "Gather",
+        "axis=0",
+        indices=picks.gathered,
+        moves=always,
+        axes=axes.looked_up,
+        limits=(limits.axis, limits.indices),
+    ),
+    OpDef(
+        "GatherElements",
+        "axis=0",
+        indices=picks.gathered_by_elements,
+        moves=always,
+        limits=(limits.axis, limits.indices),
+    ),
+    OpDef(
+        "GatherND", "batch_dims=0", indices=picks.gathered_by_tuples, moves=always, limits=(limits.tuples,)
+    ),
+    OpDef("Identity", indices=reshapes.same, moves=always, is_pointwise=True, axes=axes.handed),
+    OpDef(
+        "Pad",
+        "mode=constant",
+        indices=picks.padded,
+        moves=pads_zero,
+        parameters=frozenset({1, 2, 3}),
+        limits=(limits.pads,),
+    ),
+    OpDef(
+        "Reshape",
+        "allowzero=0",
+        indices=reshapes.reshaped,
+        moves=always,
+        axes=axes.reshaped,
+        limits=(limits.reshape,),
+    ),
+    OpDef(
+        "Resize",
+        "antialias=0 axes coordinate_transformation_mode=half_pixel cubic_coeff_a=-0.75 "
+        "exclude_outside=0 extrapolation_value=0.0 keep_aspect_ratio_policy=stretch mode=nearest "
+        "nearest_mode=round_prefer_floor",
+        indices=resizing.nearest,
+        moves=resizes_nearest,
+        parameters=frozenset({1, 2, 3}),
+        axes=axes.windows,
+        limits=(limits.factors,),
+    ),
+    OpDef("ReverseSequence", "batch_axis=1 time_axis=0", indices=picks.reversed_sequences, moves=always),
+    OpDef("Scatter", "axis=0", moves=always),
+    OpDef("ScatterElements", "axis=0 reduction=none", moves=replaces, limits=(limits.axis, limits.indices)),
+    OpDef("ScatterND", "reduction=none", moves=replaces, limits=(limits.tuples,)),
+    OpDef("Slice", indices=picks.sliced, moves=always),
+    OpDef(
+        "SpaceToDepth",
+        "blocksize mode=DCR",
+        indices=reshapes.space_to_depth,
+        moves=always,
+        axes=axes.windows,
+        limits=(limits.pixels,),
+    ),
+    OpDef("Split", "axis=0 num_outputs", indices=picks.split, moves=always, limits=(limits.axis,)),
+    OpDef("Squeeze", indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
+    OpDef("TensorScatter", "axis=-2 mode=linear"),
+    OpDef("Tile", indices=picks.tiled, moves=always),
+    OpDef("TopK", "axis=-1 largest=1 sorted=1", moves=always),
+    OpDef("Transpose", "perm", indices=reshapes.transposed, moves=always, axes=axes.turned),
+    OpDef("Trilu", "upper=1", moves=always),
+    OpDef("Unsqueeze", indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
+    OpDef("Upsample", "mode=nearest", moves=resizes_nearest, parameters=frozenset({1}), axes=axes.windows),
+    OpDef("Where", moves=always),
+)

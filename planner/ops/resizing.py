@@ -1,0 +1,144 @@
+"""Resizing: coordinates of a Resize along each axis, and the elements that a nearest one takes.
+
+Source: ONNX Resize, opset 19; float32 as onnxruntime computes coordinates.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.ops.operands import Operands
+from planner.ops.steps import Movement, Pick
+
+Reals: TypeAlias = npt.NDArray[Any]
+Coordinates: TypeAlias = Callable[["Axis", Reals], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis that changes; `before` elements become `after`, `scale` of each."""
+
+    before: int
+    after: int
+    scale: np.float32
+
+
+def nearest(known: Operands) -> tuple[Movement, ...] | None:
+    """Elements along each axis that changes; interpolation computes and is not followed."""
+    attributes = known.op.attributes
+    mode = attributes.get("nearest_mode", "round_prefer_floor")
+    axes = resized_axes(known) if attributes.get("mode", "nearest") == "nearest" else None
+    if axes is None:
+        return None
+    picks = []
+    for axis, sizes in axes.items():
+        if sizes is None:
+            picks.append(Pick(axis, None))
+            continue
+        at = coordinates(known, sizes)
+        if mode_of(known) in _LOOSE and (np.abs(at * 2 - np.rint(at * 2)) < _NEAR).any():
+            return None
+        picks.append(Pick(axis, np.clip(_PICKS[mode](at), 0, sizes.before - 1).astype(np.int64)))
+    return (Movement(tuple(picks)),)
+
+
+def coordinates(known: Operands, sizes: Axis) -> Reals:
+    """Where each element of a result's axis lies among its operand's."""
+    places = np.arange(sizes.after, dtype=np.float32)
+    return np.asarray(MODES[mode_of(known)](sizes, places), np.float32)
+
+
+def mode_of(known: Operands) -> str:
+    """How coordinates are computed."""
+    return str(known.op.attributes.get("coordinate_transformation_mode", "half_pixel"))
+
+
+def resized_axes(known: Operands) -> Mapping[int, Axis | None] | None:
+    """Axes that change, None of those of open size; None where sizes or coordinates are not known."""
+    shape, attributes = known.shape(), known.op.attributes
+    if shape is None or mode_of(known) not in MODES or attributes.get("antialias"):
+        return None
+    axes = [axis % len(shape) for axis in attributes.get("axes") or range(len(shape))]
+    sizes = [size if isinstance(size := shape[axis], int) else 0 for axis in axes]
+    before = np.array(sizes, np.float32)
+    found = _by_sizes(known, before) if known.is_given(3) else _by_scales(known, before)
+    if found is None:
+        return None
+    after, scales = found
+    if 0 not in sizes and np.array_equal(after, before):
+        # onnxruntime copies where no size changes, whatever the scales.
+        return {}
+    changed: dict[int, Axis | None] = {}
+    for axis, size, wanted, scale in zip(axes, sizes, after.tolist(), scales, strict=True):
+        if wanted != size or scale != 1:
+            changed[axis] = Axis(size, int(wanted), np.float32(scale)) if size else None
+    return changed
+
+
+def _by_sizes(known: Operands, before: Reals) -> tuple[Reals, Reals] | None:
+    """Sizes and scales from the sizes that are asked for."""
+    given, policy = known.array(3), known.op.attributes.get("keep_aspect_ratio_policy", "stretch")
+    if given is None or (policy != "stretch" and not before.all()):
+        return None
+    after = given.reshape(-1).astype(np.float32)
+    with np.errstate(divide="ignore"):
+        scales = after / before
+    if policy != "stretch":
+        scales = np.full_like(scales, scales.min() if policy == "not_larger" else scales.max())
+        after = np.floor(scales * before + np.float32(0.5))
+    return after, scales
+
+
+def _by_scales(known: Operands, before: Reals) -> tuple[Reals, Reals] | None:
+    """Sizes and scales from the scales that are asked for."""
+    given = known.array(2) if known.is_given(2) else None
+    if given is None:
+        return None
+    scales = given.reshape(-1).astype(np.float32)
+    return np.floor(scales * before), scales
+
+
+def _half_pixel(axis: Axis, at: Reals) -> Any:
+    return (at + np.float32(0.5)) / axis.scale - np.float32(0.5)
+
+
+def _half_pixel_symmetric(axis: Axis, at: Reals) -> Any:
+    # What a size cut to whole elements lacks is taken off at both ends alike.
+    adjustment = np.float32(axis.after) / (axis.scale * np.float32(axis.before))
+    offset = np.float32(axis.before) / np.float32(2) * (np.float32(1) - adjustment)
+    return offset + (at + np.float32(0.5)) / axis.scale - np.float32(0.5)
+
+
+def _pytorch_half_pixel(axis: Axis, at: Reals) -> Any:
+    return _half_pixel(axis, at) if axis.after > 1 else np.zeros_like(at)
+
+
+def _asymmetric(axis: Axis, at: Reals) -> Any:
+    return at / axis.scale
+
+
+def _align_corners(axis: Axis, at: Reals) -> Any:
+    if axis.after == 1:
+        return np.zeros_like(at)
+    return at * np.float32(axis.before - 1) / np.float32(axis.after - 1)
+
+
+MODES: Final[Mapping[str, Coordinates]] = {
+    "align_corners": _align_corners,
+    "asymmetric": _asymmetric,
+    "half_pixel": _half_pixel,
+    "half_pixel_symmetric": _half_pixel_symmetric,
+    "pytorch_half_pixel": _pytorch_half_pixel,
+}
+_LOOSE: Final = frozenset({"half_pixel_symmetric"})
+"""Modes in which onnxruntime rounds coordinates in an order of its own: ties are not followed."""
+_NEAR: Final = 1e-5
+_PICKS: Final[Mapping[str, Callable[[Reals], Any]]] = {
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "round_prefer_ceil": lambda at: np.floor(at + np.float32(0.5)),
+    "round_prefer_floor": lambda at: np.ceil(at - np.float32(0.5)),
+}

@@ -1,0 +1,251 @@
+"""Where elements come from: what steps move is what onnxruntime computes, on random shapes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from planner.ir.graph import Op
+from planner.ops import OPERATORS
+from planner.ops.operands import Operands
+from planner.ops.steps import FILLED, apply
+
+Random: Any = np.random.Generator
+TRIES: Final = 12
+
+
+@dataclass(frozen=True)
+class Case:
+    """One op on an operand of float32."""
+
+    shape: tuple[int, ...]
+    numbers: tuple[Any, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    operands: int = 1
+    results: int = 1
+
+
+def sizes(random: Random, rank: int) -> tuple[int, ...]:
+    return tuple(int(size) for size in random.integers(1, 5, rank))
+
+
+def concat(random: Random) -> Case:
+    shape = sizes(random, 3)
+    return Case(shape, attributes={"axis": int(random.integers(-3, 3))}, operands=int(random.integers(1, 4)))
+
+
+def blocks_to_space(random: Random) -> Case:
+    n, c, h, w = sizes(random, 4)
+    return Case((n, 4 * c, h, w), attributes={"blocksize": 2, "mode": random.choice(["DCR", "CRD"]).item()})
+
+
+def space_to_blocks(random: Random) -> Case:
+    n, c, h, w = sizes(random, 4)
+    return Case((n, c, 3 * h, 3 * w), attributes={"blocksize": 3})
+
+
+def expand(random: Random) -> Case:
+    wide = np.array(sizes(random, 4))
+    wide[random.random(4) < 0.3] = 1
+    kept = [1 if random.random() < 0.5 else size for size in wide.tolist()]
+    shape = tuple(kept[int(random.integers(0, 3)) :])
+    return Case(shape, (wide,))
+
+
+def flatten(random: Random) -> Case:
+    return Case(sizes(random, 4), attributes={"axis": int(random.integers(-4, 5))})
+
+
+def gather(random: Random) -> Case:
+    shape, axis = sizes(random, 3), int(random.integers(-3, 3))
+    rank = int(random.integers(0, 3))
+    return Case(shape, (random.integers(-shape[axis], shape[axis], sizes(random, rank)),), {"axis": axis})
+
+
+def gather_elements(random: Random) -> Case:
+    shape, axis = sizes(random, 3), int(random.integers(-3, 3))
+    asked = tuple(int(random.integers(1, size + 1)) for size in shape)
+    return Case(shape, (random.integers(-shape[axis], shape[axis], asked),), {"axis": axis})
+
+
+def gather_tuples(random: Random) -> Case:
+    shape, depth = sizes(random, 3), int(random.integers(1, 4))
+    asked = sizes(random, 2)
+    parts = [random.integers(-shape[i], shape[i], asked) for i in range(depth)]
+    return Case(shape, (np.stack(parts, -1),))
+
+
+def pad(random: Random) -> Case:
+    shape, mode = sizes(random, 3), random.choice(["constant", "edge", "reflect", "wrap"]).item()
+    if mode == "constant":
+        low = [int(random.integers(-(size // 2), 4)) for size in shape]
+        high = [int(random.integers(-((size - 1) // 2), 4)) for size in shape]
+    else:
+        low, high = ([int(random.integers(0, size)) for size in shape] for _ in range(2))
+    axes = random.permutation(3)[: int(random.integers(1, 4))]
+    pads = [low[axis] for axis in axes] + [high[axis] for axis in axes]
+    return Case(shape, (np.array(pads), None, axes), {"mode": mode})
+
+
+def reshape(random: Random) -> Case:
+    shape = sizes(random, 3)
+    return Case(shape, (np.array([0, -1, 1]),))
+
+
+def plain(random: Random) -> Case:
+    return Case(sizes(random, 3))
+
+
+def resize(random: Random) -> Case:
+    shape = sizes(random, 3)
+    wanted = np.array([int(random.integers(1, 9)) for _ in shape])
+    modes = ("align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel")
+    picks = ("ceil", "floor", "round_prefer_ceil", "round_prefer_floor")
+    given: dict[str, Any] = {"coordinate_transformation_mode": random.choice(modes).item()}
+    given["nearest_mode"] = random.choice(picks).item()
+    if random.random() < 0.5:
+        scales = random.choice([0.3, 0.7, 1.0, 1.1, 1.5, 2.0, 3.0], 3)
+        scales = np.maximum(scales, 1 / np.array(shape)).astype(np.float32)
+        return Case(shape, (None, scales), given)
+    if random.random() < 0.3:
+        given["keep_aspect_ratio_policy"] = random.choice(["not_larger", "not_smaller"]).item()
+    return Case(shape, (None, None, wanted), given)
+
+
+def reverse(random: Random) -> Case:
+    time = int(random.integers(0, 2))
+    shape = sizes(random, 3)
+    lengths = random.integers(0, shape[time] + 1, shape[1 - time])
+    return Case(shape, (lengths,), {"time_axis": time, "batch_axis": 1 - time})
+
+
+def cut(random: Random) -> Case:
+    axes = random.permutation(3)[: int(random.integers(1, 4))]
+    starts, ends = (random.integers(-7, 8, axes.size) for _ in range(2))
+    steps = random.choice([-2, -1, 1, 2, 3], axes.size)
+    return Case(sizes(random, 3), (starts, ends, axes - 3 * random.integers(0, 2, axes.size), steps))
+
+
+def split(random: Random) -> Case:
+    shape, axis = (5, 6, 7), int(random.integers(-3, 3))
+    if random.random() < 0.5:
+        return Case(shape, attributes={"axis": axis, "num_outputs": 3}, results=3)
+    first = int(random.integers(1, shape[axis]))
+    return Case(shape, (np.array([first, shape[axis] - first]),), {"axis": axis}, results=2)
+
+
+def squeeze(random: Random) -> Case:
+    return Case((1, 3, 1, 2), (np.array([[0], [2], [0, -2]][int(random.integers(3))], np.int64),))
+
+
+def tile(random: Random) -> Case:
+    return Case(sizes(random, 3), (random.integers(1, 4, 3),))
+
+
+def transpose(random: Random) -> Case:
+    rank = int(random.integers(1, 5))
+    given = {"perm": random.permutation(rank).tolist()} if random.random() < 0.8 else {}
+    return Case(sizes(random, rank), attributes=given)
+
+
+def unsqueeze(random: Random) -> Case:
+    return Case(sizes(random, 2), (np.array([[0], [1, -1], [-2]][int(random.integers(3))], np.int64),))
+
+
+CASES: Final[Mapping[str, Callable[[Random], Case]]] = {
+    "Concat": concat,
+    "DepthToSpace": blocks_to_space,
+    "Dropout": plain,
+    "Expand": expand,
+    "Flatten": flatten,
+    "Gather": gather,
+    "GatherElements": gather_elements,
+    "GatherND": gather_tuples,
+    "Identity": plain,
+    "Pad": pad,
+    "Reshape": reshape,
+    "Resize": resize,
+    "ReverseSequence": reverse,
+    "Slice": cut,
+    "SpaceToDepth": space_to_blocks,
+    "Split": split,
+    "Squeeze": squeeze,
+    "Tile": tile,
+    "Transpose": transpose,
+    "Unsqueeze": unsqueeze,
+}
+
+
+def test_every_operator_that_moves_has_a_case():
+    assert set(CASES) == {name for name, one in OPERATORS.items() if one.indices is not None}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_move_what_the_engine_moves(name):
+    random = np.random.default_rng(sum(map(ord, name)))
+    for _ in range(TRIES):
+        case = CASES[name](random)
+        arrays = [random.normal(size=case.shape).astype(np.float32) for _ in range(case.operands)]
+        results, op, constants = run(name, case, arrays)
+        for is_inferred in (False, True):
+            shapes = {f"x{i}": case.shape for i in range(case.operands)}
+            made = {f"y{i}": result.shape for i, result in enumerate(results)} if is_inferred else {}
+            known = Operands(op, {**shapes, **made}.get, constants.get)
+            movements = OPERATORS[name].indices(known)
+            is_tie = case.attributes.get("coordinate_transformation_mode") == "half_pixel_symmetric"
+            if movements is None and is_tie:
+                continue
+            assert movements is not None, case
+            found = [apply(one, [arrays[i] for i in one.operands], 0.0) for one in movements]
+            assert [one.shape for one in found] == [one.shape for one in results], case
+            assert all(map(np.array_equal, found, results)), case
+
+
+def run(name: str, case: Case, arrays: list[Any]) -> tuple[list[Any], Op, Mapping[str, Any]]:
+    """What onnxruntime makes of a case, the op, and its constants by name."""
+    inputs = [f"x{i}" for i in range(case.operands)]
+    constants = {f"c{i}": np.asarray(one) for i, one in enumerate(case.numbers) if one is not None}
+    names = [*inputs, *("" if one is None else f"c{i}" for i, one in enumerate(case.numbers))]
+    outputs = [f"y{i}" for i in range(case.results)]
+    graph = helper.make_graph(
+        [helper.make_node(name, names, outputs, **case.attributes)],
+        "case",
+        [helper.make_tensor_value_info(one, TensorProto.FLOAT, case.shape) for one in inputs],
+        [helper.make_tensor_value_info(one, TensorProto.FLOAT, None) for one in outputs],
+        [numpy_helper.from_array(array, one) for one, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    made = session.run(None, dict(zip(inputs, arrays, strict=True)))
+    return made, Op("op", name, tuple(names), tuple(outputs), case.attributes), constants
+
+
+def test_a_place_of_nothing_is_filled():
+    op = Op("pad", "Pad", ("x", "pads"), ("y",), {})
+    known = Operands(op, {"x": (2,)}.get, {"pads": np.array([1, 2])}.get)
+    (movement,) = OPERATORS["Pad"].indices(known)
+    assert apply(movement, [np.array([5, 6])], FILLED).tolist() == [-1, 5, 6, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "numbers"),
+    [
+        ("Slice", (None, 4), ([0], [2], [0])),
+        ("Tile", ("n", 4), ([2, 1],)),
+        ("Pad", ("n", 4), ([1, 0, 0, 0],)),
+    ],
+)
+def test_an_open_size_leaves_places_open(kind, shape, numbers):
+    """The op is followed all the same: along other axes nothing is picked."""
+    names = tuple(f"c{i}" for i in range(len(numbers)))
+    arrays = {name: np.array(one) for name, one in zip(names, numbers, strict=True)}
+    known = Operands(Op("op", kind, ("x", *names), ("y",), {}), {"x": shape}.get, arrays.get)
+    (movement,) = OPERATORS[kind].indices(known)
+    assert [(step.axis, step.places) for step in movement.steps] == [(0, None)]
