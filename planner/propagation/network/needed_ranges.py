@@ -32,9 +32,7 @@ def asks(network: Network, kernel: Kernel, given: Sequence[Interval | None]) -> 
     return needs.asks(kernel.choice.region, kept)
 
 
-def needs_of(
-    network: Ranged, kernel: Kernel, given: Sequence[Interval | None]
-) -> Mapping[str, Interval]:
+def needs_of(network: Ranged, kernel: Kernel, given: Sequence[Interval | None]) -> Mapping[str, Interval]:
     """What the kernel needs of each value it reads, by name, in reals; those not named it needs whole.
 
     Args:
