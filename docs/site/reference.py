@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 import typer
 
 from api.app import create_app
-from api.settings import Settings
+from api.settings import VARIABLES, Settings, defaults
 from planner.cli.app import app
 from planner.cli.help.groups import EXAMPLES, GROUPS, TARGET_EXAMPLES
 from planner.target.docs.keydocs import key_tables
@@ -206,9 +206,25 @@ What rows mean: [rules](../targets/rules.md); how files extend others and are te
 {key_tables()}"""
 
 
+def settings_page() -> str:
+    """Every variable of the service."""
+    known = defaults()
+    rows = "".join(
+        f"| `{name}` | {meaning} | {known[name]} |\n" for name, (_, _, meaning) in VARIABLES.items()
+    )
+    return f"""# Settings of the service
+
+{MADE}. How to run it: [service](../service.md).
+
+| variable | meaning | default |
+|---|---|---|
+{rows}"""
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/command.md": command_page,
     "reference/http.md": http_page,
+    "reference/settings.md": settings_page,
     "reference/target-keys.md": keys_page,
     "targets/codes.md": codes_page,
 }
