@@ -61,7 +61,7 @@ def test_every_verb_is_documented():
 
 def test_every_public_name_is_documented():
     names = [name for name in planner.__all__ if not name.startswith("_")]
-    assert missing(names, page("library.md")) == []
+    assert missing(names, page("reference/library.md")) == []
 
 
 def test_every_public_name_is_there():

@@ -4,12 +4,14 @@ The command from its options, HTTP from the OpenAPI document, keys and lint code
 schema and tables. A test compares. Explanations stand in the pages beside them.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
 
 import typer
 
+import planner
 from api.app import create_app
 from api.settings import VARIABLES, Settings, defaults
 from planner.cli.app import app
@@ -221,9 +223,34 @@ def settings_page() -> str:
 {rows}"""
 
 
+def library_page() -> str:
+    """Every public name with its arguments and its docstring."""
+    parts = [
+        "# `planner`: public names\n",
+        f"{MADE} from docstrings. With examples: [library](../library.md).\n",
+    ]
+    named = {name: getattr(planner, name) for name in sorted(planner.__all__) if not name.startswith("_")}
+    for title, is_class in (("Functions", False), ("Classes", True)):
+        parts.append(f"## {title}\n")
+        parts += [_public(name, one) for name, one in named.items() if inspect.isclass(one) == is_class]
+    return "\n".join(parts)
+
+
+def _public(name: str, one: Any) -> str:
+    head = name
+    if not inspect.isclass(one):
+        bare = inspect.signature(one)
+        parameters = [item.replace(annotation=inspect.Parameter.empty) for item in bare.parameters.values()]
+        head += str(bare.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+    first, _, rest = (inspect.getdoc(one) or "").partition("\n\n")
+    block = f"```text\n{rest}\n```\n" if rest else ""
+    return f"### `{head}`\n\n{_text(first)}\n\n{block}"
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/command.md": command_page,
     "reference/http.md": http_page,
+    "reference/library.md": library_page,
     "reference/settings.md": settings_page,
     "reference/target-keys.md": keys_page,
     "targets/codes.md": codes_page,
