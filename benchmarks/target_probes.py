@@ -98,7 +98,9 @@ def page(found: Mapping[tuple[str, str], Sequence[RowFinding]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run every target on its engines."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/results/target-probes.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables into docs/results/target-probes.md"
+    )
     chosen = parser.parse_args(arguments)
     found = {
         (target, name): measured(target, name, home)

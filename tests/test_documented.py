@@ -86,10 +86,29 @@ def test_links_lead_somewhere(path):
     assert broken == []
 
 
+SUMMED_UP = ("accuracy", "formats", "models", "speed", "targets", "training")
+"""The six pages of results; all others are their appendix."""
+
+
+def linked(name: str) -> set[Path]:
+    path = ROOT / "docs" / name
+    links = re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
+    return {(path.parent / link).resolve() for link in links}
+
+
 def test_every_page_is_in_the_index():
-    linked = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+)", page("index.md"))}
-    assert [path.name for path in ROOT.glob("docs/*.md") if path not in linked] == ["index.md"]
-    assert [path.name for path in ROOT.glob("docs/results/*.md") if path not in linked] == []
+    assert [path.name for path in ROOT.glob("docs/*.md") if path not in linked("index.md")] == ["index.md"]
+    summaries = {ROOT / "docs" / "results" / f"{name}.md" for name in SUMMED_UP}
+    assert summaries <= linked("index.md")
+    appendix = set().union(*(linked(f"results/{name}.md") for name in SUMMED_UP))
+    assert set(ROOT.glob("docs/results/*.md")) - summaries - appendix == set()
+
+
+@pytest.mark.parametrize("name", SUMMED_UP)
+def test_a_page_of_results_is_short_and_names_its_commands(name):
+    text = page(f"results/{name}.md")
+    assert len(text.split()) <= 600
+    assert re.search(r"`(?:python -m benchmarks\.|make |pytest )", text)
 
 
 def test_pages_that_code_names_are_there():
