@@ -13,6 +13,7 @@ import typer
 
 import planner
 from api.app import create_app
+from api.problems import REMEDIES, TYPES
 from api.settings import VARIABLES, Settings, defaults
 from planner.cli.app import app
 from planner.cli.help.groups import EXAMPLES, GROUPS, TARGET_EXAMPLES
@@ -173,6 +174,25 @@ def _text(text: str) -> str:
     return " ".join(text.split())
 
 
+def problems_page() -> str:
+    """Types of problems over HTTP."""
+    rows = "".join(
+        f"| `{name}` | {status} | {title} | {REMEDIES[name][0]} | {REMEDIES[name][1]} |\n"
+        for name, (status, title) in TYPES.items()
+    )
+    return f"""# Problems over HTTP
+
+{MADE}. Every failure is `application/problem+json` (RFC 9457): `type` is
+`urn:qplan:problem:` and a name below, `title` and `status` belong to the type, `detail` says what, where and
+why, `hint` what would be accepted, `request_id` names the request (header `X-Request-Id` too). A failed job
+has the same document in `problem`. Below 500 the same request fails again. Every 429 and 503 has
+`Retry-After` in seconds. Paths of the server never appear.
+
+| type | status | title | members | what to do |
+|---|---|---|---|---|
+{rows}"""
+
+
 def codes_page() -> str:
     """Codes of `qplan target lint`."""
     findings = "".join(
@@ -248,6 +268,7 @@ def _public(name: str, one: Any) -> str:
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "problems.md": problems_page,
     "reference/command.md": command_page,
     "reference/http.md": http_page,
     "reference/library.md": library_page,
