@@ -39,7 +39,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy --strict
 
-docs: $(VENV)/.docs ## build the documentation with its search into out/docs, a folder to open or to serve
+docs: $(VENV)/.docs ## build the documentation with its search into out/docs (python -m http.server -d out/docs shows it)
 	$(BIN)/python docs/site/build.py out/docs
 
 bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)

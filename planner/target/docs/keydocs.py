@@ -67,7 +67,7 @@ def _rows(model: Mapping[str, Any]) -> Iterator[str]:
         accepted = ", ".join(f"`{value_text(word)}`" for word in words)
         meaning = field["description"] + (f" One of {accepted}." if words and is_alone else "")
         meaning += f" One of {accepted}, or in full." if words and not is_alone else ""
-        cells = (f"`{key}`", default, meaning, f"`{value_text(example)}`")
+        cells = (f"`{key}`", default, meaning, f"`{value_text(example).strip()}`")
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
