@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := planner api targets tests examples benchmarks changelog.d setup.py
+SOURCES := planner api targets tests examples benchmarks changelog.d docs/site setup.py
 PYTEST_ARGS ?=
 # The checkout whose tests qonnx-suite runs: an address or a folder, and a commit.
 QONNX ?= https://github.com/fastmachinelearning/qonnx
@@ -11,7 +11,7 @@ QONNX_AT ?= cc2ec17
 COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
 
 .DEFAULT_GOAL := help
-.PHONY: changelog hashes sbom help setup demo serve oracles test check lint bench qonnx-suite soak clean
+.PHONY: changelog docs hashes sbom help setup demo serve oracles test check lint bench qonnx-suite soak clean
 
 help: ## say what the targets are
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy --strict
+
+docs: $(VENV)/.docs ## build the documentation with its search into out/docs (python -m http.server -d out/docs shows it)
+	$(BIN)/python docs/site/build.py out/docs
 
 bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)
 	$(BIN)/python -m benchmarks.main_job
@@ -86,6 +89,10 @@ $(VENV)/.service: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $@ $(VENV)/.core $(VENV)/.service
+
+$(VENV)/.docs: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@touch $@ $(VENV)/.core
 
 .oracles/qonnx-source:
 	git clone --quiet $(QONNX) $@.new

@@ -1,6 +1,6 @@
 """Problems: every failure of the service as `application/problem+json` (RFC 9457) of a listed type.
 
-`TYPES` lists them all, `CLASSES` says which error of the planner is which; docs/problems.md documents each.
+`TYPES` lists them all, `CLASSES` says which error of the planner is which; docs/problems.md is made of them.
 Nothing here knows a route. Source: RFC 9457; docs/service.md.
 """
 
@@ -94,6 +94,59 @@ TYPES: Final[Mapping[str, tuple[int, str]]] = {
     "worker-lost": (503, "the processes that worked for this were killed from outside, again and again"),
     "wrong-host": (421, "the server does not answer to this host name"),
 }
+
+REMEDIES: Final[Mapping[str, tuple[str, str]]] = {
+    "annotation-invalid": ("`hint`", "correct the name"),
+    "busy": ("", "send it later; raise `QPLAN_CHILDREN`, or use jobs"),
+    "conflict": ("`facts`: a minimal set", 'drop one, or `"best_effort": true`'),
+    "corrupted": ("", "send the bytes again"),
+    "digest-mismatch": ("`found`", "digest what is sent; announce an upload again"),
+    "exists": ("`found`", "use the next version or another id"),
+    "expired": ("", "announce it again, and finish it within QPLAN_UPLOAD_HOURS"),
+    "forbidden": ("`scope`", "another token"),
+    "head-too-large": ("`limit`", "at most 16 KiB of address and headers; the connection closes"),
+    "http-invalid": ("", "look for a proxy"),
+    "input-invalid": ("`hint`", "as the detail says"),
+    "internal": ("", "report it with the request id"),
+    "json-invalid": ("", "at most 64 levels and integers of 19 digits; large documents go as blobs"),
+    "key-reused": ("", "use a new key"),
+    "method-not-allowed": ("", "use one of `Allow`"),
+    "model-invalid": ("`hint`, `names`, `pointer`", "export it again"),
+    "no-kernel": ("`facts`, `hint`", "add a row, or drop that line"),
+    "not-ended": ("", "cancel it first"),
+    "not-found": ("", "see `/openapi.json`"),
+    "not-local": ("", "set `QPLAN_TOKENS`"),
+    "not-ready": ("`missing`", "`qplan doctor`"),
+    "offset-mismatch": ("`offset`", "continue there"),
+    "out-of-memory": ("", "raise `QPLAN_CHILD_MEMORY`, `QPLAN_JOB_MEMORY`"),
+    "overloaded": ("", "send it later: work waited for five times its processor time"),
+    "plan-invalid": ("`port`, `row`, `hint`", "request the plan again"),
+    "precondition-failed": ("`found`", "read it again"),
+    "queue-full": ("", "send it later"),
+    "quota": ("", "delete something, raise it, or set `QPLAN_KEEP_DAYS`"),
+    "range-invalid": ("`bytes`", "ask for bytes below"),
+    "rate-limited": ("`retry_after`", "wait"),
+    "request-invalid": ("`errors`: `pointer` (RFC 6901), `message`", "correct it; types are JSON's"),
+    "rule-invalid": ("`hint`", "correct the rule or its `when`"),
+    "share-taken": ("`retry_after`", "wait"),
+    "slow-body": ("", "send it again; upload parts are kept"),
+    "slow-head": ("", "send it at once"),
+    "stats-invalid": ("`hint`", "calibrate again"),
+    "storage-full": ("", "make room; nothing half written is kept"),
+    "target-invalid": ("`errors`: `line`, `column`, `path`, `code`, `message`", "see targets/codes.md"),
+    "timeout": ("", "`Prefer: respond-async`, `QPLAN_JOB_SECONDS`"),
+    "too-large": ("`limit`", "upload in parts"),
+    "type-invalid": ("`hint`", "see types.md"),
+    "unauthorized": ("", "get a token"),
+    "unknown-name": ("`nearest` or `hint`", "correct the name"),
+    "unknown-value": ("`nearest`", "calibrate again"),
+    "unsupported-export": ("`hint`, `port`, `row`", "another format, or annotate the port"),
+    "unsupported-media": ("`accepted`", "set `Content-Type`"),
+    "worker-crashed": ("", "report it with the input"),
+    "worker-lost": ("", "add memory, or lower `QPLAN_CHILD_MEMORY`, `QPLAN_JOB_MEMORY`"),
+    "wrong-host": ("", "use the address, `localhost`, or `QPLAN_HOSTS`"),
+}
+"""Members of a type beside those of all, and what to do about it, as docs/problems.md has them."""
 
 AGAIN: Final[Mapping[str, int]] = {
     "busy": 1,

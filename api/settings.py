@@ -1,7 +1,7 @@
 """Settings of the service, read from the environment once: where things lie, limits, tokens.
 
-`VARIABLES` is the whole list, and docs/service.md its table; nothing else reads the environment. Sizes are
-bytes, times seconds. Source: docs/service.md.
+`VARIABLES` is the whole list, and docs/reference/settings.md is made of it; nothing else reads the
+environment. Sizes are bytes, times seconds. Source: docs/service.md.
 """
 
 import re
@@ -30,42 +30,7 @@ class CannotStart(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of a server; `VARIABLES` says which variable each comes from.
-
-    Attributes:
-      data: folder of everything kept.
-      database_url, blobs, executor: where rows, files and jobs go instead of that folder and this machine;
-        empty: nowhere else.
-      max_body, max_blob: longest JSON or YAML body, longest blob.
-      max_upload, upload_hours: longest file that comes in parts, and how long it may take.
-      max_values: most values in one JSON body.
-      inline_kernels: annotated models up to this size are planned in the server's own process.
-      child_seconds: processor time of one child; five times that on the clock.
-      child_memory: memory of one child beside ten times what it reads.
-      children, waiting: children at work at once, requests that may wait for one.
-      residents: plans that children hold in memory for previews of edits; 0 holds none.
-      head_seconds, body_seconds: time for a request's head to arrive; for a JSON or YAML body, and longest
-        silence in a blob.
-      body_rate: bytes a second that a blob comes at, on average, once `body_seconds` are over; 0 is no limit.
-      bodies: JSON bodies of one process that are here or on their way, in bytes.
-      connections: open connections of one process; more are closed at once.
-      drain_seconds: how long a server that was told to end waits for requests under way.
-      rate, burst: requests a second of one token, and how many more at once; 0 is no limit.
-      quota: bytes of everything kept; 0 is no limit.
-      keep_days, keep_bytes: what is unused for longer is swept away, and blobs beyond; 0 keeps for ever.
-      job_workers, job_seconds, job_memory: jobs at work in this process, and what each may use, memory beside
-        ten times what it reads.
-      lease_seconds: after this long without a word, a job's server is taken for dead.
-      max_jobs: jobs that may wait.
-      access_log: whether each request is a line of the log.
-      tokens: who may ask; none: loopback only.
-      tokens_file: a file that further ones came from, and come from again when it changes.
-      share: the percentage of what many want at once (children, jobs at work, places to wait, bytes on their
-        way) that one token may have.
-      tenant_quota: bytes of everything kept for one tenant; 0 is no limit.
-      hosts: names the server answers to beside addresses and `localhost`.
-      functions: allow-list of QuantFns that targets may name in `fn` rules: name and `module:function`.
-    """
+    """Settings of a server; `VARIABLES` says which variable each comes from, and its meaning."""
 
     data: Path
     max_body: int = 4 * MIB
@@ -128,7 +93,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
     if all(environment.get(name, "").strip() for name in DATABASE_URLS):
         raise CannotStart(f"{' and '.join(DATABASE_URLS)} are both set", hint="leave one of them out")
     given: dict[str, Any] = {"data": _path("QPLAN_DATA", "qplan-data")}
-    for variable, (name, read) in VARIABLES.items():
+    for variable, (name, read, _) in VARIABLES.items():
         text = environment.get(variable, "").strip()
         if not text:
             continue
@@ -150,7 +115,7 @@ def defaults() -> dict[str, str]:
     known = {field.name: field.default for field in fields(Settings)}
     return {
         variable: "qplan-data" if name == "data" else _shown(known[name])
-        for variable, (name, _) in VARIABLES.items()
+        for variable, (name, *_) in VARIABLES.items()
     }
 
 
@@ -239,46 +204,120 @@ def _functions(variable: str, text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
-    "QPLAN_DATA": ("data", _path),
-    "QPLAN_DATABASE_URL": ("database_url", _text),
-    "QPLAN_DATABASE_URL_FILE": ("database_url", _text_of_file),
-    "QPLAN_BLOBS": ("blobs", _text),
-    "QPLAN_EXECUTOR": ("executor", _text),
-    "QPLAN_JOB_WORKERS": ("job_workers", _positive),
-    "QPLAN_JOB_SECONDS": ("job_seconds", _positive),
-    "QPLAN_JOB_MEMORY": ("job_memory", _positive),
-    "QPLAN_LEASE_SECONDS": ("lease_seconds", _positive),
-    "QPLAN_MAX_JOBS": ("max_jobs", _positive),
-    "QPLAN_TOKENS": ("tokens", _tokens),
-    TOKENS_FILE: ("tokens", _tokens_of_file),
-    "QPLAN_SHARE": ("share", _percent),
-    "QPLAN_HOSTS": ("hosts", _names),
-    "QPLAN_FUNCTIONS": ("functions", _functions),
-    "QPLAN_RATE": ("rate", _count),
-    "QPLAN_BURST": ("burst", _positive),
-    "QPLAN_QUOTA": ("quota", _count),
-    "QPLAN_TENANT_QUOTA": ("tenant_quota", _count),
-    "QPLAN_KEEP_DAYS": ("keep_days", _count),
-    "QPLAN_KEEP_BYTES": ("keep_bytes", _count),
-    "QPLAN_ACCESS_LOG": ("access_log", _switch),
-    "QPLAN_MAX_BODY": ("max_body", _positive),
-    "QPLAN_MAX_BLOB": ("max_blob", _positive),
-    "QPLAN_MAX_UPLOAD": ("max_upload", _positive),
-    "QPLAN_UPLOAD_HOURS": ("upload_hours", _positive),
-    "QPLAN_MAX_VALUES": ("max_values", _positive),
-    "QPLAN_INLINE_KERNELS": ("inline_kernels", _positive),
-    "QPLAN_CHILD_SECONDS": ("child_seconds", _positive),
-    "QPLAN_CHILD_MEMORY": ("child_memory", _positive),
-    "QPLAN_CHILDREN": ("children", _positive),
-    "QPLAN_WAITING": ("waiting", _positive),
-    "QPLAN_RESIDENTS": ("residents", _held),
-    "QPLAN_HEAD_SECONDS": ("head_seconds", _positive),
-    "QPLAN_BODY_SECONDS": ("body_seconds", _positive),
-    "QPLAN_BODY_RATE": ("body_rate", _count),
-    "QPLAN_BODIES": ("bodies", _positive),
-    "QPLAN_CONNECTIONS": ("connections", _positive),
-    "QPLAN_DRAIN_SECONDS": ("drain_seconds", _positive),
+VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any], str]]] = {
+    "QPLAN_DATA": ("data", _path, "folder of everything kept"),
+    "QPLAN_DATABASE_URL": (
+        "database_url",
+        _text,
+        "`postgresql://USER:PASSWORD@HOST/NAME` or `sqlite:///FILE`; none is SQLite in the data folder",
+    ),
+    "QPLAN_DATABASE_URL_FILE": (
+        "database_url",
+        _text_of_file,
+        "file that has it, so that a password stands in no environment; one of the two alone",
+    ),
+    "QPLAN_BLOBS": (
+        "blobs",
+        _text,
+        "`s3://BUCKET/PREFIX` or `file:///DIR` for files; none is the data folder",
+    ),
+    "QPLAN_EXECUTOR": ("executor", _text, "`dask://HOST:PORT` for jobs; none is this machine"),
+    "QPLAN_JOB_WORKERS": ("job_workers", _positive, "jobs at work in one server process"),
+    "QPLAN_JOB_SECONDS": (
+        "job_seconds",
+        _positive,
+        "processor seconds of a job, and five times that on the clock",
+    ),
+    "QPLAN_JOB_MEMORY": (
+        "job_memory",
+        _positive,
+        "bytes of memory of a job, beside ten times what it reads and once the external data of its model",
+    ),
+    "QPLAN_LEASE_SECONDS": (
+        "lease_seconds",
+        _positive,
+        "seconds of silence after which a job's server is taken for dead",
+    ),
+    "QPLAN_MAX_JOBS": ("max_jobs", _positive, "jobs that may wait"),
+    "QPLAN_TOKENS": ("tokens", _tokens, "tokens, separated by commas; none is loopback only"),
+    TOKENS_FILE: (
+        "tokens",
+        _tokens_of_file,
+        "file of further tokens, one a line; read again when it changes",
+    ),
+    "QPLAN_SHARE": (
+        "share",
+        _percent,
+        (
+            "per cent of contended resources that one of several tokens may have, "
+            "see [shares](../service.md#shares)"
+        ),
+    ),
+    "QPLAN_HOSTS": (
+        "hosts",
+        _names,
+        "host names answered to beside addresses and `localhost`, without tokens",
+    ),
+    "QPLAN_FUNCTIONS": (
+        "functions",
+        _functions,
+        "functions that targets may name: `name=package.module:function`, separated by commas",
+    ),
+    "QPLAN_RATE": ("rate", _count, "requests a second of one token; 0 is no limit"),
+    "QPLAN_BURST": ("burst", _positive, "requests of one token at once"),
+    "QPLAN_QUOTA": ("quota", _count, "bytes of everything kept; 0 is no limit"),
+    "QPLAN_TENANT_QUOTA": ("tenant_quota", _count, "bytes of everything kept for one tenant; 0 is no limit"),
+    "QPLAN_KEEP_DAYS": ("keep_days", _count, "days that something unused is kept; 0 is for ever"),
+    "QPLAN_KEEP_BYTES": ("keep_bytes", _count, "bytes of blobs that are kept of each tenant; 0 is all"),
+    "QPLAN_ACCESS_LOG": ("access_log", _switch, "a line of the log for each request, `on` or `off`"),
+    "QPLAN_MAX_BODY": ("max_body", _positive, "bytes of a JSON or YAML body"),
+    "QPLAN_MAX_BLOB": ("max_blob", _positive, "bytes of a blob"),
+    "QPLAN_MAX_UPLOAD": ("max_upload", _positive, "bytes of a file that comes in parts"),
+    "QPLAN_UPLOAD_HOURS": ("upload_hours", _positive, "hours that such a file may take"),
+    "QPLAN_MAX_VALUES": ("max_values", _positive, "values in a JSON body"),
+    "QPLAN_INLINE_KERNELS": (
+        "inline_kernels",
+        _positive,
+        "kernels of an annotated model that is planned in the server's process",
+    ),
+    "QPLAN_CHILD_SECONDS": (
+        "child_seconds",
+        _positive,
+        "processor seconds of a reading process, and five times that on the clock",
+    ),
+    "QPLAN_CHILD_MEMORY": ("child_memory", _positive, "bytes of memory of a reading process"),
+    "QPLAN_CHILDREN": ("children", _positive, "reading processes at work"),
+    "QPLAN_WAITING": ("waiting", _positive, "requests that may wait for one"),
+    "QPLAN_RESIDENTS": (
+        "residents",
+        _held,
+        (
+            "plans that children hold in memory for [previews](../service.md#previews), "
+            "each with the limits of a reading process; 0 holds none"
+        ),
+    ),
+    "QPLAN_HEAD_SECONDS": ("head_seconds", _positive, "seconds for the head of a request to arrive"),
+    "QPLAN_BODY_SECONDS": (
+        "body_seconds",
+        _positive,
+        "seconds for a JSON or YAML body to arrive, and longest silence in a blob",
+    ),
+    "QPLAN_BODY_RATE": (
+        "body_rate",
+        _count,
+        "bytes a second of a blob, on average; slower ones are given up; 0 is no limit",
+    ),
+    "QPLAN_BODIES": (
+        "bodies",
+        _positive,
+        "bytes of JSON bodies of one process that are here or on their way",
+    ),
+    "QPLAN_CONNECTIONS": ("connections", _positive, "open connections of one process; more are closed"),
+    "QPLAN_DRAIN_SECONDS": (
+        "drain_seconds",
+        _positive,
+        "seconds that requests under way have when the server ends",
+    ),
 }
 DATABASE_URLS: Final = ("QPLAN_DATABASE_URL", "QPLAN_DATABASE_URL_FILE")
 OTHERS: Final = frozenset({"QPLAN_HYPOTHESIS", "QPLAN_MODELS", "QPLAN_TRACEBACK"})

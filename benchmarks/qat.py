@@ -187,7 +187,7 @@ def told(sqnr: float) -> str:
 
 
 HEAD: Final = """# QAT files on targets
-Written by `python -m benchmarks.qat --write`: each file planned with its quantizers as types, written, run,
+Made by `python -m benchmarks.qat --write`: each file planned with its quantizers as types, written, run,
 and compared with the file as it was written, on samples that calibration did not see. `equal`: every number
 of every output. Else SQNR in dB, the worst output; in brackets kernels in float, of all. finn-fpga and
 hls4ml-fpga are run as QONNX, the others as QDQ in onnxruntime. First the files of the model folder (trained;

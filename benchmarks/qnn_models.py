@@ -3,7 +3,7 @@
 Each model is planned for a target, written as `onnx-qdq`, and run in the library, simulated on this machine.
 Usage, from the repository root, after `make oracles`, with the model folder:
 `python -m benchmarks.qnn_models [--only MODEL ...] [--targets T ...] [--samples N] [--write]`; `--write` puts
-the table into docs/targets/qnn-htp.md. A step is the scale of the type in which the plan has an output.
+the table into docs/results/qnn-models.md. A step is the scale of the type in which the plan has an output.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from planner.plans.plan import Plan
 from planner.target_tests.engines.apart import run_qnn
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs" / "targets" / "qnn-htp.md"
+PAGE: Final = ROOT / "docs" / "results" / "qnn-models.md"
 MARK: Final = re.compile(r"(?<=<!-- made by benchmarks.qnn_models -->\n).*?(?=<!-- end -->)", re.DOTALL)
 PYTHON: Final = ROOT / ".oracles" / "qnn" / "bin" / "python"
 CALIBRATION: Final = 16
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", metavar="MODEL", choices=MODELS, default=list(MODELS))
     parser.add_argument("--targets", nargs="*", metavar="T", default=["qnn-htp", "hexagon-a16w8"])
     parser.add_argument("--samples", type=int, default=2)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/targets/qnn-htp.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/results/qnn-models.md")
     options = parser.parse_args(arguments)
     records = []
     for name in options.only:

@@ -212,7 +212,8 @@ def main() -> None:
 
 HEAD: Final = """# How planning grows
 
-Generated graphs for `litert-int8`; nothing is inside the regions, so nothing but planning costs time.
+Made by `python -m benchmarks.scale --write`: generated graphs for `litert-int8`; nothing is inside the
+regions, so nothing but planning costs time.
 
 The first four shapes are like networks: residual blocks, dense blocks, transformer layers with float layer
 norms, and kernels that read values at random. The others are made to be hard: between relays, kernels whose

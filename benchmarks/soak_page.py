@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET  # our own pytest wrote the file
 HEAD: Final = """\
 # What `make soak` found
 
-Tests that take longer than everyday work allows: `make soak` in {parts}, ended at commit `{commit}`
+Made by `make soak`, tests that take longer than everyday work allows: in {parts}, ended at commit `{commit}`
 of {date}. {passed} passed, {failed} failed, {skipped} skipped; {minutes:.0f} minutes.
 
 | test | did | found | seconds |

@@ -2,7 +2,7 @@
 
 Each row's small model from `qplan target kit` is written, run, and compared with the reference interpreter.
 Usage, from the repository root: `python -m benchmarks.target_probes [--write]`, after `make oracles`;
-`--write` puts the tables into docs/targets/trust.md.
+`--write` puts the tables into docs/results/target-probes.md.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from planner.target_tests.engines.table import ENGINES, HERE, Engine
 from planner.target_tests.row_probe import VERDICTS, RowFinding, probe_rows
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs" / "targets" / "trust.md"
+PAGE: Final = ROOT / "docs" / "results" / "target-probes.md"
 MARK: Final = re.compile(r"(?<=<!-- made by benchmarks.target_probes -->\n).*", re.DOTALL)
 
 RUNS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
@@ -98,7 +98,9 @@ def page(found: Mapping[tuple[str, str], Sequence[RowFinding]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run every target on its engines."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/targets/trust.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables into docs/results/target-probes.md"
+    )
     chosen = parser.parse_args(arguments)
     found = {
         (target, name): measured(target, name, home)

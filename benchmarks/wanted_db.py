@@ -150,7 +150,7 @@ def closing(rows: Sequence[Row]) -> Iterator[str]:
 
 HEAD: Final = f"""# Floors of dB at readers
 
-Written by `python -m benchmarks.wanted_db --write`. SQNR in dB of the worst output (of a softmax, what it
+Made by `python -m benchmarks.wanted_db --write`. SQNR in dB of the worst output (of a softmax, what it
 reads), of the decoder `{DECODER.rpartition("/")[2]}` the cross entropy of its tokens in nats, of which less
 is better; and in brackets the work of the plan over that without a floor, where
 [`costs.wanted_db`](../accuracy.md#rows-that-hold-too-little) asks for 20 to 35 dB; "float" with

@@ -12,12 +12,9 @@ import planner
 from planner import errors
 from planner.cli.app import TARGET_VERBS, VERBS
 from planner.exporters.table import EXPORTERS
-from planner.target.lint.codes import MEANINGS
-from planner.target.lint.findings import CHECKS
 from planner.target.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMON = {"--json"}
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 THEIRS = {"docs/ContribOperators.md", "docs/spec.md"}  # of onnxruntime, of StableHLO
 
@@ -44,16 +41,6 @@ def test_every_rule_is_documented():
     assert missing([*RULES, "fn"], page("targets/rules.md")) == []
 
 
-def test_every_lint_code_is_documented_with_its_severity():
-    rows = re.findall(r"^\| (L\d+) \| (\w+) \| (.+) \|$", page("targets/codes.md"), re.MULTILINE)
-    assert rows == [(code, severity, MEANINGS[code]) for code, (severity, _) in CHECKS.items()]
-
-
-def test_every_error_code_of_a_target_is_documented():
-    rows = re.findall(r"^\| (T\d+) \| (.+) \|$", page("targets/codes.md"), re.MULTILINE)
-    assert dict(rows) == {code: text for code, text in MEANINGS.items() if code[0] == "T"}
-
-
 def test_every_error_is_documented_with_its_exit_code():
     rows = re.findall(r"^\| `(\w+)` \| (\d) \|", page("errors.md"), re.MULTILINE)
     assert {name: int(code) for name, code in rows} == {e.__name__: e.exit_code for e in error_classes()}
@@ -69,21 +56,12 @@ def test_every_format_is_documented():
 
 
 def test_every_verb_is_documented():
-    assert missing([f"qplan {name}" for name in verbs()], page("command.md")) == []
-
-
-@pytest.mark.parametrize("name", verbs())
-def test_every_option_is_documented(name):
-    parameters = inspect.signature(verbs()[name]).parameters.values()
-    declared = [item for p in parameters for item in p.annotation.__metadata__[0].param_decls or ()]
-    options = {item for item in declared if item.startswith("--")} - COMMON
-    undocumented = [option for option in options if not re.search(rf"{option}\b", page("command.md"))]
-    assert undocumented == []
+    assert missing([f"qplan {name}" for name in verbs()], page("reference/command.md")) == []
 
 
 def test_every_public_name_is_documented():
     names = [name for name in planner.__all__ if not name.startswith("_")]
-    assert missing(names, page("library.md")) == []
+    assert missing(names, page("reference/library.md")) == []
 
 
 def test_every_public_name_is_there():
@@ -108,10 +86,29 @@ def test_links_lead_somewhere(path):
     assert broken == []
 
 
+SUMMED_UP = ("accuracy", "formats", "models", "speed", "targets", "training")
+"""The six pages of results; all others are their appendix."""
+
+
+def linked(name: str) -> set[Path]:
+    path = ROOT / "docs" / name
+    links = re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
+    return {(path.parent / link).resolve() for link in links}
+
+
 def test_every_page_is_in_the_index():
-    linked = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+)", page("index.md"))}
-    assert [path.name for path in ROOT.glob("docs/*.md") if path not in linked] == ["index.md"]
-    assert [path.name for path in ROOT.glob("docs/results/*.md") if path not in linked] == []
+    assert [path.name for path in ROOT.glob("docs/*.md") if path not in linked("index.md")] == ["index.md"]
+    summaries = {ROOT / "docs" / "results" / f"{name}.md" for name in SUMMED_UP}
+    assert summaries <= linked("index.md")
+    appendix = set().union(*(linked(f"results/{name}.md") for name in SUMMED_UP))
+    assert set(ROOT.glob("docs/results/*.md")) - summaries - appendix == set()
+
+
+@pytest.mark.parametrize("name", SUMMED_UP)
+def test_a_page_of_results_is_short_and_names_its_commands(name):
+    text = page(f"results/{name}.md")
+    assert len(text.split()) <= 600
+    assert re.search(r"`(?:python -m benchmarks\.|make |pytest )", text)
 
 
 def test_pages_that_code_names_are_there():

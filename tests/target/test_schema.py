@@ -7,8 +7,6 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from planner.target.docs.keydocs import key_tables
-
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "targets" / "target.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft7Validator(SCHEMA)
@@ -54,9 +52,3 @@ def test_every_example_fits_its_field(model, name, field):
     whole = {"definitions": SCHEMA["definitions"], **field}
     for example in field["examples"]:
         assert [e.message for e in Draft7Validator(whole).iter_errors(example)] == [], (model, name)
-
-
-def test_the_reference_has_every_key():
-    """Rewrite the tables with `python -m planner.target.docs.keydocs`."""
-    page = (ROOT / "docs" / "targets" / "reference.md").read_text(encoding="utf-8")
-    assert page.partition("\n## Keys\n")[2] == key_tables()

@@ -1,10 +1,9 @@
-"""The tables of docs/targets/reference.md: every key with its place, default, meaning and an example.
+"""The tables of docs/reference/target-keys.md: every key with its place, default, meaning and an example.
 
-Made from the JSON Schema (`python -m planner.target.docs.keydocs` prints them); a test compares.
+Made from the JSON Schema; `docs/site/reference.py` writes the page.
 """
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -68,7 +67,7 @@ def _rows(model: Mapping[str, Any]) -> Iterator[str]:
         accepted = ", ".join(f"`{value_text(word)}`" for word in words)
         meaning = field["description"] + (f" One of {accepted}." if words and is_alone else "")
         meaning += f" One of {accepted}, or in full." if words and not is_alone else ""
-        cells = (f"`{key}`", default, meaning, f"`{value_text(example)}`")
+        cells = (f"`{key}`", default, meaning, f"`{value_text(example).strip()}`")
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
@@ -85,7 +84,3 @@ def _default(field: Mapping[str, Any]) -> str:
     if default is None or default in ([], {}, "") or isinstance(default, dict):
         return "none"
     return f"`{value_text(default)}`"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(key_tables())
