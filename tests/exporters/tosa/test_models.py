@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import planner
 from benchmarks.samples import samples as real_samples
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
@@ -13,11 +14,12 @@ from planner.exporters.tosa.write import write_tosa
 from planner.fusion.fuse import fuse
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.graph import Graph
-from planner.ir.types.qtypes import NoneType
+from planner.ir.types.qtypes import NoneType, Uniform
 from planner.onnx.read import read_onnx
 from planner.plans.plan import Plan
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
+from tests.exporters.test_every_model import sized
 from tests.exporters.tosa.running import agreed, fed, led, with_all_results
 from tests.interpreter.test_whole_models import MODELS, Samples, digits, planned, tiny
 from tests.oracles import mlir, tosa
@@ -108,6 +110,26 @@ def test_other_models(name, tmp_path):
     assert text.count('"tosa.transpose"') == OTHERS[name]
     found = mlir.modules([text], TORCH_MLIR)[0]
     assert not found.startswith("ERROR"), found[:1000]
+
+
+@pytest.mark.parametrize("name", ["stories260k", "stories260k_decode"])
+def test_a_decoder(name, tmp_path):
+    """Its GatherND picks by constants, and moves data by the definition of the operator."""
+    path = MODELS / "language" / f"{name}.onnx"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    model, (sample,) = sized(path)
+    graph = annotate(model, stats=calibrate(model, [sample]))
+    plan = planner.plan(graph, "tosa-int8")
+    found = tosa.run(tmp_path, [(planner.export(graph, plan, "tosa"), [fed(graph, plan, sample)])])[0]
+    assert not isinstance(found, str), found
+    wanted = planner.evaluate(graph, plan, sample)
+    kinds = {port.value: port.type for kernel in plan.kernels_in_order for port in kernel.outputs}
+    for value, got in zip(graph.outputs, found[0], strict=True):
+        kind, real = kinds[value], wanted.outputs[value]
+        if isinstance(kind, Uniform):
+            real = np.rint(real / kind.scales[0]) + kind.zero_points[0]
+        np.testing.assert_array_equal(np.reshape(got, real.shape), real, err_msg=value)
 
 
 @pytest.mark.soak
