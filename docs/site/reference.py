@@ -27,8 +27,8 @@ EVERYWHERE: Final = ("quiet", "progress", "json", "help")
 METHODS: Final = ("get", "head", "put", "post", "patch", "delete")
 
 COMMON: Final = (
-    "Every verb takes `--help` (`-h`), `--quiet` (`-q`) and `--progress` or `--no-progress`; "
-    "those marked JSON take `--json`. An option in bold is required.\n"
+    "Every verb takes `--help` (`-h`), `--quiet` (`-q`: errors and requested documents only) and "
+    "`--progress` or `--no-progress`; those marked JSON take `--json`. An option in bold is required.\n"
 )
 FAILURES: Final = (
     "Every failure is a [problem](../problems.md) (`application/problem+json`). "
