@@ -6,8 +6,10 @@ schema and tables. A test compares. Explanations stand in the pages beside them.
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, get_args, get_type_hints
 
 import typer
 
@@ -253,7 +255,37 @@ def library_page() -> str:
     for title, is_class in (("Functions", False), ("Classes", True)):
         parts.append(f"## {title}\n")
         parts += [_public(name, one) for name, one in named.items() if inspect.isclass(one) == is_class]
+    parts.append("## Results\n\nRecords that functions return, each followed by what it holds.\n")
+    public = tuple(one for one in named.values() if inspect.isclass(one))
+    for function in named.values():
+        returned = (
+            _own_classes(get_type_hints(function).get("return")) if inspect.isfunction(function) else []
+        )
+        if len(returned) == 1 and not issubclass(returned[0], public):
+            parts += [_public(one.__name__, one) for one in (*returned, *_held(returned[0]))]
     return "\n".join(parts)
+
+
+def _own_classes(hint: Any) -> list[type]:
+    """Records of ours in an annotation."""
+    if inspect.isclass(hint) and is_dataclass(hint):
+        return [hint]
+    return [one for part in get_args(hint) for one in _own_classes(part)]
+
+
+def _held(record: type) -> list[type]:
+    """Records of the same module in the fields of a record."""
+    found = [one for hint in get_type_hints(record).values() for one in _own_classes(hint)]
+    return [one for one in dict.fromkeys(found) if one.__module__ == record.__module__]
+
+
+def _properties(record: Any) -> list[str]:
+    found = [item for item in vars(record).items() if isinstance(item[1], property | cached_property)]
+    return [f"  {name}: {_first_line(item)}" for name, item in found if not name.startswith("_")]
+
+
+def _first_line(item: Any) -> str:
+    return (inspect.getdoc(item) or "").partition("\n")[0]
 
 
 def _public(name: str, one: Any) -> str:
@@ -263,6 +295,12 @@ def _public(name: str, one: Any) -> str:
         parameters = [item.replace(annotation=inspect.Parameter.empty) for item in bare.parameters.values()]
         head += str(bare.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
     first, _, rest = (inspect.getdoc(one) or "").partition("\n\n")
+    if inspect.isclass(one):
+        lines = [line for base in (one, *filter(is_dataclass, one.__bases__)) for line in _properties(base)]
+        inherited = [
+            (inspect.getdoc(base) or "").partition("\n\n")[2] for base in one.__bases__ if is_dataclass(base)
+        ]
+        rest = "\n\n".join(filter(None, (rest, *inherited, "\n".join(lines and ["Properties:", *lines]))))
     block = f"```text\n{rest}\n```\n" if rest else ""
     return f"### `{head}`\n\n{_text(first)}\n\n{block}"
 
