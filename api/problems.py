@@ -131,7 +131,7 @@ REMEDIES: Final[Mapping[str, tuple[str, str]]] = {
     "share-taken": ("`retry_after`", "wait"),
     "slow-body": ("", "send it again; upload parts are kept"),
     "slow-head": ("", "send it at once"),
-    "stats-invalid": ("`hint`", "calibrate again"),
+    "stats-invalid": ("`hint`", "calibrate again; give statistics where no range is known"),
     "storage-full": ("", "make room; nothing half written is kept"),
     "target-invalid": ("`errors`: `line`, `column`, `path`, `code`, `message`", "see targets/codes.md"),
     "timeout": ("", "`Prefer: respond-async`, `QPLAN_JOB_SECONDS`"),

@@ -58,7 +58,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of a model; the totals are sums over layers."""
+    """Cost of a model, layer by layer (`layers`); the totals are sums over them."""
 
     mode: str
     layers: tuple[Layer, ...]
@@ -101,9 +101,10 @@ class Cost:
 
 
 def cost(source: str | Path | bytes, mode: str = "qonnx", *, dims: Mapping[str, int] | None = None) -> Cost:
-    """Count the cost of an ONNX file of any quantized dialect; see `cost_of`.
+    """Count the cost of an ONNX file of any quantized dialect.
 
     Args:
+      mode: how bit operations are counted: `qonnx`, `table3` or `eq5` (docs/qonnx.md).
       dims: sizes of dimensions that the model leaves open, which else count as 1.
     """
     return cost_of(read_written(source, dims=dims), mode)

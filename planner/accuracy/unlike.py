@@ -67,7 +67,15 @@ def beyond_calibration(model: Graph, stats: Statistics, samples: Source) -> tupl
 
 
 def unlike_calibration(model: Graph, stats: Statistics, samples: Source) -> tuple[str, ...]:
-    """The same as warnings with what to do: the furthest values, and the number of the others."""
+    """Warn of values that held-out samples take beyond what calibration saw, by more than a tenth of it.
+
+    Args:
+      stats: of the model, from `calibrate`.
+      samples: held out, as `calibrate` takes them; the float model is run on them.
+
+    Returns:
+      The furthest values, the number of the others, and what to do; empty if there are none.
+    """
     every = beyond_calibration(model, stats, samples)
     # What only moves data says the same once more.
     found = list({(one.sample, one.lo, one.hi, one.known): one for one in reversed(every)}.values())[::-1]

@@ -65,11 +65,13 @@ def tensors(
     samples: Source = (),
     axis: int = 1,
 ) -> Sequence[Tensor]:
-    """Describe the tensors of an ONNX file of any dialect; see `tensors_of`.
+    """Describe the inputs and every tensor of an ONNX file of any dialect, in order.
 
     Args:
       dims: sizes of open dimensions.
+      inputs: least and largest numbers of inputs, `{"x": (0.0, 1.0)}` or arrays that broadcast to them.
       samples: as `planner.calibrate` takes them.
+      axis: of the channels.
     """
     graph = read_written(source, dims=dims, opened=False)
     feeds = open_samples(samples, graph).feeds

@@ -80,7 +80,7 @@ def read_statistics(text: str, source: str = "statistics") -> Statistics:
 
 
 def load_statistics(path: str | Path) -> Statistics:
-    """Read a file.
+    """Read a file that `Statistics.save` or `qplan calibrate` wrote.
 
     Raises:
       StatsError: no readable file, or one that `read_statistics` refuses.

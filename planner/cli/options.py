@@ -116,7 +116,7 @@ MinCoverageOption: TypeAlias = Annotated[
     typer.Option(
         "--min-coverage",
         metavar="SHARE",
-        help="Exit code 1 if a smaller share of the multiply-adds is quantized, 0.9 say.",
+        help="Exit code 1 if a smaller share of multiply-adds (without any, of kernels) is quantized.",
     ),
 ]
 ReferenceOption: TypeAlias = Annotated[

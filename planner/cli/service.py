@@ -54,11 +54,11 @@ def doctor(
     host: HostOption = "127.0.0.1",
     data: DataOption = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Read every blob and compare it with its digest.")
+        bool, typer.Option("--deep", help="Compare every file with its digest; check SQLite's file.")
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Say what is wrong with the settings of the service and with what they point at."""
+    """Check the settings of the service and everything they name; exit code 1 if something is wrong."""
     found = _part("server.doctor").examine(_environment(data), host, deep=deep)
     if json:
         say_json([asdict(check) for check in found])
@@ -71,7 +71,8 @@ def token(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of its holder, for logs and limits.")],
     scope: Annotated[
-        list[str] | None, typer.Option("--scope", metavar="S", help="read, plan, write, metrics; several.")
+        list[str] | None,
+        typer.Option("--scope", metavar="S", help="read, plan (the default), write, metrics; repeatable."),
     ] = None,
     tenant: Annotated[
         str | None,

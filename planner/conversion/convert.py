@@ -51,7 +51,7 @@ def convert(
 
     Args:
       source: an ONNX file or its bytes, of any dialect.
-      to: a key of `CONVERSIONS`.
+      to: a key of `CONVERSIONS`: `onnx-qdq`, `qonnx`, ... (docs/qonnx.md).
       external: a data file beside the result for the weights of models over 2 GB.
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
       outputs: values that the model shall end at, instead of its own outputs.

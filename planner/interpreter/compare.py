@@ -156,7 +156,7 @@ class Comparison:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Outputs and groups of less than `LEAST_SQNR`, and labels that judge nothing."""
+        """Outputs and groups of less than 10 dB (`LEAST_SQNR`), and labels that judge nothing."""
         poor = [
             f"{name}{label} has {part.sqnr:.1f} dB, less than {LEAST_SQNR:g}: {_ADVICE}"
             for name, quality in self.outputs.items()

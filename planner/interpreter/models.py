@@ -87,7 +87,16 @@ class ModelRunner:
 
 
 def run_model(source: str | Path | bytes, sample: Mapping[str, Any]) -> Mapping[str, Array]:
-    """Run an ONNX file of any dialect on one sample; see `ModelRunner`."""
+    """Run an ONNX file of any dialect on one sample, as it is written.
+
+    For many samples open the file once, with `ModelRunner`.
+
+    Args:
+      sample: arrays by name of input.
+
+    Returns:
+      Arrays by name of output.
+    """
     return ModelRunner(read_written(source)).run(sample)
 
 

@@ -26,7 +26,7 @@ class PlanFields:
       model: digest of the model (`ir.graph.model_digest`).
       target: the target as the plan saw it: the rows in use, the prices.
       graph: the model's regions, values and facts; its constants hold no numbers.
-      cost, bound: the price of 01 section 5 and a proven lower bound of it, in element-rescales.
+      cost, bound: the price (specification, section 5) and a proven lower bound of it, in element-rescales.
       excused: the price of the bits that facts and rows force consumers to lose, which `cost` leaves out.
       optimal: whether cost equals the least possible.
       sources: where `model` and `target` lay when a command wrote the plan, from its folder on; no part of

@@ -28,7 +28,7 @@ from planner.version import MADE_BY
 
 
 class Plan(PlanFields):
-    """The answer and its proof, in memory or read from a file; its fields are those of `PlanFields`."""
+    """The answer and its proof, in memory or read from a file."""
 
     def __repr__(self) -> str:
         counts = f"{len(self.kernels_in_order)} kernels, {len(self.rescales)} rescales and casts"
@@ -76,7 +76,7 @@ class Plan(PlanFields):
 
     @property
     def fully_quantized(self) -> bool:
-        """Whether every quantizable port of every kernel is Uniform (01 section 6).
+        """Whether every quantizable port of every kernel is Uniform (specification, section 6).
 
         A result that a row hands on as float is none of these.
         """

@@ -310,7 +310,7 @@ UNLIMITED: Final = ("max_bits_lost", "wanted_db")
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Prices of 01 section 5: per element of a rescale by kind, and of lost bits; and floors of rows.
+    """Prices per element of a rescale by kind and of lost bits (specification, section 5); floors of rows.
 
     Attributes:
       wanted_db: what rounding at a row's ports is to leave at the readers of a value, in dB, where it was

@@ -36,7 +36,7 @@ def replan(
 
     Args:
       plan: one read from a file needs `model` and `target`, and is planned as a whole.
-      edits: see `Edits`.
+      edits: a mapping or a file of `values`, `ports`, `kernels` and `remove`, as annotations have them.
 
     Raises:
       AnnotationError: an edit of a value or port that is not there.

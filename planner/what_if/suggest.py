@@ -104,7 +104,7 @@ def suggest(
       model, target: needed for a plan read from a file, as for `replan`.
 
     Returns:
-      At most `MOST`; none where the kernels themselves want two types, as fixed scales do.
+      At most five; none where the kernels themselves want two types, as fixed scales do.
 
     Raises:
       UnknownName: no such rescale.

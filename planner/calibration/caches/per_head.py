@@ -35,7 +35,8 @@ def with_caches(
       stored: storage of the caches; None: their types are facts already, of one of a pair or of both.
       samples: one type per head, from the ranges of these; by default one per tensor, from the model's.
       names: of inputs to names of outputs, `*` for the same text in both (`{"past.*": "present.*"}`); by
-        default as exporters name them (`caches.names.CONVENTIONS`).
+        default as exporters name them: `past_key_values.*` with `present.*` or `present_key_values.*`,
+        `past_*` with `present_*`, `past.*` with `present.*`.
 
     Returns:
       The model with `Graph.caches`, both values of a pair pinned to one type.

@@ -89,7 +89,7 @@ def probe_engine(
         typer.Option(
             "--engine",
             metavar="E",
-            help="onnxruntime; with --target also litert, litert-optimized, tosa, vela, or module:function.",
+            help="onnxruntime; with --target litert, litert-optimized, qnn, tosa, vela, module:function too.",
         ),
     ] = "onnxruntime",
     target: Annotated[
