@@ -116,6 +116,21 @@ PASSES = {
         ),
         ["Conv", "Relu"],
     ),
+    # neither is an affine map of the convolution's weights with a factor of one sign
+    "conv_from_constant": (
+        (
+            f"g (float[1,3,2,2] x) => (float[1,4,2,2] y) <{CONV_W}, {CHANNELS}> "
+            "{ c = Conv(x, w) y = Sub(k, c) }"
+        ),
+        ["Conv", "Sub"],
+    ),
+    "conv_below_constant": (
+        (
+            f"g (float[1,3,2,2] x) => (float[1,4,2,2] y) <{CONV_W}, {CHANNELS}> "
+            "{ c = Conv(x, w) y = Div(k, c) }"
+        ),
+        ["Conv", "Div"],
+    ),
     "conv_sub_div": (
         (
             f"g (float[1,3,2,2] x) => (float[1,4,2,2] y) <{CONV_W}, {CHANNELS}> "
