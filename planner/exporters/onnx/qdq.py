@@ -24,6 +24,7 @@ from planner.exporters.onnx.port_support import (
     ONNX_STORAGES,
     Accepts,
 )
+from planner.exporters.onnx.storage_types import held_dtype
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
@@ -37,7 +38,7 @@ def write_qdq(graph: Graph, plan: Plan) -> bytes:
 
 def write_block(builder: ModelBuilder, block: Block) -> None:
     """Write one region: a Relu or Clip on its own on integers where that is exact, else in float."""
-    if not (write_clamp_alone(builder, block) or write_view(builder, block)):
+    if not any(write(builder, block) for write in (write_clamp_alone, write_view, write_lookup)):
         write_real(builder, block)
 
 
@@ -58,6 +59,30 @@ def write_view(builder: ModelBuilder, block: Block) -> bool:
     inputs = [builder.values.real(read.value, kind), *(builder.operand(name) for name in op.inputs[1:])]
     builder.file.emit_op(op, inputs, [value])
     builder.values.define_seen(value, kind, value)
+    return True
+
+
+def write_lookup(builder: ModelBuilder, block: Block) -> bool:
+    """Write a Gather of a table of signed bytes on these; or say False.
+
+    onnxruntime on x86 turns pairs of signed activations into unsigned ones, but none behind a constant: there
+    it would dequantize the whole table in every run.
+    """
+    op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
+    if len(block.region.ops) > 1 or op.type != "Gather" or op.inputs[0] not in builder.graph.constants:
+        return False
+    value, kind = op.outputs[0], ports[-1].type
+    if not isinstance(kind, Uniform) or not kind.is_per_tensor or ports[0].type != kind:
+        return False
+    if not builder.plan.target.files.is_for_cpu_provider or held_dtype(kind) != np.int8:
+        return False
+    rows, real = builder.file.fresh(f"{value}_rows"), builder.raw_name(value, kind)
+    builder.file.emit_op(op, [builder.stored(op.inputs[0], kind), builder.operand(op.inputs[1])], [rows])
+    # A pair of its own behind the rows is turned like any other.
+    builder.dequantize_f32(rows, kind, real)
+    result = builder.stored_name(value, kind)
+    builder.quantize_f32(real, kind, result)
+    builder.define_stored(value, kind, result)
     return True
 
 
