@@ -244,6 +244,8 @@ class SearchRun:
         self._until, self._close = most, CLOSE
         # Of the multiply-adds on the device: with fewer, more quality is worth no trial.
         self._least_share = 0.0
+        # Whether proposals are of the fewest multiply-adds in float, not of the least work.
+        self._is_covering = False
         self._weight_bits = _most_weight_bits(goal, table)
         self._trials: dict[str, Trial] = {}
         # Wishes are dropped that planning cannot keep: what was measured in the place of what was asked.
@@ -343,7 +345,11 @@ class SearchRun:
             if trial is None and len(self._trials) >= self._until:
                 return
             if trial is not None and self._goal.is_quality and trial.mac_share < self._least_share:
-                return
+                if self._is_covering:
+                    return
+                # The least work has too much in float: the same quality with as little in float as it takes.
+                self._is_covering = True
+                continue
             is_enough = trial is not None and self._meets(trial)
             # Quality: what meets the goal may do with less. Means: what keeps within them may have more.
             if is_enough == self._goal.is_quality and trial is not None:
@@ -368,7 +374,7 @@ class SearchRun:
     def _proposed(self, sqnr: float) -> Trial | None:
         """Measure the program's proposal for an SQNR (dB); None where it has none, or no trial is left."""
         bounds = bounds_of(self._table, sqnr)
-        is_covering = self._goal.kind == "coverage"
+        is_covering = self._is_covering or self._goal.kind == "coverage"
         table, net = self._by_coverage if is_covering else (self._table, self._net)
         start = greedy(table, net, bounds, weight_bits=self._weight_bits)
         found = propose(

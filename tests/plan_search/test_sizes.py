@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.plan_search.forecast import forecast, net_of, priced_by_coverage
+from planner.plan_search.forecast import KERNELS, TIE, forecast, net_of, priced_by_coverage
 from planner.plan_search.greedy import greedy
 from planner.plan_search.options import weight_bytes
 from planner.plan_search.program import SLACK, bounds_of, propose
@@ -157,12 +157,8 @@ def test_coverage_is_bought_by_products_and_not_by_work():
         return sum(options[chosen.get(name, 0)].float_macs for name, options in table.kernels.items())
 
     assert macs_in_float(covered, covered_net) <= macs_in_float(table, net)
-    work = {name: [one.work for one in options] for name, options in covered.kernels.items()}
+    macs = sum(max(one.float_macs for one in options) for options in table.kernels.values())
     for name, options in table.kernels.items():
-        for own, one in zip(work[name], options, strict=True):
-            assert (
-                one.float_macs
-                <= own
-                <= one.float_macs
-                + 0.01 * sum(max(other.float_macs for other in others) for others in table.kernels.values())
-            )
+        for own, one in zip(covered.kernels[name], options, strict=True):
+            least = one.float_macs + KERNELS * macs / len(table.kernels) * one.is_float
+            assert least <= own.work <= least + TIE * macs
