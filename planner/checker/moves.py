@@ -16,7 +16,7 @@ from planner.ir.graph import Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
-from planner.ops import defined
+from planner.ops import defined, find_movements
 from planner.ops.movement import pads_zero
 from planner.ops.operands import Operands
 from planner.ops.steps import FILLED, Movement, apply
@@ -116,8 +116,7 @@ def _movements(op: Op, served: Served) -> tuple[Movement, ...] | None:
         constant = served.numbers.get(name)
         return None if constant is None else constant.array
 
-    rule = defined(op.type).indices
-    return rule(Operands(op, lambda name: _sizes(served, name), numbers)) if rule else None
+    return find_movements(Operands(op, lambda name: _sizes(served, name), numbers))
 
 
 def _moved(op: Op, movements: Sequence[Movement], marks: Mapping[str, Marks]) -> dict[str, Marks] | None:

@@ -183,6 +183,8 @@ def reversed_sequences(known: Operands) -> tuple[Movement, ...] | None:
         int(known.op.attributes.get(f"{word}_axis", i)) for i, word in enumerate(("time", "batch"))
     )
     steps = np.arange(sizes[time])
+    if lengths.shape != (sizes[batch],) or (lengths < 0).any() or (lengths > sizes[time]).any():
+        return None
     if np.unique(lengths).size == 1:
         return (Movement((Pick(time, _reversed(steps, lengths.reshape(-1)[0])),)),)
     at: list[Array] = list(np.indices(sizes, sparse=True))

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from planner.ir.graph import Op
-from planner.ops import OPERATORS
+from planner.ops import OPERATORS, find_movements
 from planner.ops.operands import Operands
 from planner.ops.steps import FILLED, apply
 
@@ -225,6 +225,35 @@ def run(name: str, case: Case, arrays: list[Any]) -> tuple[list[Any], Op, Mappin
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     made = session.run(None, dict(zip(inputs, arrays, strict=True)))
     return made, Op("op", name, tuple(names), tuple(outputs), case.attributes), constants
+
+
+I64: Final = np.int64
+MISFITS: Final = (
+    ("GatherElements", (), (np.array(0),), {}),
+    ("GatherElements", (3, 2), (np.array([0]),), {}),
+    ("GatherElements", (3, 2), (np.zeros((2, 5), I64),), {}),
+    ("GatherND", (3,), (np.array(0),), {}),
+    ("GatherND", (3,), (np.array([0, 0]),), {}),
+    ("Pad", (3,), (np.array([1, 1]),), {"mode": "odd"}),
+    ("Resize", (3,), (None, np.array([2.0], np.float32)), {"nearest_mode": "odd"}),
+    ("Resize", (3,), (None, None, np.zeros(0, I64)), {}),
+    ("ReverseSequence", (3, 2), (np.array([3, 2, 1]),), {}),
+    ("ReverseSequence", (3, 2), (np.array([9, 9]),), {}),
+    ("ReverseSequence", (3, 2), (np.array([-1, 2]),), {}),
+    ("ReverseSequence", (3, 2), (np.array([3, 2]),), {"time_axis": 5}),
+    ("Slice", (3,), (np.array([0]), np.array([1, 2])), {}),
+    ("Split", (), (), {"num_outputs": 1}),
+    ("Tile", (3,), (np.array([1, 2]),), {}),
+)
+"""Operands that onnxruntime refuses, most of them at its first run."""
+
+
+@pytest.mark.parametrize(("name", "shape", "numbers", "attributes"), MISFITS)
+def test_operands_that_do_not_fit_are_not_followed(name, shape, numbers, attributes):
+    names = ["x", *("" if one is None else f"c{i}" for i, one in enumerate(numbers))]
+    constants = {f"c{i}": one for i, one in enumerate(numbers)}
+    known = Operands(Op("op", name, tuple(names), ("y",), attributes), {"x": shape}.get, constants.get)
+    assert find_movements(known) is None
 
 
 def test_a_place_of_nothing_is_filled():
