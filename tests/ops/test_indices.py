@@ -256,6 +256,16 @@ def test_operands_that_do_not_fit_are_not_followed(name, shape, numbers, attribu
     assert find_movements(known) is None
 
 
+@pytest.mark.parametrize(("training", "is_followed"), [(None, True), (False, True), (True, False)])
+def test_dropout_keeps_all_but_in_training(training, is_followed):
+    operands = ("x",) if training is None else ("x", "ratio", "training")
+    numbers = {"ratio": np.array(0.5), "training": np.array(training)}
+    known = Operands(Op("op", "Dropout", operands, ("y",), {}), {"x": (2,)}.get, numbers.get)
+    assert (find_movements(known) is not None) == is_followed
+    at_run_time = Operands(known.op, known.shape_of, {}.get)
+    assert (find_movements(at_run_time) is not None) == (training is None)
+
+
 def test_a_place_of_nothing_is_filled():
     op = Op("pad", "Pad", ("x", "pads"), ("y",), {})
     known = Operands(op, {"x": (2,)}.get, {"pads": np.array([1, 2])}.get)
