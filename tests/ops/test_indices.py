@@ -266,6 +266,45 @@ def test_dropout_keeps_all_but_in_training(training, is_followed):
     assert (find_movements(at_run_time) is not None) == (training is None)
 
 
+EMPTY: Final = (
+    ("Concat", Case((0, 2), attributes={"axis": 0}, operands=2)),
+    ("DepthToSpace", Case((0, 4, 2, 2), attributes={"blocksize": 2})),
+    ("Expand", Case((1, 2), (np.array([0, 1]),))),
+    ("Expand", Case((1, 0), (np.array([3, 1]),))),
+    ("Expand", Case((), (np.array([2, 1]),))),
+    ("Flatten", Case((), attributes={"axis": 0})),
+    ("Gather", Case((3, 0), (np.array([[2, 0]]),))),
+    ("Gather", Case((3, 2), (np.zeros((0, 2), I64),), {"axis": 1})),
+    ("GatherElements", Case((3, 0), (np.zeros((2, 0), I64),))),
+    ("Identity", Case(())),
+    ("Pad", Case((0, 2), (np.array([1, 0, 2, 1]),))),
+    ("Pad", Case((3,), (np.array([-2, -1]),))),
+    ("Reshape", Case((0, 3), (np.array([3, 0]),), {"allowzero": 1})),
+    ("Reshape", Case((), (np.array([1, 1]),))),
+    ("Slice", Case((3, 0), (np.array([2]), np.array([-9]), np.array([0]), np.array([-2])))),
+    ("Slice", Case((3,), (np.array([5]), np.array([9])))),
+    ("Slice", Case((0,), (np.array([-1]), np.array([-9]), np.array([0]), np.array([-1])))),
+    ("Split", Case((2, 2), (np.array([0, 2]),), results=2)),
+    ("Squeeze", Case((1, 0, 1), (np.array([0, 2]),))),
+    ("Tile", Case((), (np.zeros(0, I64),))),
+    ("Tile", Case((2, 2), (np.array([0, 2]),))),
+    ("Transpose", Case(())),
+    ("Unsqueeze", Case((), (np.array([0, -1]),))),
+)
+
+
+@pytest.mark.parametrize(("name", "case"), EMPTY)
+def test_tensors_without_elements_and_without_axes_move_alike(name, case):
+    arrays = [np.arange(np.prod(case.shape), dtype=np.float32).reshape(case.shape)] * case.operands
+    results, op, constants = run(name, case, arrays)
+    known = Operands(op, {f"x{i}": case.shape for i in range(case.operands)}.get, constants.get)
+    movements = find_movements(known)
+    assert movements is not None
+    found = [apply(one, [arrays[i] for i in one.operands], 0.0) for one in movements]
+    assert [one.shape for one in found] == [one.shape for one in results]
+    assert all(map(np.array_equal, found, results))
+
+
 def test_a_place_of_nothing_is_filled():
     op = Op("pad", "Pad", ("x", "pads"), ("y",), {})
     known = Operands(op, {"x": (2,)}.get, {"pads": np.array([1, 2])}.get)
