@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from planner.ir.graph import Op
 from planner.ops import OPERATORS, find_movements
 from planner.ops.operands import Operands
+from planner.ops.resizing import MODES
 from planner.ops.steps import FILLED, apply
 
 Random: Any = np.random.Generator
@@ -196,9 +197,6 @@ def test_steps_move_what_the_engine_moves(name):
             made = {f"y{i}": result.shape for i, result in enumerate(results)} if is_inferred else {}
             known = Operands(op, {**shapes, **made}.get, constants.get)
             movements = OPERATORS[name].indices(known)
-            is_tie = case.attributes.get("coordinate_transformation_mode") == "half_pixel_symmetric"
-            if movements is None and is_tie:
-                continue
             assert movements is not None, case
             found = [apply(one, [arrays[i] for i in one.operands], 0.0) for one in movements]
             assert [one.shape for one in found] == [one.shape for one in results], case
@@ -225,6 +223,22 @@ def run(name: str, case: Case, arrays: list[Any]) -> tuple[list[Any], Op, Mappin
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     made = session.run(None, dict(zip(inputs, arrays, strict=True)))
     return made, Op("op", name, tuple(names), tuple(outputs), case.attributes), constants
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("pick", ["ceil", "floor", "round_prefer_ceil", "round_prefer_floor"])
+def test_coordinates_are_rounded_as_the_engine_rounds_them(mode, pick):
+    """Between two elements, and closer to there than its tolerance: 1/(2/7) is 3.4999998 in float32."""
+    given = {"coordinate_transformation_mode": mode, "nearest_mode": pick}
+    scales = [np.array([scale], np.float32) for scale in (1 / 3, 0.6, 0.7, 1.7)]
+    asked = [(None, scale) for scale in scales] + [(None, None, np.array([n])) for n in (2, 8, 16)]
+    for size in (3, 7, 12):
+        array = np.arange(size, dtype=np.float32)
+        for numbers in asked:
+            (result,), op, constants = run("Resize", Case((size,), numbers, given), [array])
+            movements = find_movements(Operands(op, {"x0": (size,)}.get, constants.get))
+            assert movements is not None
+            assert apply(movements[0], [array]).tolist() == result.tolist(), (size, numbers)
 
 
 I64: Final = np.int64
