@@ -241,6 +241,16 @@ def test_coordinates_are_rounded_as_the_engine_rounds_them(mode, pick):
             assert apply(movements[0], [array]).tolist() == result.tolist(), (size, numbers)
 
 
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+@pytest.mark.parametrize("pads", [(-2, 2), (1, -2), (-1, -1), (-3, 1)])
+def test_what_a_pad_cuts_off_is_not_repeated(mode, pads):
+    array = np.arange(5, dtype=np.float32)
+    (result,), op, constants = run("Pad", Case((5,), (np.array(pads),), {"mode": mode}), [array])
+    movements = find_movements(Operands(op, {"x0": (5,)}.get, constants.get))
+    assert movements is not None
+    assert apply(movements[0], [array]).tolist() == result.tolist()
+
+
 I64: Final = np.int64
 MISFITS: Final = (
     ("GatherElements", (), (np.array(0),), {}),
