@@ -21,7 +21,7 @@ from planner.onnx.folding import fold_constants
 from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, MULTI_THRESHOLD, QUANT, TRUNC
 from planner.onnx.quantized.formulas import Array
 from planner.onnx.shapes import infer
-from planner.ops import defined
+from planner.ops import find_movements
 from planner.ops.operands import operands_of
 
 Ends: TypeAlias = tuple[Array, Array]
@@ -215,8 +215,7 @@ def _rising(work: _Work, op: Op, operands: Sequence[Ends]) -> Ends | None:
 
 def _moved(work: _Work, op: Op, operands: Sequence[Ends]) -> Ends | None:
     """An op that moves data by what is known before: the bounds of the elements that it moves."""
-    rule = defined(op.type).indices
-    movements = rule(operands_of(op, work.graph)) if rule is not None else None
+    movements = find_movements(operands_of(op, work.graph))
     if movements is None:
         return None
     data = movements[0].operands

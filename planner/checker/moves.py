@@ -13,17 +13,19 @@ import numpy.typing as npt
 
 from planner.checker.kernel_ports import Served, refuse
 from planner.ir.graph import Op
+from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
-from planner.ops import defined
+from planner.ops import defined, find_movements
+from planner.ops.movement import pads_zero
 from planner.ops.operands import Operands
-from planner.ops.steps import FILLED, apply
+from planner.ops.steps import FILLED, Movement, apply
 
 Marks = npt.NDArray[np.int64]
 
 
 def check_slices(served: Served, group: tuple[int, ...]) -> bool:
-    """Judge a class in which some port has several scales; False where its ops cannot be followed.
+    """Verify a class in which some port has several scales; False where its ops cannot be followed.
 
     Raises:
       PlanInvalid: an element whose scale or zero point is not that of where it came from.
@@ -41,10 +43,14 @@ def check_slices(served: Served, group: tuple[int, ...]) -> bool:
             marks[port.value] = marked(served, port.value, port.type) + len(slices)
             slices += zip(port.type.scales, _signed(port.type), strict=True)
     for op in ops:
-        made = _moved(op, marks, served)
-        if made is None:
+        movements = _movements(op, served)
+        if movements is None:
             # Without the model's numbers a slice cannot be followed, nor can it be called wrong.
-            return True
+            return _lacks_numbers(op, served)
+        made = _moved(op, movements, marks)
+        if made is None:
+            # Unknown dimensions count as 1, so sizes may disagree.
+            return _is_open(op, served)
         marks |= made
     for i in group:
         if i >= count:
@@ -103,23 +109,39 @@ def _sizes(served: Served, name: str) -> tuple[int, ...]:
     return tuple(size if isinstance(size, int) else 1 for size in shape)
 
 
-def _moved(op: Op, marks: Mapping[str, Marks], served: Served) -> dict[str, Marks] | None:
-    """The marks of an op's results; None where it cannot be followed."""
+def _movements(op: Op, served: Served) -> tuple[Movement, ...] | None:
+    """Where the elements of an op's results come from; None where its operands do not tell."""
 
     def numbers(name: str) -> npt.NDArray[Any] | None:
         constant = served.numbers.get(name)
         return None if constant is None else constant.array
 
-    rule = defined(op.type).indices
-    movements = rule(Operands(op, lambda name: _sizes(served, name), numbers)) if rule else None
+    return find_movements(Operands(op, lambda name: _sizes(served, name), numbers))
+
+
+def _moved(op: Op, movements: Sequence[Movement], marks: Mapping[str, Marks]) -> dict[str, Marks] | None:
+    """The marks of an op's results; None where those of its operands are not known, or of other sizes."""
     found: dict[str, Marks] = {}
-    for name, movement in zip(op.outputs, movements or (), strict=False):
+    for name, movement in zip(op.outputs, movements, strict=False):
         read = [marks[op.inputs[i]] for i in movement.operands if op.inputs[i] in marks]
         if len(read) < len(movement.operands):
             return None
         try:
             found[name] = apply(movement, read, FILLED)
         except ValueError:
-            # Unknown dimensions count as 1, so sizes may disagree.
             return None
-    return found or None
+    return found
+
+
+def _lacks_numbers(op: Op, served: Served) -> bool:
+    """Whether an op moves data, to places that are numbers of a model that was not given."""
+    constants = [name for name in op.inputs if name in served.graph.constants]
+    # The number that a pad fills with may be one of them.
+    moves = is_mover(op, served.graph) or defined(op.type).moves is pads_zero
+    return moves and not served.numbers and bool(constants)
+
+
+def _is_open(op: Op, served: Served) -> bool:
+    """Whether the size of an operand or result is not known."""
+    shapes = [served.graph.values[name].shape for name in (*op.inputs, *op.outputs) if name]
+    return any(shape is None or not all(isinstance(size, int) for size in shape) for shape in shapes)

@@ -17,7 +17,7 @@ from planner.ir.topology import reads
 from planner.onnx.dtypes import NUMPY, byte_size, dtype_of
 from planner.onnx.sessions import FAILURES, open_session, session_options
 from planner.onnx.write import op_node, write_model
-from planner.ops import defined
+from planner.ops import defined, find_movements
 from planner.ops.operands import Operands
 from planner.ops.steps import View, apply, is_filled
 
@@ -188,12 +188,12 @@ def _moved(
 
 
 def _moved_array(op: Op, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    rule, wanted = defined(op.type).indices, graph.values[op.outputs[0]]
-    if rule is None or len(op.outputs) > 1:
+    wanted = graph.values[op.outputs[0]]
+    if defined(op.type).indices is None or len(op.outputs) > 1:
         return None
     known = {name: _array(name, graph, arrays) for name in op.inputs if name}
     shapes = {**{name: array.shape for name, array in known.items()}, op.outputs[0]: wanted.shape}
-    movements = rule(Operands(op, shapes.__getitem__, known.__getitem__))
+    movements = find_movements(Operands(op, shapes.__getitem__, known.__getitem__))
     if movements is None or is_filled(movements[0]):
         return None
     try:

@@ -130,7 +130,8 @@ def join_rows(graph: Graph) -> Graph:
     """Undo a Flatten around an op along the last axis where the row is that axis alone.
 
     So are softmaxes of before opset 13 read, whose shapes no file has to say (`opsets`): with the rank known,
-    `Reshape(Softmax(Flatten(x, axis=a)), Shape(x))` is Softmax on axis a if that is the last.
+    `Reshape(Softmax(Flatten(x, axis=a)), Shape(x))` is Softmax on axis a if that is the last. A file's own
+    chain may take its Softmax along the other axis of the two, flatten behind the last, or fix types between.
     """
     if all(op.type not in _ROWS for op in graph.ops):
         return graph
@@ -146,7 +147,11 @@ def join_rows(graph: Graph) -> Graph:
             continue
         shape = graph.values[flat.inputs[0]].shape
         is_whole = not sizes.attributes and sizes.inputs[0] == flat.inputs[0]
-        if not is_whole or not shape or flat.attributes.get("axis", 1) % len(shape) != len(shape) - 1:
+        is_row = along.attributes.get("axis", -1) in (-1, 1)
+        is_typed = any(graph.values[name].facts for name in (*flat.outputs, *along.outputs))
+        if not is_whole or not is_row or is_typed or not shape:
+            continue
+        if flat.attributes.get("axis", 1) not in (-1, len(shape) - 1):
             continue
         made[back.outputs[0]] = replace(
             along, inputs=flat.inputs, outputs=back.outputs, attributes={"axis": len(shape) - 1}

@@ -6,9 +6,11 @@ from typing import Final
 from planner.ops.definition import OpDef
 from planner.ops.linear import LINEAR
 from planner.ops.movement import MOVEMENT
+from planner.ops.operands import Operands
 from planner.ops.others import OTHERS
 from planner.ops.pointwise import POINTWISE
 from planner.ops.reductions import REDUCTIONS
+from planner.ops.steps import Movement
 
 OPERATORS: Final[Mapping[str, OpDef]] = {
     one.name: one for one in (*LINEAR, *MOVEMENT, *OTHERS, *POINTWISE, *REDUCTIONS)
@@ -19,3 +21,16 @@ _UNKNOWN: Final = OpDef("")
 def defined(kind: str) -> OpDef:
     """The definition of an operator; an empty one where there is none."""
     return OPERATORS.get(kind, _UNKNOWN)
+
+
+def find_movements(known: Operands) -> tuple[Movement, ...] | None:
+    """Return where the elements of an op's results come from; None where it computes, or that is not known.
+
+    It is not known where it is decided at run time, and where operands do not fit each other, which engines
+    refuse and onnx's inference lets through.
+    """
+    rule = defined(known.op.type).indices
+    try:
+        return None if rule is None else rule(known)
+    except (IndexError, KeyError, ValueError, ZeroDivisionError):
+        return None

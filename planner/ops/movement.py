@@ -50,7 +50,7 @@ MOVEMENT: Final = (
         limits=(limits.pixels,),
     ),
     OpDef(
-        "Dropout", "seed", indices=reshapes.same, moves=always, parameters=frozenset({1, 2}), axes=axes.handed
+        "Dropout", "seed", indices=reshapes.kept, moves=always, parameters=frozenset({1, 2}), axes=axes.handed
     ),
     OpDef("Expand", indices=picks.expanded, moves=always),
     OpDef(

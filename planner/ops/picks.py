@@ -72,7 +72,7 @@ def padded(known: Operands) -> tuple[Movement, ...] | None:
     shape, pads = known.shape(), known.integers(1, "pads")
     axes = known.integers(3, "", list(range(len(shape or ()))))
     mode = known.op.attributes.get("mode", "constant")
-    if shape is None or pads is None or axes is None or (mode != "constant" and min(pads, default=0) < 0):
+    if shape is None or pads is None or axes is None:
         return None
     picks = []
     for axis, before, after in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
@@ -83,18 +83,18 @@ def padded(known: Operands) -> tuple[Movement, ...] | None:
 
 
 def _around(size: Dim, before: int, after: int, mode: str) -> Places | None:
-    if not isinstance(size, int) or (mode != "constant" and not size):
+    if not isinstance(size, int):
         return None
     widths = max(0, before), max(0, after)
-    if mode == "reflect" and max(widths) >= size:
+    if mode == "constant":
+        places = np.pad(np.arange(size), widths, constant_values=FILLED)
+        return places[max(0, -before) : len(places) - max(0, -after)]
+    # What is cut off is no more there to be repeated.
+    places = np.arange(size)[max(0, -before) : max(0, size + min(0, after))]
+    if not places.size or (mode == "reflect" and max(widths) >= places.size):
         # Nothing lies there to be reflected; numpy would go back and forth.
         return None
-    places = np.arange(size)
-    if mode == "constant":
-        places = np.pad(places, widths, constant_values=FILLED)
-    else:
-        places = np.pad(places, widths, mode=mode)  # type: ignore[call-overload]
-    return places[max(0, -before) : len(places) - max(0, -after)]
+    return np.asarray(np.pad(places, widths, mode=mode))  # type: ignore[call-overload]
 
 
 def expanded(known: Operands) -> tuple[Movement, ...] | None:
@@ -183,6 +183,8 @@ def reversed_sequences(known: Operands) -> tuple[Movement, ...] | None:
         int(known.op.attributes.get(f"{word}_axis", i)) for i, word in enumerate(("time", "batch"))
     )
     steps = np.arange(sizes[time])
+    if lengths.shape != (sizes[batch],) or (lengths < 0).any() or (lengths > sizes[time]).any():
+        return None
     if np.unique(lengths).size == 1:
         return (Movement((Pick(time, _reversed(steps, lengths.reshape(-1)[0])),)),)
     at: list[Array] = list(np.indices(sizes, sparse=True))

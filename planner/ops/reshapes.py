@@ -6,15 +6,23 @@ Source: ONNX Reshape, Flatten, Squeeze, Unsqueeze, Transpose, DepthToSpace, Spac
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
 from planner.ir.graph import Dim, Shape
 from planner.ops.operands import Operands
 from planner.ops.steps import Movement, Step, Turn, View
 
 
 def same(known: Operands) -> tuple[Movement, ...] | None:
-    """The operand itself; a mask behind it is none of its elements."""
+    """The operand itself."""
     del known
     return (Movement(),)
+
+
+def kept(known: Operands) -> tuple[Movement, ...] | None:
+    """The same but for training, which drops some; the mask behind it is none of its elements."""
+    training = known.array(2) if known.is_given(2) else np.zeros(1)
+    return None if training is None or np.any(training) else (Movement(),)
 
 
 def reshaped(known: Operands) -> tuple[Movement, ...] | None:

@@ -39,8 +39,6 @@ def nearest(known: Operands) -> tuple[Movement, ...] | None:
             picks.append(Pick(axis, None))
             continue
         at = coordinates(known, sizes)
-        if mode_of(known) in _LOOSE and (np.abs(at * 2 - np.rint(at * 2)) < _NEAR).any():
-            return None
         picks.append(Pick(axis, np.clip(_PICKS[mode](at), 0, sizes.before - 1).astype(np.int64)))
     return (Movement(tuple(picks)),)
 
@@ -106,10 +104,10 @@ def _half_pixel(axis: Axis, at: Reals) -> Any:
 
 
 def _half_pixel_symmetric(axis: Axis, at: Reals) -> Any:
-    # What a size cut to whole elements lacks is taken off at both ends alike.
+    # What a size cut to whole elements lacks is taken off at both ends alike; onnxruntime adds in doubles.
     adjustment = np.float32(axis.after) / (axis.scale * np.float32(axis.before))
     offset = np.float32(axis.before) / np.float32(2) * (np.float32(1) - adjustment)
-    return offset + (at + np.float32(0.5)) / axis.scale - np.float32(0.5)
+    return np.float64(offset) + (at.astype(np.float64) + 0.5) / np.float64(axis.scale) - 0.5
 
 
 def _pytorch_half_pixel(axis: Axis, at: Reals) -> Any:
@@ -133,12 +131,23 @@ MODES: Final[Mapping[str, Coordinates]] = {
     "half_pixel_symmetric": _half_pixel_symmetric,
     "pytorch_half_pixel": _pytorch_half_pixel,
 }
-_LOOSE: Final = frozenset({"half_pixel_symmetric"})
-"""Modes in which onnxruntime rounds coordinates in an order of its own: ties are not followed."""
-_NEAR: Final = 1e-5
+
+
+def _rounded_to(tie: Callable[[Reals], Any]) -> Callable[[Reals], Any]:
+    """To the nearest element; between two of them as `tie` says, as onnxruntime does close to there."""
+
+    def rounded(at: Reals) -> Any:
+        is_tie = np.abs(at - np.floor(at) - np.float32(0.5)) < np.float32(_NEAR)
+        return np.where(is_tie, tie(at), np.rint(at))
+
+    return rounded
+
+
+_NEAR: Final = 1e-6
+"""How close onnxruntime (1.31) takes a coordinate for the middle between two elements."""
 _PICKS: Final[Mapping[str, Callable[[Reals], Any]]] = {
     "ceil": np.ceil,
     "floor": np.floor,
-    "round_prefer_ceil": lambda at: np.floor(at + np.float32(0.5)),
-    "round_prefer_floor": lambda at: np.ceil(at - np.float32(0.5)),
+    "round_prefer_ceil": _rounded_to(np.ceil),
+    "round_prefer_floor": _rounded_to(np.floor),
 }

@@ -124,6 +124,10 @@ def _pick(step: Any, array: Array, filling: Any) -> Array:
         part = slice(places.start, None if places.stop < 0 else places.stop, places.step)
         found: Array = array[(*(slice(None),) * step.axis, part if places else slice(0))]
         return found
+    if not array.shape[step.axis] and (places == FILLED).all():
+        return np.full(
+            (*array.shape[: step.axis], len(places), *array.shape[step.axis + 1 :]), filling, array.dtype
+        )
     found = array.take(np.maximum(places, 0), axis=step.axis)
     if (places == FILLED).any():
         along = (-1, *(1,) * (array.ndim - 1 - step.axis))

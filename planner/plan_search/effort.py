@@ -341,7 +341,7 @@ class _Run(SearchRun):
             if self._is_enough(aim, goal):
                 break
             # Half of what is left: the last goal may be the one that can be met.
-            self._until = len(self.trials) + max(2, (self._most - len(self.trials) + 1) // 2)
+            self._until = self.spent + max(2, (self._most - self.spent + 1) // 2)
             self._until = min(self._until, self._most)
             self._goal = goal
             self._bisect(*self._narrowed(low, high))

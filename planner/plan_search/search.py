@@ -269,6 +269,11 @@ class SearchRun:
         """Those measured by now, in that order."""
         return tuple(self._trials.values())
 
+    @property
+    def spent(self) -> int:
+        """Plans measured, with those whose kept wishes had been measured before."""
+        return len(self._kept_as)
+
     def result(self) -> Search:
         """What was found by now; the plan without wishes has been measured at least."""
         found = self.trials
@@ -293,21 +298,21 @@ class SearchRun:
 
     def _trial(self, origin: str, chosen: Chosen) -> Trial | None:
         """Measure some options, once; None where no trial is left."""
-        kernels = {
-            name: wish
-            for name, at in chosen.items()
-            if (wish := self._table.kernels[name][at].wish) is not None
-        }
+        kernels = self._wishes(chosen)
         key = self._kept_as.get(kernels_key(kernels), kernels_key(kernels))
         if key in self._trials:
             return self._trials[key]
-        if len(self._trials) >= self._until:
+        if self.spent >= self._until:
             return None
         known = self._kept.trials.get(key)
         if known is None or known.error:
             predicted = forecast(self._table, self._net, chosen).sqnr(self._table)
             known = self._bench.measured(origin, kernels, predicted, None if kernels else self._table.base)
-            self._kept.keep(known)
+            before = self._kept.trials.get(kernels_key(known.kernels))
+            if before is None or before.error:
+                self._kept.keep(known)
+            else:
+                known = before
         asked, key = key, kernels_key(known.kernels)
         self._kept_as[asked] = key
         dropped = kernels.keys() - known.kernels.keys()
@@ -315,6 +320,11 @@ class SearchRun:
         known = self._trials.setdefault(key, known)
         self._tell()
         return known
+
+    def _wishes(self, chosen: Chosen) -> dict[str, Wish]:
+        """What options ask of kernels."""
+        wishes = {name: self._table.kernels[name][at].wish for name, at in chosen.items()}
+        return {name: wish for name, wish in wishes.items() if wish is not None}
 
     def _levels(self) -> tuple[float, float]:
         """All or nothing: each level, unless predictions say that it is worse and dearer than another.
@@ -342,7 +352,7 @@ class SearchRun:
         guess = self._guess(low, high)
         while high - low > self._close:
             trial = self._proposed(guess)
-            if trial is None and len(self._trials) >= self._until:
+            if trial is None and self.spent >= self._until:
                 return
             if trial is not None and self._goal.is_quality and trial.mac_share < self._least_share:
                 if self._is_covering:
@@ -392,10 +402,13 @@ class SearchRun:
         trial = self._trial("program", chosen)
         if trial is not None and not trial.error:
             self._asked.append((sqnr, trial))
-        if trial is not None and not trial.error and not is_covering:
+        key = kernels_key(self._wishes(chosen))
+        # A bound is of all that was proposed: without some of its wishes a plan may need less work.
+        is_whole = trial is not None and kernels_key(trial.kernels) == key
+        if trial is not None and not trial.error and not is_covering and is_whole:
             work = forecast(self._table, self._net, chosen).work
             gap = max(0.0, work / found.bound - 1) if found.bound else 0.0
-            self._bounds.setdefault(kernels_key(trial.kernels), (found.bound, gap))
+            self._bounds.setdefault(key, (found.bound, gap))
         return trial
 
     def _greedy(self) -> None:
@@ -417,7 +430,7 @@ class SearchRun:
     def _spread(self) -> None:
         """Fill the widest gaps of the front, by the program and by greedy, while trials are left."""
         asked: list[float] = []
-        while len(self._trials) < self._most:
+        while self.spent < self._most:
             front = _front([trial for trial in self._trials.values() if not trial.error])
             gaps = [_gap(a, b, self._top(), asked) for a, b in pairwise(front)]
             widest, middle = max(gaps, default=(0.0, 0.0))

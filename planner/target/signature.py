@@ -378,9 +378,11 @@ def _listed(value: Any) -> list[Any]:
 
 
 def build_work(*models: WorkModel | None) -> WorkRates:
-    """Make the record of a kernel's work: of each rate the last that is given."""
-    given = [model.model_dump(exclude_none=True) for model in models if model is not None]
-    return WorkRates(**{name: float(rate) for rates in given for name, rate in rates.items()})
+    """Make the record of a kernel's work: of each rate the last that is given, null too."""
+    given: dict[str, float | None] = {}
+    for model in models:
+        given |= {} if model is None else model.model_dump(exclude_unset=True)
+    return WorkRates(**{name: None if rate is None else float(rate) for name, rate in given.items()})
 
 
 def _with_bias(ports: tuple[PortPattern, ...], model: RowModel, bias: PortType) -> tuple[PortPattern, ...]:

@@ -76,6 +76,21 @@ def test_a_row_of_several_axes_keeps_its_flatten():
     ]
 
 
+@pytest.mark.parametrize(
+    ("shape", "flatten", "axis"),
+    [((3, 4), 1, 0), ((3, 4), -1, -2), ((3,), 1, -1), ((2, 3, 4), 3, -1)],
+    ids=["columns", "columns_from_the_end", "behind_the_only_axis", "behind_the_last_axis"],
+)
+def test_a_file_s_own_flatten_of_other_rows_stays(shape, flatten, axis):
+    sizes = ",".join(map(str, shape))
+    text = f"g (float[{sizes}] x) => (float[{sizes}] y) {{"
+    text += f" f = Flatten<axis={flatten}>(x) p = Softmax<axis={axis}>(f) s = Shape(x) y = Reshape(p, s) }}"
+    names = ",".join("ABC"[: len(shape)])
+    source = model(text.replace(sizes, names), opset=21)
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    assert "Flatten" in op_types(read_same(source, {"x": x}))
+
+
 @pytest.mark.parametrize(("opset", "text"), OLD, ids=[f"{i}_opset_{case[0]}" for i, case in enumerate(OLD)])
 def test_old_opsets_mean_the_same(opset, text):
     graph = read_same(model(text.replace(", float[2,2] d)", ")"), opset=opset))

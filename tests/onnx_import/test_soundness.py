@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from planner.errors import ModelError
 from planner.onnx.read import read_onnx, read_written
-from tests.onnx_import.runs import session
+from tests.onnx_import.runs import model, session
 
 X = [1, 3, 8, 8]
 W = np.ones((4, 3, 3, 3), np.float32)
@@ -259,3 +259,22 @@ def test_what_an_engine_runs_is_read(case):
 
 def test_a_plug_in_of_the_standard_domain_stays_opaque():
     assert [op.type for op in read_onnx(one("EfficientNMS_TRT")).ops] == ["EfficientNMS_TRT"]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "GatherElements(k, j)",
+        "GatherElements(s, z)",
+        'Pad<mode="odd">(v, i)',
+        'Resize<nearest_mode="odd">(v, , n)',
+        "ReverseSequence(k, i)",
+        "ReverseSequence<time_axis=5>(k, i)",
+    ],
+)
+def test_constants_that_no_engine_can_move_stay_with_their_op(node):
+    """They are not folded, and running says what is wrong."""
+    constants = "float[3,2] k = {1,2,3,4,5,6}, float[3] v = {1,2,3}, float s = {1}, float[1] n = {2}"
+    constants += ", int64[2] i = {9,9}, int64[2] j = {0,1}, int64 z = {0}"
+    text = f"g (float[1] x) => (y) <{constants}> {{ c = {node} y = Add(x, c) }}"
+    assert [op.type for op in read_onnx(model(text)).ops] == [node.split("(")[0].split("<")[0], "Add"]

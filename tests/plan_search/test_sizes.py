@@ -1,5 +1,6 @@
 """Bytes of weights in a search: a goal of their own, and what decides between options that work alike."""
 
+from dataclasses import fields
 from itertools import product
 
 import numpy as np
@@ -7,12 +8,13 @@ import pytest
 
 import planner
 from planner.plan_search.forecast import KERNELS, TIE, forecast, net_of, priced_by_coverage
+from planner.plan_search.goals import goal_of
 from planner.plan_search.greedy import greedy
 from planner.plan_search.options import weight_bytes
 from planner.plan_search.program import SLACK, bounds_of, propose
-from planner.plan_search.search import bench_of, measured_table
+from planner.plan_search.search import SearchRun, bench_of, measured_table
 from planner.plan_search.thrift import with_fewer_bytes
-from planner.plan_search.trials import State
+from planner.plan_search.trials import Bench, State, kernels_key
 from planner.target.load import load_target
 from tests.exporters.plans import model, op
 
@@ -141,6 +143,31 @@ def test_a_trial_drops_the_wish_that_its_neighbour_makes_impossible():
     )
     assert not found.error
     assert found.kernels == {"op_y": "float", **floats}
+
+
+class Stubborn(Bench):
+    """Drops every wish; counts what is measured."""
+
+    __slots__ = ("measured_plans",)
+
+    def measured(self, origin, kernels, predicted, plan=None):
+        """Measure the plan without wishes."""
+        self.measured_plans.append(kernels)
+        return super().measured(origin, {}, predicted, plan)
+
+
+def test_trials_without_their_wishes_are_spent_and_change_no_other():
+    ready, samples = embedder()
+    plain = bench_of(ready, load_target(PLANS), samples)
+    bench = Stubborn(*(getattr(plain, item.name) for item in fields(Bench)))
+    object.__setattr__(bench, "measured_plans", [])
+    state = State("", None)
+    table = measured_table(bench, state, bench.samples)
+    found = SearchRun(bench, state, table, goal=goal_of("sqnr=34"), most=5, progress=None).search()
+    assert len(bench.measured_plans) == 5
+    assert [trial.origin for trial in found.trials] == ["planned"]
+    assert state.trials[kernels_key({})].origin == "planned"
+    assert (found.bound, found.gap) == (None, None)
 
 
 def test_coverage_is_bought_by_products_and_not_by_work():

@@ -167,3 +167,17 @@ def test_every_mutant_is_refused_near_its_port(name):
         assert caught.value.port.startswith(kernel), (address, change, caught.value.message)
         refused += 1
     assert refused >= 40
+
+
+@pytest.mark.parametrize("model", [True, False], ids=["with_the_model", "without"])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_scales_are_followed_through_no_resize_that_computes(mode, model):
+    """Where elements come from is not known of it, so that its ports must have one type."""
+    shapes = {"x": (3, 2), "y": (3, 2)}
+    grow = {"grow": ("Resize", {"mode": mode})}
+    graph = made({"x": AXIS, "y": AXIS}, [("grow", "view", "x", "y")], "y", shapes, grow)
+    plan, kind = propagate(graph, TARGET, model=model_digest(graph)), parse_type(AXIS)
+    broken = forged(plan, {"grow.in[0]": kind, "grow.out[0]": last_slice(kind)})
+    with pytest.raises(PlanInvalid) as caught:
+        check(broken, graph if model else None)
+    assert "same_scale" in caught.value.message

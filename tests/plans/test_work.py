@@ -64,6 +64,7 @@ def test_rates_of_a_row(rates, product):
         ("{mac: 0.5, element: 1}", "", MACS * 0.5 + READ + WRITTEN),
         ("{mac: 0.5, element: 1}", "    work: {element: 2}\n", MACS * 0.5 + (READ + WRITTEN) * 2),
         ("{element: 1}", "    work: {mac: 0}\n", READ + WRITTEN),
+        ("{mac: 0.5, element: 1}", "    work: {mac: null}\n", MACS / 16 + READ + WRITTEN),
     ],
 )
 def test_a_row_takes_the_rates_that_it_leaves_out_from_the_defaults(given, own, product):

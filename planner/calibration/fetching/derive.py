@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from planner.calibration.observe import Observed, merge
 from planner.ir.graph import Graph, Op
-from planner.ops import defined
+from planner.ops import find_movements
 from planner.ops.operands import operands_of
 from planner.ops.steps import keeps_all
 
@@ -48,8 +48,7 @@ def _sources(op: Op, graph: Graph, method: str) -> tuple[str, ...]:
         # A histogram tells nothing of what a relu makes of the elements of a bin that 0 lies in.
         is_told = method == "minmax" and all(_constant(graph, name) is not None for name in bounds)
         return op.inputs[:1] if is_told else ()
-    rule = defined(op.type).indices
-    movements = rule(operands_of(op, graph)) if rule is not None else None
+    movements = find_movements(operands_of(op, graph))
     if movements is None or not keeps_all(movements[0]):
         return ()
     return tuple(op.inputs[i] for i in movements[0].operands)

@@ -17,7 +17,7 @@ from planner.exporters.common.layouts import Order, order_after, plain, resized
 from planner.exporters.common.values import Array, Values
 from planner.ir.graph import Op
 from planner.onnx.composites.basics import BASICS
-from planner.ops import OPERATORS, defined
+from planner.ops import OPERATORS, find_movements
 from planner.ops.operands import Operands
 from planner.ops.steps import Movement, Pick, PickOfAll, Step, Turn, View, is_filled
 
@@ -98,5 +98,4 @@ class Lowering(Generic[Tensor]):
 
 def movements_of(values: Values[Any], op: Op, sizes: tuple[int, ...]) -> tuple[Movement, ...] | None:
     """What an op makes of an operand of these sizes; None where it is not known before running."""
-    rule = defined(op.type).indices
-    return None if rule is None else rule(Operands(op, {op.inputs[0]: sizes}.get, values.known))
+    return find_movements(Operands(op, {op.inputs[0]: sizes}.get, values.known))

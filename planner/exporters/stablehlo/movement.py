@@ -32,7 +32,7 @@ from planner.exporters.stablehlo.operations import (
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
-from planner.ops import defined
+from planner.ops import find_movements
 from planner.ops.steps import Movement, Pick, PickOfAll, Step, Turn, View
 
 Results = tuple[Tensor, ...]
@@ -44,8 +44,7 @@ def moved(call: Call) -> Results:
     Raises:
       UnsupportedExport: where elements come from is not known before running.
     """
-    rule = defined(call.op.type).indices
-    movements = rule(call.operands()) if rule is not None else None
+    movements = find_movements(call.operands())
     if movements is None:
         raise call.refusal("where its elements come from is not known before running")
     return tuple(_made(call, movement) for movement in movements)

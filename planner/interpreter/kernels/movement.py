@@ -8,7 +8,7 @@ from planner.interpreter.blocks import Block
 from planner.interpreter.memory import Memory
 from planner.interpreter.requantize import Array
 from planner.ir.types.qtypes import Uniform
-from planner.ops import defined
+from planner.ops import defined, find_movements
 from planner.ops.operands import Operands
 from planner.ops.steps import apply
 
@@ -16,8 +16,7 @@ from planner.ops.steps import apply
 def moved_integers(memory: Memory, block: Block, kind: Uniform) -> dict[str, Array] | None:
     """The results of an op on integers of one type; None where its definition does not say them."""
     op = block.core[0]
-    rule = defined(op.type).indices
-    if rule is None:
+    if defined(op.type).indices is None:
         return None
     types = {name: block.kinds.get((op.name, i)) for i, name in enumerate(op.inputs)}
     stored = {
@@ -26,7 +25,7 @@ def moved_integers(memory: Memory, block: Block, kind: Uniform) -> dict[str, Arr
         if isinstance(typed, Uniform)
     }
     shapes = {name: array.shape for name, array in stored.items()}
-    movements = rule(Operands(op, shapes.get, memory.real)) or ()
+    movements = find_movements(Operands(op, shapes.get, memory.real)) or ()
     found: dict[str, Array] = {}
     for name, movement in zip(op.outputs, movements, strict=False):
         operands = [stored[op.inputs[i]] for i in movement.operands]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from planner.ir.graph import Dim, Graph, Op, Shape
 from planner.ir.types.qtypes import Uniform
-from planner.ops import defined
+from planner.ops import find_movements
 from planner.ops.operands import operands_of
 from planner.ops.steps import FILLED, Movement, Pick, PickOfAll, Places, Step, Turn, View, is_filled
 
@@ -38,11 +38,8 @@ class Slicing:
 
 def moved_types(op: Op, types: Mapping[str, Uniform], graph: Graph) -> dict[str, Uniform] | None:
     """The types of an op's results, given those of its operands; None where it mixes slices or storages."""
-    rule = defined(op.type).indices
-    if rule is None:
-        return None
     made: dict[str, Uniform] = {}
-    for name, movement in zip(op.outputs, rule(operands_of(op, graph)) or (), strict=False):
+    for name, movement in zip(op.outputs, find_movements(operands_of(op, graph)) or (), strict=False):
         read = [op.inputs[i] for i in movement.operands]
         shapes = [graph.values[operand].shape for operand in read]
         if not all(operand in types for operand in read):

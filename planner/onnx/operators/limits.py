@@ -23,7 +23,7 @@ Dims: TypeAlias = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """What is known of an op's operands."""
+    """What is known of the operands of an op of the quantized dialects, which has no definition."""
 
     graph: Graph
     op: Op
@@ -38,11 +38,6 @@ class Operands:
         name = self.op.inputs[index] if index < len(self.op.inputs) else ""
         constant = self.graph.constants.get(name)
         return None if constant is None else constant.array
-
-    def result(self) -> Dims | None:
-        """The dimensions of the first result."""
-        shape = self.graph.values[self.op.outputs[0]].shape
-        return None if shape is None else _dims(shape)
 
 
 def refuse_attributes(graph: Graph) -> None:
