@@ -15,8 +15,6 @@ from planner.plan_search.options import Noise, Table
 
 TIE: Final = 0.01
 """Share of the multiply-adds that all of the work counts as where they count."""
-KERNELS: Final = 0.1
-"""Share of the multiply-adds that all kernels in float count as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +54,16 @@ class Forecast:
 
 
 def priced_by_coverage(table: Table, net: Net) -> tuple[Table, Net]:
-    """Return the table and net with what runs in float in the place of work, which then decides ties.
+    """Return the table and net with multiply-adds in float in the place of work, which then decides ties.
 
     The least work for an SQNR is not the best covered plan: where casts cost as much as products save, it has
-    whole stretches in float. What counts is the multiply-adds in float and, for less, the kernels in float.
+    whole stretches in float.
     """
     macs = sum(max(option.float_macs for option in options) for options in table.kernels.values()) or 1
     work = math.fsum(max(option.work for option in options) for options in table.kernels.values()) or 1.0
-    share, kernel = TIE * macs / work, KERNELS * macs / max(1, len(table.kernels))
+    share = TIE * macs / work
     kernels = {
-        name: tuple(
-            [replace(one, work=one.float_macs + share * one.work + kernel * one.is_float) for one in own]
-        )
+        name: tuple([replace(one, work=one.float_macs + share * one.work) for one in own])
         for name, own in table.kernels.items()
     }
     edges = tuple([replace(edge, elements=edge.elements * share) for edge in net.edges])

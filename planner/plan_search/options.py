@@ -68,11 +68,6 @@ class Option:
     follows: bool
     float_macs: int = 0
 
-    @property
-    def is_float(self) -> bool:
-        """Whether all that it reads and writes is float."""
-        return all(store == FLOAT for store in self.stores.values())
-
 
 @dataclass(frozen=True, slots=True)
 class Table:

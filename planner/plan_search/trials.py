@@ -196,9 +196,8 @@ class Bench:
 
 
 def _unkept(error: Conflict) -> set[str]:
-    """Kernels that do not run as was asked if a plan is to be had."""
-    given_up = error.concession
-    return {name for name, _ in given_up.wanted} if isinstance(given_up, Concession) else set()
+    """Wishes that are to be dropped if a plan is to be had."""
+    return set(error.concession.keys) if isinstance(error.concession, Concession) else set()
 
 
 def trial_of(plan: Plan, found: Comparison, metric: str, proposed: Trial) -> Trial:

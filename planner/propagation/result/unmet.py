@@ -56,7 +56,7 @@ def refuse_other_types(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) 
                 f"{kernel.name!r} is asked to run as {asked.wanted}, and what is around it leaves {types}",
                 facts=(asked_text(kernel.name, asked),),
                 hint=f"drop {asked.key!r} from what is asked of kernels",
-                concession=Concession(wanted=((kernel.name, str(asked.wanted)),)),
+                concession=Concession(wanted=((kernel.name, str(asked.wanted)),), keys=(asked.key,)),
             )
 
 

@@ -37,6 +37,7 @@ class Concession:
       casts: rescales where the target forbids them.
       copies: constants stored twice where the target forbids it.
       wanted: kernels that do not run as was asked, with what was asked.
+      keys: what these were asked by: their names, or those of ops in them.
     """
 
     facts: tuple[Fact, ...] = ()
@@ -44,6 +45,7 @@ class Concession:
     casts: bool = False
     copies: bool = False
     wanted: tuple[tuple[str, str], ...] = ()
+    keys: tuple[str, ...] = ()
 
     def __or__(self, other: "Concession") -> "Concession":
         return Concession(
@@ -52,6 +54,7 @@ class Concession:
             self.casts or other.casts,
             self.copies or other.copies,
             tuple(dict.fromkeys((*self.wanted, *other.wanted))),
+            tuple(dict.fromkeys((*self.keys, *other.keys))),
         )
 
     def __str__(self) -> str:

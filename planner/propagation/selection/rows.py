@@ -115,7 +115,7 @@ def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target, *, set
                 f"{region.name!r} is asked to run in float, and {target.id} runs no kernel in float",
                 facts=(asked_text(region.name, asked), f"{target.file}: on_no_kernel: error"),
                 hint=f"drop {asked.key!r} from what is asked of kernels",
-                concession=Concession(wanted=((region.name, "float"),)),
+                concession=Concession(wanted=((region.name, "float"),), keys=(asked.key,)),
             )
         if asked is None or not asked.by_name or not asked.wanted.is_row or wanted_of(graph, choice):
             continue
@@ -127,7 +127,7 @@ def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target, *, set
             + (f": {choice.reason}" if choice.reason else ""),
             facts=(asked_text(region.name, asked), f"kernel {region.name!r} is {region.kernel}"),
             hint=_follows(graph, region, target) or rows_told(target, region.kernel),
-            concession=Concession(wanted=((region.name, str(asked.wanted)),)),
+            concession=Concession(wanted=((region.name, str(asked.wanted)),), keys=(asked.key,)),
         )
 
 
