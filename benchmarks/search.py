@@ -30,9 +30,10 @@ from planner.ir.graph import Graph
 from planner.ir.types.wanted import wanted_to_data
 from planner.plan_search.forecast import net_of
 from planner.plan_search.greedy import greedy
+from planner.plan_search.measuring import groups_of
 from planner.plan_search.options import levels_of, table_of
 from planner.plan_search.program import bounds_of
-from planner.plan_search.search import Search, groups_of
+from planner.plan_search.search import Search
 from planner.plan_search.trials import Bench, State, Trial
 from planner.target.load import load_target
 

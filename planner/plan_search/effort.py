@@ -37,8 +37,9 @@ from planner.ir.graph import Graph
 from planner.onnx.sessions import Optimisation
 from planner.plan_search.goals import Goal
 from planner.plan_search.greedy import raised
+from planner.plan_search.measuring import bench_of, measured_table
 from planner.plan_search.options import FLOAT, TABLES
-from planner.plan_search.search import Progress, Search, SearchRun, bench_of, measured_table
+from planner.plan_search.search import Progress, Search, SearchRun
 from planner.plan_search.told import given_up, nothing_better
 from planner.plan_search.trials import Bench, State, Trial, is_met, kernels_key, trial_of
 from planner.plans.plan import Plan

@@ -8,7 +8,7 @@ import pytest
 import planner
 from planner.ir.asked import with_wanted
 from planner.plan_model import plan as plan_model
-from planner.plan_search.search import bench_of, measured_table
+from planner.plan_search.measuring import bench_of, measured_table
 from planner.plan_search.trials import State
 from tests.exporters.plans import model, op
 

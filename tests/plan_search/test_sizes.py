@@ -10,9 +10,10 @@ import planner
 from planner.plan_search.forecast import TIE, forecast, net_of, priced_by_coverage
 from planner.plan_search.goals import goal_of
 from planner.plan_search.greedy import greedy
+from planner.plan_search.measuring import bench_of, measured_table
 from planner.plan_search.options import weight_bytes
 from planner.plan_search.program import SLACK, bounds_of, propose
-from planner.plan_search.search import SearchRun, bench_of, measured_table
+from planner.plan_search.search import SearchRun
 from planner.plan_search.thrift import with_fewer_bytes
 from planner.plan_search.trials import Bench, State, kernels_key
 from planner.target.load import load_target

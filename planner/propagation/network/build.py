@@ -11,6 +11,7 @@ from typing import Final
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph
+from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Storage, Uniform
 from planner.propagation.network.early_ranges import EarlyRanges
 from planner.propagation.network.float_islands import BETWEEN_FLOATS
@@ -22,7 +23,6 @@ from planner.propagation.network.ports import (
     FLOAT,
     FLOAT_PORT,
     GIVEN,
-    Interval,
     Kernel,
     Network,
     Port,

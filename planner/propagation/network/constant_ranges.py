@@ -15,8 +15,9 @@ import numpy as np
 from planner.ir.graph import Constant, Facts, Op
 from planner.ir.mapped import let_go
 from planner.ir.operators.neighbours import greatest_pairs
+from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import Calibrated, Storage
-from planner.propagation.network.ports import Interval, Network, Port
+from planner.propagation.network.ports import Network, Port
 from planner.target.records import PortType
 
 T = TypeVar("T")

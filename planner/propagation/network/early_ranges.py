@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from planner.ir.graph import Graph
+from planner.ir.types.intervals import ALL, Interval, cut_to, hull
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import ALL, Interval, cut_to, hull
 from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.reach import known_range
 from planner.target.records import PortId

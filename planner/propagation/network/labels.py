@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import affine
-from planner.propagation.network.ports import Interval
 from planner.target.records import PortType
 
 Floats = NDArray[np.float64]

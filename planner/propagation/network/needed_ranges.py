@@ -8,17 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from planner.ir.graph import Op
 from planner.ir.operators import needs
+from planner.ir.types.intervals import ALL, Interval
 from planner.ir.types.qtypes import Storage
-from planner.propagation.network.ports import (
-    ALL,
-    Interval,
-    Kernel,
-    Network,
-    Port,
-    Ranged,
-    present,
-    range_in,
-)
+from planner.propagation.network.ports import Kernel, Network, Port, Ranged, present, range_in
 from planner.propagation.selection.reach import known_range
 
 

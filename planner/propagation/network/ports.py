@@ -5,13 +5,13 @@ A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes fr
 `DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `FLOAT`.
 """
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar, dataclass_transform
 
 from planner.ir.graph import Facts, Graph
 from planner.ir.types.held_pins import Storages, held, storages_in
+from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
 from planner.propagation.selection.choice import Choice
@@ -27,8 +27,6 @@ GIVEN: Final = 4
 FLOAT_PORT: Final = PortType(FloatType("f32"))
 
 T = TypeVar("T")
-Interval = tuple[float, float]
-ALL: Final[Interval] = (-math.inf, math.inf)
 
 
 @dataclass_transform(frozen_default=True)
@@ -183,16 +181,3 @@ def range_in(network: Ranged, value: int, spec: PortType) -> Interval | None:
     if not by_width or not isinstance(store, Storage) or store.float_name:
         return network.ranges[value]
     return by_width.get(store.bits, network.ranges[value])
-
-
-def hull(extents: Iterable[Interval | None]) -> Interval | None:
-    """The smallest interval around all that are known; None where none is."""
-    known = [extent for extent in extents if extent is not None]
-    if len(known) < 2:
-        return known[0] if known else None
-    return min(lo for lo, _ in known), max(hi for _, hi in known)
-
-
-def cut_to(extent: Interval, to: Interval) -> Interval:
-    """Both ends moved to the nearest real of `to`."""
-    return min(max(extent[0], to[0]), to[1]), min(max(extent[1], to[0]), to[1])

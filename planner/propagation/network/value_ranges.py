@@ -14,22 +14,19 @@ from typing import Final
 
 import numpy as np
 
+from planner.ir.types.intervals import ALL, Interval, cut_to, hull
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.propagation.network.build import build_network
 from planner.propagation.network.constant_ranges import constant_range
 from planner.propagation.network.needed_ranges import asks, needs_of
 from planner.propagation.network.ports import (
-    ALL,
     FLOAT,
     GIVEN,
-    Interval,
     Kernel,
     Network,
     Port,
     Ranged,
     Value,
-    cut_to,
-    hull,
     present,
     range_in,
 )

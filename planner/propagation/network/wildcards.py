@@ -13,9 +13,10 @@ from functools import lru_cache
 
 from planner.ir.graph import Graph
 from planner.ir.types.held_pins import Storages, centring, has_storage
+from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
 from planner.ir.types.storages import storage
-from planner.propagation.network.ports import Interval, Network, Value, own_pin, present
+from planner.propagation.network.ports import Network, Value, own_pin, present
 from planner.propagation.selection.choice import Choice, port_facts
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.reach import holds, may_fall_short

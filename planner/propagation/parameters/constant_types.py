@@ -16,6 +16,8 @@ import numpy.typing as npt
 from planner.errors import Conflict, QTypeError, RuleError
 from planner.ir.graph import Constant, port_address
 from planner.ir.operators.neighbours import least_scales
+from planner.ir.types.intervals import ALL, Interval
+from planner.ir.types.intervals import cut_to as within
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
 from planner.ir.types.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
@@ -27,15 +29,7 @@ from planner.propagation.network.constant_ranges import (
     slice_ranges,
 )
 from planner.propagation.network.labels import clipped_share, label_for, label_of, typed
-from planner.propagation.network.ports import (
-    ALL,
-    CONSTANT,
-    Interval,
-    Kernel,
-    Port,
-    ports_of,
-)
-from planner.propagation.network.ports import cut_to as within
+from planner.propagation.network.ports import CONSTANT, Kernel, Port, ports_of
 from planner.propagation.parameters.bias_grids import bias_room, finer_weight
 from planner.propagation.parameters.blocks import block_ranges, block_type
 from planner.propagation.parameters.multiplier_range import grown_weight

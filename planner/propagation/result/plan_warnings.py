@@ -15,6 +15,7 @@ from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.inner_types import ineffective_facts
 from planner.ir.topology import running
+from planner.ir.types.intervals import Interval
 from planner.ir.types.pinned_numbers import lies_on
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.types.typetext import brief
@@ -22,17 +23,7 @@ from planner.plans.records import KernelPlan, TargetRef
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.network.demotions import odd_constant
 from planner.propagation.network.labels import clipped_share, label_of
-from planner.propagation.network.ports import (
-    FLOAT,
-    Interval,
-    Kernel,
-    Port,
-    Value,
-    base_of,
-    ports_of,
-    present,
-    range_in,
-)
+from planner.propagation.network.ports import FLOAT, Kernel, Port, Value, base_of, ports_of, present, range_in
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.bias_grids import BIAS_LIMIT, sum_of
 from planner.propagation.parameters.typed import Typing

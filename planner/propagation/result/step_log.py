@@ -11,24 +11,13 @@ from typing import Final
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Facts, port_address
 from planner.ir.inner_types import ineffective_facts
+from planner.ir.types.intervals import Interval, cut_to, hull
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import Refused, StepRow, StepRows
 from planner.propagation.network.constant_ranges import observed
 from planner.propagation.network.labels import label_of
-from planner.propagation.network.ports import (
-    CONSTANT,
-    FLOAT,
-    GIVEN,
-    Interval,
-    Kernel,
-    Port,
-    base_of,
-    cut_to,
-    hull,
-    ports_of,
-    present,
-)
+from planner.propagation.network.ports import CONSTANT, FLOAT, GIVEN, Kernel, Port, base_of, ports_of, present
 from planner.propagation.parameters.typed import Typed
 from planner.propagation.result.alternatives import Alternatives
 from planner.propagation.solver.classes import hull_of

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 from planner.errors import Conflict
 from planner.ir.graph import port_address
+from planner.ir.types.intervals import Interval, hull
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import power_of_two_from, power_of_two_to
 from planner.propagation.network.labels import Label, clipped_share, label_for, label_of, storable
@@ -16,12 +17,10 @@ from planner.propagation.network.ports import (
     CONSTANT,
     DERIVED,
     FLOAT,
-    Interval,
     Kernel,
     Port,
     Ranged,
     base_of,
-    hull,
     ports_of,
 )
 from planner.propagation.selection.conflicts import Concession
