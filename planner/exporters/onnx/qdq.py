@@ -71,6 +71,8 @@ def write_lookup(builder: ModelBuilder, block: Block) -> bool:
     op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
     if len(block.region.ops) > 1 or op.type != "Gather" or op.inputs[0] not in builder.graph.constants:
         return False
+    if not ports:  # rows of integers: shapes and indices have no port
+        return False
     value, kind = op.outputs[0], ports[-1].type
     if not isinstance(kind, Uniform) or not kind.is_per_tensor or ports[0].type != kind:
         return False
