@@ -25,6 +25,7 @@ WITHOUT: Final[Mapping[str, tuple[Switch, ...]]] = {
     "all steps": (),
     "no dominance": ((dominance, "ROUNDS", 0),),
     "no linear program": ((solve, "relax", lambda *_: None),),
+    "no large tables": ((solve, "LARGE", solve.SMALL),),
     "a program of any size": ((solve, "PROGRAM", 1 << 60),),
 }
 

@@ -17,7 +17,7 @@ from typing import Final
 from planner.ir.expand import expand
 from planner.ir.graph import Constant, Graph, Region, Value
 from planner.ir.structure import Loop
-from planner.ir.types.qtypes import Calibrated
+from planner.ir.types.qtypes import Calibrated, storage, uniform
 
 SEED: Final = 7
 CHANNELS: Final = 16
@@ -79,6 +79,19 @@ class Draft:
     def join(self, *inputs: str) -> str:
         """Add a concat: a mover that ties all it reads."""
         return self.kernel("Concat", *inputs)
+
+    def split(self, x: str, count: int) -> list[str]:
+        """Add a split: a mover, like a concat."""
+        parts = [self.value() for _ in range(count)]
+        self.regions.append(Region(f"k{len(self.regions)}", "Split", (x,), tuple(parts)))
+        self.read.add(x)
+        return parts
+
+    def fix(self, value: str, scale: float, zero_point: int) -> str:
+        """Give a value a fixed type."""
+        kind = uniform(storage("i8"), scale, zero_point)
+        self.values[value] = replace(self.values[value], facts=(kind,))
+        return value
 
     def relays(self, count: int) -> list[str]:
         """Add relays of the model's input."""
@@ -368,6 +381,72 @@ def loops(regions: int) -> Graph:
     return expand(replace(graph, regions=steps, functions={"body": body.graph("body")}))
 
 
+def recurrent(regions: int) -> Graph:
+    """An unrolled cell: states and input joined, computed with, split into gates; the last states joined."""
+    draft = Draft(levels=6)
+    hidden, state = draft.relays(2)
+    results: list[str] = []
+    while len(draft.regions) < regions:
+        gates = draft.split(draft.conv(draft.join(hidden, draft.first, state)), 4)
+        state = draft.join(draft.kernel("Tanh", gates[0]), gates[1], state)
+        hidden = draft.conv(draft.join(draft.kernel("Sigmoid", gates[2]), state))
+        results.append(hidden)
+    draft.join(*results[-50:])
+    return draft.graph("recurrent")
+
+
+def dense_blocks(regions: int) -> Graph:
+    """Blocks of 24 relays, each behind a concat of all before it in its block."""
+    draft = Draft(levels=6)
+    x = draft.conv(draft.first)
+    while len(draft.regions) < regions:
+        known = [x]
+        for _ in range(24):
+            known.append(draft.conv(draft.join(*known)))
+        x = draft.kernel("MaxPool", draft.join(*known))
+    return draft.graph("dense blocks")
+
+
+def lattice(regions: int) -> Graph:
+    """A square grid of concats of the values above and to the left, a fifth of them computed with."""
+    draft = Draft(levels=6)
+    row = draft.relays(isqrt(regions))
+    while len(draft.regions) < regions:
+        above, row = row, []
+        for value in above:
+            joined = draft.join(value, row[-1] if row else above[-1])
+            row.append(joined if draft.random.randrange(5) else draft.conv(joined))
+    return draft.graph("lattice")
+
+
+def shuffle(regions: int) -> Graph:
+    """Two streams that swap quarters, one of which is computed with; here and there a fixed type."""
+    draft = Draft(levels=6)
+    a, b = draft.relays(2)
+    while len(draft.regions) < regions:
+        p, q = draft.split(a, 4), draft.split(b, 4)
+        a = draft.join(p[0], q[1], p[2], q[3])
+        if draft.random.random() < 0.1:
+            draft.fix(a, draft.random.choice([0.02, 0.03, 0.05]), draft.random.choice([0, 5]))
+        b = draft.join(q[0], p[1], draft.conv(q[2]), p[3])
+    draft.conv(a)
+    draft.conv(b)
+    return draft.graph("shuffle")
+
+
+def pools(regions: int) -> Graph:
+    """Forty pools of one value, half of them of fixed types that differ, and a concat of all; then again."""
+    draft = Draft(levels=6)
+    x = draft.conv(draft.first)
+    while len(draft.regions) < regions:
+        made = [draft.kernel("MaxPool", x) for _ in range(40)]
+        for pool in made:
+            if draft.random.random() < 0.5:
+                draft.fix(pool, 0.01 + 0.001 * draft.random.randrange(40), draft.random.randrange(-9, 9))
+        x = draft.conv(draft.join(*made))
+    return draft.graph("pools")
+
+
 TOPOLOGIES: Final[Mapping[str, Callable[[int], Graph]]] = {
     "residual": residual,
     "dense": dense,
@@ -398,4 +477,9 @@ SHAPES: Final[Mapping[str, Callable[[int], Graph]]] = {
     "ladder": ladder,
     "same-scale-adds": same_scale_adds,
     "loops": loops,
+    "recurrent": recurrent,
+    "dense-blocks": dense_blocks,
+    "lattice": lattice,
+    "shuffle": shuffle,
+    "pools": pools,
 }

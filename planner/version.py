@@ -3,7 +3,7 @@
 from typing import Final
 
 VERSION: Final = "0.1.0"
-PLANNING: Final = 14
+PLANNING: Final = 15
 """Raised by every change after which a request may get another plan (`tests/plans/test_revision.py`)."""
 MADE_BY: Final = f"{VERSION}, planning {PLANNING}"
 """What makes plans; what is kept of another maker is read, and not given as the answer of today."""

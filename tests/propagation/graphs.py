@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Region, Value, validate
 from planner.ir.types.qtypes import AnyType, Calibrated, NoneType, QType, storage, uniform
+from planner.propagation.solver import large_neighbourhoods, solve
 from planner.target.load import load_target
 
 
@@ -24,6 +25,15 @@ def doubled(inputs, outputs, args):
 
 TARGET = load_target(Path(__file__).parent / "rows.yaml")
 EVERY_RULE = load_target(Path(__file__).parent / "rows_all.yaml", functions={"doubled": doubled})
+
+
+def limit_tables(monkeypatch, entries):
+    """Elimination has room for tables of so many entries, in rooms of every size."""
+    for module in (solve, large_neighbourhoods):
+        for name in ("SMALL", "LARGE"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, replace(getattr(module, name), table=entries))
+
 
 OPS = {"concat": "Concat", "concat_u8": "Concat", "view": "Reshape", "relu": "Relu", "pool": "MaxPool"}
 OPS |= {"split": "Split", "layout": "Transpose"}

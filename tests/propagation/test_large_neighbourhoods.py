@@ -9,10 +9,10 @@ from benchmarks.genomes import graph_of, read_genome
 from planner.checker.check import check
 from planner.ir.graph import model_digest
 from planner.propagation.propagate import propagate
-from planner.propagation.solver import elimination, large_neighbourhoods, linear_program, solve
+from planner.propagation.solver import large_neighbourhoods, linear_program, solve
 from planner.propagation.solver.price import price_of_labels
 from planner.target.load import load_target
-from tests.propagation.graphs import TARGET, random_graph
+from tests.propagation.graphs import TARGET, limit_tables, random_graph
 
 LITERT = load_target("litert-int8")
 HARD = "8 out 43: Max half1 back8, add half3 near40"
@@ -23,7 +23,7 @@ HARD = "8 out 43: Max half1 back8, add half3 near40"
 def in_parts(monkeypatch):
     """No unit is small enough for an exact answer, no program leads a search, and parts are a few classes."""
     monkeypatch.setattr(solve, "relax", lambda *_: None)
-    monkeypatch.setattr(elimination, "TABLE", 0)
+    limit_tables(monkeypatch, 0)
     monkeypatch.setattr(linear_program, "MILP_VARIABLES", 60)
     monkeypatch.setattr(large_neighbourhoods, "TOGETHER", 5)
 

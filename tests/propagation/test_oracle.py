@@ -6,8 +6,8 @@ import pytest
 
 from planner.plans.plan import Plan
 from planner.propagation.propagate import propagate
-from planner.propagation.solver import elimination as eliminate
-from tests.propagation.graphs import TARGET, random_graph
+from planner.propagation.solver import solve
+from tests.propagation.graphs import TARGET, limit_tables, random_graph
 from tests.propagation.oracle import Oracle, TooBig, Unclear
 
 COUNT = int(os.environ.get("QPLAN_ORACLE", "200"))
@@ -19,10 +19,13 @@ def rescales(plan: Plan) -> int:
 
 
 @pytest.mark.parametrize("count", [COUNT, pytest.param(SOAK, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("entries", [eliminate.TABLE, 0], ids=["eliminated", "searched"])
-def test_minimal_is_the_least_of_all_labellings(monkeypatch, entries, count):
+@pytest.mark.parametrize("way", ["eliminated", "in large tables", "searched"])
+def test_minimal_is_the_least_of_all_labellings(monkeypatch, way, count):
     """Price and number of rescales; whether classes are eliminated or a linear program is searched around."""
-    monkeypatch.setattr(eliminate, "TABLE", entries)
+    if way == "in large tables":
+        monkeypatch.setattr(solve, "SMALL", solve.LARGE)
+    elif way == "searched":
+        limit_tables(monkeypatch, 0)
     compared = proven = 0
     for seed in range(count):
         graph = random_graph(seed, 2 + seed % 5, facts=0.2)

@@ -25,15 +25,31 @@ from planner.propagation.solver.edge_tables import ROOM, Table, edge_tables
 from planner.propagation.solver.price import CostModel, edge_price, loss_price
 from planner.propagation.solver.ways import Loss, Way, level_of
 
-TABLE: Final = 20_000
-"""Entries of one table."""
-TABLES: Final = 1_000
-"""Entries of all tables, for each class: what is done grows as the unit does."""
-SMALL: Final = 400_000
-"""Entries of all tables that a unit of any size may have."""
 DIRECT: Final = 64
 FEW: Final = 8  # labellings of an edge that are priced one by one sooner than in tables
 RANKED: Final = 1_000  # classes whose labels are digits of the entries: more make the integers long
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many entries tables may have.
+
+    Attributes:
+      table: one table.
+      each: all tables, for each class: what is done grows as the unit does.
+      least: all tables of a unit of any size.
+      ranked: whether ties are decided by all digits, with Python's integers where a machine's are too short;
+        else by as many as these have room for.
+    """
+
+    table: int
+    each: int
+    least: int
+    ranked: bool
+
+
+SMALL: Final = Room(20_000, 1_000, 400_000, ranked=True)
+LARGE: Final = Room(1_000_000, 40_000, 16_000_000, ranked=False)
 
 
 class _Prices(NamedTuple):
@@ -89,7 +105,9 @@ class _Digits:
     def pack(self, prices: _Prices) -> Table:
         """The entries of one table."""
         packed: Table = (prices.price // self.steps[0]).astype(self.kind)
-        for size, step, digit in zip(self.sizes[1:], self.steps[1:], prices[1:], strict=True):
+        for size, step, digit in zip(
+            self.sizes[1:], self.steps[1:], prices[1 : len(self.sizes)], strict=True
+        ):
             packed = packed * size
             if digit is not None:
                 packed += (digit // step).astype(self.kind)
@@ -115,50 +133,55 @@ class _Problem:
     ways: dict[int, tuple[tuple[int, ...], int]] = field(default_factory=dict)
 
 
-def eliminate(unit: Unit, offered: Offered, cost_model: CostModel) -> Labels | None:
+def eliminate(unit: Unit, offered: Offered, cost_model: CostModel, room: Room) -> Labels | None:
     """Find the cheapest labelling, classes in canonical order; None where tables would grow too large."""
     # Limits are for each class: a chain of a million classes is as easy, class by class, as one of ten,
     # while one class that meets too many others is not, however small the unit.
-    most = max(SMALL, TABLES * len(unit.classes))
+    most = max(room.least, room.each * len(unit.classes))
     spent = 0
     for edge in unit.edges:
-        entries = _product(len(offered[c]) for c in edge.groups())
+        entries = _product((len(offered[c]) for c in edge.groups()), room.table)
         spent += entries * len(edge.uses)
-        if entries > TABLE or spent > most:
+        if entries > room.table or spent > most:
             return None
     problem = _problem(unit, offered, cost_model)
     sizes = problem.sizes
-    order = _order(problem, most - spent)
+    order = _order(problem, room.table, most - spent)
     if order is None:
         return None
-    picks = _picks(problem, order, [c for c in unit.classes if c in sizes])
-    return {c: offered[c][picks.get(c, 0)] for c in unit.classes}
+    picks = _picks(problem, order, [c for c in unit.classes if c in sizes], room)
+    return None if picks is None else {c: offered[c][picks.get(c, 0)] for c in unit.classes}
 
 
-def _product(sizes: Iterable[int]) -> int:
+def _product(sizes: Iterable[int], most: int) -> int:
     """The entries of a table; of one that is too large only that it is."""
     entries = 1
     for size in sizes:
         entries *= size
-        if entries > TABLE:
+        if entries > most:
             break
     return entries
 
 
-def _picks(problem: _Problem, order: Sequence[int], classes: Sequence[int]) -> dict[int, int]:
-    """The best label of each class by its number."""
+def _picks(
+    problem: _Problem, order: Sequence[int], classes: Sequence[int], room: Room
+) -> dict[int, int] | None:
+    """The best label of each class by its number; None where entries would be longer than the room allows."""
     terms = [term for term in problem.terms if term.variables]  # others are the same for all labellings
     priced = [(term.variables, term.prices()) for term in terms if term.prices is not None]
     digits = _digits(problem, [prices for _, prices in priced], classes[:RANKED])
+    if room.ranked and digits.fits:
+        return _minimise(problem, _factors(problem, priced, digits), order)[0]
     # Python's integers hold anything but are ten times slower. Without the digits for labels most units fit a
     # machine's integer, and that is as good where no two labellings tie.
-    if not digits.fits:
-        fewer = replace(digits, ranked=(), labels=1)
-        if fewer.fits:
-            picks, alone = _minimise(problem, _factors(problem, priced, fewer), order)
-            if alone:
-                return picks
-    return _minimise(problem, _factors(problem, priced, digits), order)[0]
+    fewer = replace(digits, ranked=(), labels=1)
+    while not (room.ranked or fewer.fits) and len(fewer.sizes) > 1:
+        fewer = replace(fewer, sizes=fewer.sizes[:-1], steps=fewer.steps[:-1])
+    if fewer.fits:
+        picks, alone = _minimise(problem, _factors(problem, priced, fewer), order)
+        if alone or not room.ranked:
+            return picks
+    return _minimise(problem, _factors(problem, priced, digits), order)[0] if room.ranked else None
 
 
 def _digits(problem: _Problem, priced: Sequence[_Prices], ranked: Sequence[int]) -> _Digits:
@@ -305,17 +328,20 @@ def _coarser(problem: _Problem, a: int, b: int, floor: int) -> int:
     return variable
 
 
-def _order(problem: _Problem, most: int) -> list[int] | None:
-    """Eliminate next what makes the smallest table; None where that, or all of them, are too large."""
+def _order(problem: _Problem, table: int, most: int) -> list[int] | None:
+    """Eliminate next what leaves the smallest table; None where one, or all of them, are too large."""
     sizes = problem.sizes
-    near: dict[int, dict[int, None]] = {variable: {variable: None} for variable in sizes}
+    near: dict[int, dict[int, None]] = {variable: {} for variable in sizes}
     for term in problem.terms:
         for variable in term.variables:
             near[variable].update(dict.fromkeys(term.variables))
+            del near[variable][variable]
     place = {variable: i for i, variable in enumerate(sizes)}
-    cost = {variable: _product(sizes[other] for other in around) for variable, around in near.items()}
-    # Smallest table first (min-weight order): no order is known to be best, and this one takes chains and
-    # ladders from their ends. Costs change as neighbours merge, so the heap holds old entries beside new
+    cost = {
+        variable: _product((sizes[other] for other in around), table) for variable, around in near.items()
+    }
+    # Smallest table left first (min-weight order): no order is known to be best, and this one takes chains
+    # and ladders from their ends. Costs change as neighbours merge, so the heap holds old entries beside new
     # ones.
     heap = [(cost[variable], place[variable], variable) for variable in sizes]
     heapq.heapify(heap)
@@ -324,17 +350,19 @@ def _order(problem: _Problem, most: int) -> list[int] | None:
         entries, _, variable = heapq.heappop(heap)
         if variable not in near or entries != cost[variable]:
             continue  # an entry that a later one replaced
-        most -= entries
-        if entries > TABLE or most < 0:
+        whole = entries * sizes[variable]
+        most -= whole
+        if whole > table or most < 0:
             return None
         # To minimise over a variable makes one table of all that it meets: they become each other's
         # neighbours.
-        others = [other for other in near.pop(variable) if other != variable]
+        others = [*near.pop(variable)]
         for other in others:
             del near[other][variable]
             near[other].update(dict.fromkeys(others))
+            del near[other][other]
         for other in others:
-            cost[other] = _product(sizes[v] for v in near[other])
+            cost[other] = _product((sizes[v] for v in near[other]), table)
             heapq.heappush(heap, (cost[other], place[other], other))
         order.append(variable)
     return order
@@ -348,7 +376,7 @@ def _minimise(
     place = {variable: i for i, variable in enumerate(order)}
     for factor in factors:
         _drop_in(buckets, place, factor)
-    sums: list[_Factor] = []
+    best: list[tuple[tuple[int, ...], int, Table, Table]] = []
     for variable in order:
         mine = buckets.pop(variable)
         others = sorted({v for f in mine for v in f.variables if v != variable}, key=place.__getitem__)
@@ -357,18 +385,20 @@ def _minimise(
         total = np.zeros([problem.sizes[v] for v in variables], kind)
         for factor in mine:
             total = total + _aligned(factor, variables)
-        sums.append(_Factor(variables, total))
+        least: Table = np.array(total.min(axis=-1), kind)
+        # A byte for the best pick and one for its rivals, not the table: large ones would fill the memory.
+        first = np.array(total.argmin(axis=-1), np.uint16)
+        is_tied = np.array((total == least[..., None]).sum(axis=-1) > 1)
+        best.append((tuple(others), variable, first, is_tied))
         if others:
-            _drop_in(buckets, place, _Factor(tuple(others), total.min(axis=-1)))
+            _drop_in(buckets, place, _Factor(tuple(others), least))
     picks: dict[int, int] = {}
     alone = True
     # Backwards, each variable's best pick depends only on variables that are picked already.
-    for whole in reversed(sums):
-        *others, variable = whole.variables
-        row = whole.table[tuple(picks[v] for v in others)].tolist()
-        least = min(row)
-        picks[variable] = row.index(least)
-        alone = alone and row.count(least) == 1
+    for others, variable, first, is_tied in reversed(best):
+        known = tuple(picks[v] for v in others)
+        picks[variable] = int(first[known])
+        alone = alone and not is_tied[known]
     return picks, alone
 
 

@@ -14,7 +14,7 @@ from planner.ir.types.qtypes import Storage, Uniform
 from planner.propagation.network.labels import Label, typed
 from planner.propagation.solver.classes import Labels, Offered
 from planner.propagation.solver.components import GIVEN_USE, Edge, Unit, Use
-from planner.propagation.solver.elimination import eliminate
+from planner.propagation.solver.elimination import SMALL, eliminate
 from planner.propagation.solver.linear_program import solve_exactly
 from planner.propagation.solver.price import CostModel, price_of_labels
 from planner.propagation.solver.ways import Loss, Way, level_of
@@ -35,7 +35,7 @@ def relabel(unit: Unit, offered: Offered, cost_model: CostModel, start: Labels) 
     for members in _neighbourhoods(unit):
         part = state.part(members)
         mine = {c: offered[c] for c in members}
-        found = eliminate(part, mine, cost_model)
+        found = eliminate(part, mine, cost_model, SMALL)
         if found is None:
             known = {c: state.labels[c] for c in members}
             found, _ = solve_exactly(part, mine, cost_model, known)

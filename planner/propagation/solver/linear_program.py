@@ -29,7 +29,8 @@ RELAXED_ROWS, RELAXED_ROWS_OF_A_CLASS = 30_000, 100
 take the label of any other, they grow with the square of the classes."""
 ITERATIONS: Final = 5_000
 """Of the simplex method, that any relaxation may take."""
-EASY, HARD = 0.25, 0.5
+EASY: Final = 0.25
+HARD: Final = 0.5
 """Iterations for each column: of one that is easy, of one that is still worth it. The more of them one takes,
 the longer each is, up to twenty times; how long nothing but trying tells."""
 MILP_VARIABLES: Final = 3_000
@@ -105,8 +106,12 @@ class _Step(NamedTuple):
     spared: bool
 
 
-def relax(unit: Unit, offered: Offered, cost_model: CostModel) -> Relaxed | None:
-    """Solve the relaxation; None where the model is too large or too hard, or its numbers are too large."""
+def relax(unit: Unit, offered: Offered, cost_model: CostModel, hard: float) -> Relaxed | None:
+    """Solve the relaxation; None where the model is too large or too hard, or its numbers are too large.
+
+    Args:
+      hard: iterations for each column that it is worth at most.
+    """
     # Picks may be shares here: the least price over shares is at most that over labels.
     limit = max(RELAXED_ROWS, RELAXED_ROWS_OF_A_CLASS * len(unit.classes))
     model = _model(unit, offered, cost_model, limit)
@@ -116,7 +121,7 @@ def relax(unit: Unit, offered: Offered, cost_model: CostModel) -> Relaxed | None
     # Costs reach 1e9 and HiGHS works to about 1e-7: scaled to 1 its tolerances mean something.
     scale = float(cost.max(initial=1.0)) or 1.0
     rows, links = rows_of(model.rows), rows_of(model.equal + _simplex(model))
-    most = max(ITERATIONS, round(HARD * len(cost)))
+    most = max(ITERATIONS, round(hard * len(cost)))
     answer = least(cost / scale, rows, links, iterations=most)
     if answer.values is None:
         return None

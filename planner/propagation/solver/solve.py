@@ -19,19 +19,25 @@ from planner.propagation.solver.canonical_order import in_canonical_order
 from planner.propagation.solver.classes import LabelClass, Labels, Offered, Offers
 from planner.propagation.solver.components import Component, Edge, Part, Unit, Use
 from planner.propagation.solver.dominance import drop_dominated
-from planner.propagation.solver.elimination import eliminate
+from planner.propagation.solver.elimination import LARGE, SMALL, eliminate
 from planner.propagation.solver.large_neighbourhoods import relabel
-from planner.propagation.solver.linear_program import Relaxed, relax, solve_exactly
+from planner.propagation.solver.linear_program import EASY, HARD, Relaxed, relax, solve_exactly
 from planner.propagation.solver.local_search import descend
+from planner.propagation.solver.parts import PART, free_parts
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
 
 FINEST: Final = 8
 """Labels for a whole component that are priced."""
-PROGRAM: Final = 4_000
-"""Classes of a linear program at most: its time grows faster than they do (`benchmarks.solver_steps`)."""
+PROGRAM, PROGRAM_LABELS = 4_000, 40_000
+"""Classes of a linear program, or labels of all of them, whichever allows more: its time grows faster than
+they do (`benchmarks.solver_steps`)."""
 
 FEW: Final = 8
 """Labels of a program that only finds a labelling: so many that most classes may take, and as many more."""
+WORTH: Final = 2
+"""Such a program is worth its time where all labels are so many times as many."""
+
+TWO_PARTS: Final = 2 * PART
 
 Options = Sequence[tuple[tuple[int, int], Labels]]
 
@@ -108,40 +114,64 @@ def _least(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) ->
     for component in unit.components:
         drop_dominated(component, offered, cost_model.costs)
     # Where elimination fits it is exact, for units of any size.
-    exact = eliminate(unit, offered, cost_model)
-    if exact is not None:
-        least = price_of_labels(unit, exact, cost_model)[0]
-        return exact, least, least
-    if len(unit.classes) > PROGRAM:
-        return _descended(unit, offered, cost_model, start)
+    for room in (SMALL, LARGE):
+        exact = eliminate(unit, offered, cost_model, room)
+        if exact is not None:
+            least = price_of_labels(unit, exact, cost_model)[0]
+            return exact, least, least
+    whole = all(component.whole for component in unit.components)
+    in_parts = whole and len(unit.classes) > TWO_PARTS
+    if len(unit.classes) > PROGRAM and _count(offered) > PROGRAM_LABELS:
+        search = _relabelled if whole else _descended
+        labels, price = search(unit, offered, cost_model, start)
+        return labels, price, _bound_of_parts(unit, offered, cost_model) if whole else 0
     few = _few_labels(offered, start)
-    relaxed = relax(unit, few, cost_model)
+    if _count(few) * WORTH > _count(offered):
+        few = offered
+    relaxed = relax(unit, few, cost_model, EASY if in_parts else HARD)
     if relaxed is None:
-        return _relabelled(unit, offered, cost_model, start)
+        labels, price = _relabelled(unit, offered, cost_model, start)
+        return labels, price, _bound_of_parts(unit, offered, cost_model) if in_parts else 0
     if few != offered:
         # Few labels lead a search nearly as well as all do, and prove nothing. That they were easy says that
         # all will not be hard.
-        whole = all(component.whole for component in unit.components)
-        every = relax(unit, offered, cost_model) if whole and relaxed.is_easy else None
+        every = relax(unit, offered, cost_model, HARD) if whole and relaxed.is_easy else None
         relaxed = relaxed._replace(bound=0) if every is None else every
     return _near_relaxed(unit, offered, cost_model, start, relaxed)
 
 
-def _descended(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
+def _bound_of_parts(unit: Unit, offered: Offered, cost_model: CostModel) -> int:
+    """A lower bound: what the unit's parts cost at least, each on its own."""
+    bound = 0
+    for part in free_parts(unit):
+        mine = {c: offered[c] for c in part.classes}
+        exact = eliminate(part, mine, cost_model, SMALL)
+        if exact is not None:
+            bound += price_of_labels(part, exact, cost_model)[0]
+        elif (relaxed := relax(part, mine, cost_model, HARD)) is not None:
+            bound += relaxed.bound
+    return bound
+
+
+def _count(offered: Offered) -> int:
+    return sum(map(len, offered.values()))
+
+
+def _descended(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int]:
     """The best of two local searches; nothing is proven."""
     finest = {c: mine[0] for c, mine in offered.items()}
     tried = [descend(unit, offered, cost_model, one) for one in (start, finest)]
     price, labels = min(tried, key=lambda item: item[0])
-    return labels, price[0], 0
+    return labels, price[0]
 
 
-def _relabelled(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
+def _relabelled(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int]:
     """A local search, then some dozens of classes at once, twice; nothing is proven."""
-    labels, price, bound = _descended(unit, offered, cost_model, start)
+    labels, price = _descended(unit, offered, cost_model, start)
     for _ in range(2):
         labels = relabel(unit, _few_labels(offered, labels), cost_model, labels)
         (price, *_), labels = descend(unit, offered, cost_model, labels)
-    return labels, price, bound
+    return labels, price
 
 
 def _few_labels(offered: Offered, known: Labels) -> Offered:

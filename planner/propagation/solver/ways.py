@@ -124,8 +124,9 @@ class _Nodes:
 
     def shortened(self, members: tuple[int, ...], own: set[int]) -> tuple[int, ...]:
         """The same members, with nodes for those that are not the mover's own where they are many."""
-        # The mover's own classes stay outside: they change with every mover, and nodes are to be shared.
-        before = [member for member in members if member not in own]
+        # The mover's own classes stay outside: they change with every mover, and nodes are to be shared. So
+        # members have one order, whatever order data came in.
+        before = sorted(member for member in members if member not in own)
         if len(before) <= SHORT:
             return members
         # A tree of nodes where there are many: to change one member then asks for a few nodes, not for all.
