@@ -103,6 +103,7 @@ def plan_summary(planned: "Plan") -> dict[str, Any]:
 
 def summary_text(planned: "Plan") -> str:
     """Return totals of a plan in three lines, four on a device of several engines."""
+    from planner.accuracy.coverage import coverage_of
     from planner.ir.dims import COUNTED, TAKEN
     from planner.propagation.selection.choice import NO_RANGE
     from planner.propagation.selection.wanted_rows import ANNOTATED
@@ -116,11 +117,15 @@ def summary_text(planned: "Plan") -> str:
         why = "as requested" if asked else f"{planned.target.id} serves none of them"
         why = f"{lacking} lack a range" if lacking else why
         whole = f": {why}, the plan is all float"
+    # The number that the verdict has, too: a model may have hundreds of kernels that only compute shapes.
+    counted = max(count.integer, coverage_of(planned).kernels)
+    if others := count.kernels - counted if count.integer else 0:
+        whole += f"; {others} more compute shapes, or move data between float kernels"
     engines = f"\n  engines: {count.engines_text}" if count.engines else ""
     sized = (note for note in planned.graph.notes if note.startswith((COUNTED, TAKEN)))
     engines += "".join(f"\n  {note}" for note in sized)
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
-        f"  {count.integer} of {count.kernels} kernels quantized{whole}\n"
+        f"  {count.integer} of {count.kernels - others} kernels quantized{whole}\n"
         f"  rescales: {count.rescales}, casts: {count.casts}, cost: {count.cost_text}{engines}"
     )
