@@ -49,6 +49,8 @@ class Walk:
     def run(self, line: str) -> int:
         """Run one line and keep what it prints."""
         words = shlex.split(self.with_port(line))
+        if "$(" in line:
+            words = ["bash", "-c", self.with_port(line)]
         if words[0] == "qplan":
             self.capsys.readouterr()
             code = run(words[1:])
@@ -93,7 +95,7 @@ def test_the_page_is_true(page, folder, walk):
             walk.serve(block.text)
         elif block.language == "sh":
             walk.printed = []
-            codes = [walk.run(line) for line in block.text.splitlines()]
+            codes = [walk.run(line) for line in block.text.replace("\\\n", "").splitlines()]
             assert codes == [*[0] * (len(codes) - 1), int(block.name or 0)], block.text
         else:
             assert block.language == "text"

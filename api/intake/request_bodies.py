@@ -5,10 +5,10 @@ is slow, or sends nothing, keeps others waiting.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from anyio.to_thread import run_sync
 from fastapi.routing import APIRoute
@@ -32,6 +32,8 @@ YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-ya
 """Bytes, too: generated clients know no YAML."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+AsJson = Callable[[Request], Awaitable[bytes]]
+"""Takes a body of another media type, and gives the JSON that says the same."""
 
 
 class BodyLimits:
@@ -60,7 +62,12 @@ class BodyLimits:
 
 
 class JsonRoute(APIRoute):
-    """A route whose JSON body is scanned before FastAPI parses it; other media types are refused."""
+    """A route whose JSON body is scanned before FastAPI parses it; other media types are refused.
+
+    `others`: media types that it takes too, each with what makes JSON of such a body.
+    """
+
+    others: ClassVar[Mapping[str, AsJson]] = {}
 
     def get_route_handler(self) -> Handler:
         """Wrap the handler that parses.
@@ -73,7 +80,10 @@ class JsonRoute(APIRoute):
         async def handle(request: Request) -> Response:
             if request.method != "POST":
                 return await parse(request)
-            require_media(request, JSON)
+            convert = self.others.get(media_of(request))
+            if convert is not None:
+                return await parse(_as_json(await convert(request), request))
+            require_media(request, (*JSON, *self.others))
             service = request.app.state.service
             async with service.body_limits.whole(request) as body:
                 require_unicode(body)
@@ -81,6 +91,25 @@ class JsonRoute(APIRoute):
                 return await parse(Request(request.scope, _again(body, request)))
 
         return handle
+
+
+def route_taking(others: Mapping[str, AsJson]) -> type[JsonRoute]:
+    """Make the class of routes that take other media types beside JSON."""
+
+    class Taking(JsonRoute):
+        """These routes."""
+
+    Taking.others = others
+    return Taking
+
+
+def _as_json(body: bytes, request: Request) -> Request:
+    """A request with a JSON body in the place of its own."""
+    headers = [
+        item for item in request.scope["headers"] if item[0] not in (b"content-type", b"content-length")
+    ]
+    scope = {**request.scope, "headers": [*headers, (b"content-type", JSON[0].encode())]}
+    return Request(scope, _again(body, request))
 
 
 def _again(body: bytes, request: Request) -> Receive:
@@ -93,13 +122,18 @@ def _again(body: bytes, request: Request) -> Receive:
     return receive
 
 
+def media_of(request: Request) -> str:
+    """The media type of a body, without its parameters; "" without one."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def require_media(request: Request, accepted: tuple[str, ...]) -> None:
     """Refuse a body of a media type that is not accepted.
 
     Raises:
       Refused: with what is.
     """
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    given = media_of(request)
     if given not in accepted:
         what = repr(given[:100]) if given else "no Content-Type"
         raise Refused("unsupported-media", f"{what}, not {accepted[0]}", accepted=list(accepted))
@@ -114,7 +148,12 @@ async def digest_of_body(request: Request) -> str:
 
 
 async def write_body(request: Request, path: Path, quota: Quota | None = None) -> str:
-    """Write a body to a file as it arrives.
+    """Write a body to a file as it arrives, as `write_parts`."""
+    return await write_parts(request.stream(), path, quota)
+
+
+async def write_parts(parts: AsyncIterable[bytes], path: Path, quota: Quota | None = None) -> str:
+    """Write bytes to a file as they arrive.
 
     Returns:
       Its digest.
@@ -134,7 +173,7 @@ async def write_body(request: Request, path: Path, quota: Quota | None = None) -
                 digest.update(data)
                 file.write(data)
 
-            async for part in request.stream():
+            async for part in parts:
                 if quota is not None:
                     quota.take(len(part))
                     taken += len(part)

@@ -1,6 +1,7 @@
 """Fan-out: one job as several works, and their results as one. Nothing here knows rows.
 
-A search is two works: the search, and the plan that it found, made as any other is.
+A search is two works: the search, and the plan that it found, made as any other is. A quantization is the
+works of other jobs: calibration, plan, export, comparison and, where that is not good, a search.
 A calibration is cut by samples; what its shards and their joining write is the same, to the last bit, as one
 worker writes alone (`tasks`). Source: docs/service.md.
 """
@@ -15,10 +16,14 @@ from planner.calibration.shards import cut
 from ..server.tokens import DEFAULT
 from .child_process import Tell, accept
 from .executors import Executor
-from .records import follow_up, made, stored, work
+from .records import File, follow_up, made, stored, work
+from .task_names import QUANTIZE
 
-PLANNED: Final = ("model", "external", "dims", "stats", "target", "options", "steps")
+MODEL: Final = ("model", "external", "dims")
+PLANNED: Final = (*MODEL, "stats", "target", "options", "steps")
 """Arguments of a search that its plan has too."""
+SEARCHED: Final = (*PLANNED, "annotations", "effort", "metric", "output", "state")
+"""Arguments of a quantization that its search has too."""
 
 
 class _Tenants:
@@ -49,11 +54,106 @@ async def run_work(
       Refused, Unavailable, WorkerLost: as `Executor.run`.
     """
     executor = _Tenants(executor, tenant, nice)
+    return await _run(executor, asked, tell)
+
+
+async def _run(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     if executor.fan_from is not None and asked["task"] == "calibrate" and asked["arguments"]["shard"] is None:
         return await calibrate_in_shards(executor, asked, tell, executor.fan_from)
     if asked["task"] == "search":
         return await search_and_plan(executor, asked, tell)
+    if asked["task"] == QUANTIZE:
+        return await quantize(executor, asked, tell)
     return await executor.run(asked, tell)
+
+
+async def quantize(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Calibrate, plan, write and compare; where the verdict is not good, search, and take the best plan.
+
+    Returns:
+      The results of these works, and the keys of `stats` and `plan`.
+    """
+    arguments = asked["arguments"]
+    take = {"shard": None, "readers": 0, "out": made("stats")}
+    sampled = (*MODEL, "samples", "method")
+    calibrated = await _run(
+        executor, follow_up(asked, "calibrate", take, sampled), _in_phase(tell, "calibrating")
+    )
+    stats = str(calibrated["kept"]["out"])
+    ready = _with_stats(asked, stats)
+    done = await _planned_and_compared(executor, ready, arguments["annotations"], tell)
+    found = None
+    if arguments["effort"] != "quick" and not _is_good(arguments, done["quality"]):
+        wanted = {"goal": None, "trials": None, "reference": "written", "out": made("blobs")}
+        wanted |= {"samples": _file_at(ready, "evaluated")}
+        search = {**follow_up(ready, "search", wanted, SEARCHED), "origin": ready["origin"]}
+        found = await executor.run(search, _in_phase(tell, "searching"))
+        if found["trials"][found["best"]]["asked"]:
+            done = await _planned_and_compared(executor, ready, found["annotations"], tell)
+    told = None if found is None else {"trials": len(found["trials"]), "given_up": found["given_up"]}
+    warnings = list(dict.fromkeys([*calibrated["warnings"], *done["warnings"]]))
+    return {**done, "stats": stats, "search": told, "warnings": warnings}
+
+
+def _is_good(arguments: Mapping[str, Any], quality: Mapping[str, Any]) -> bool:
+    """Whether a plan is surely as good as its effort aims at: else the search finds out."""
+    return arguments["effort"] == "normal" and arguments["metric"] is None and quality["grade"] == "good"
+
+
+async def _planned_and_compared(
+    executor: Executor, asked: Mapping[str, Any], annotations: Mapping[str, Any] | None, tell: Tell
+) -> dict[str, Any]:
+    """Plan with some annotations, write the file, and compare it on the samples to evaluate with."""
+    arguments = asked["arguments"]
+    plan = await executor.run(best_plan(asked, annotations), _in_phase(tell, "planning"))
+    key = str(plan["key"])
+    written = {"plan": stored("plans", key), "out": made("blobs")}
+    export = await executor.run(
+        follow_up(asked, "export", written, (*MODEL, "format")), _in_phase(tell, "exporting")
+    )
+    compared = {
+        "plan": stored("plans", key),
+        "quality": made("qualities", key),
+        "samples": _file_at(asked, "evaluated"),
+        "values": False,
+        "metrics": [] if arguments["metric"] is None else [arguments["metric"]],
+        "reference": "written",
+        "min_coverage": None,
+        "out": made("blobs"),
+    }
+    if arguments["told"]["held_out"]:
+        compared["stats"] = _file_at(asked, "stats")
+    kept = (*MODEL, "told", "output")
+    comparison = await executor.run(follow_up(asked, "compare", compared, kept), _in_phase(tell, "comparing"))
+    return {
+        "plan": key,
+        "export": export,
+        "quality": comparison["quality"],
+        "warnings": [*export["warnings"], *comparison["warnings"]],
+    }
+
+
+def _with_stats(asked: Mapping[str, Any], stats: str) -> dict[str, Any]:
+    """A work whose plans have statistics, as their origin says too."""
+    whole = follow_up(asked, str(asked["task"]), {"stats": stored("stats", stats)})
+    origin = json.loads(asked["origin"])
+    origin["request"][0]["stats"] = stats
+    return {**whole, "origin": json.dumps(origin)}
+
+
+def _file_at(asked: Mapping[str, Any], name: str) -> File:
+    """The file that an argument of a work is."""
+    found = next(file for file in asked["files"] if file["at"] == [name])
+    return File(found["how"], tuple(found["what"]))
+
+
+def _in_phase(tell: Tell, phase: str) -> Tell:
+    """Tell progress of one phase of several, unless it names a closer one itself."""
+
+    def hear(progress: Mapping[str, Any]) -> None:
+        tell({"phase": phase, **progress})
+
+    return hear
 
 
 async def search_and_plan(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
@@ -63,7 +163,7 @@ async def search_and_plan(executor: Executor, asked: Mapping[str, Any], tell: Te
     return {**found, "plan": plan["key"]}
 
 
-def best_plan(asked: Mapping[str, Any], annotations: Mapping[str, Any]) -> dict[str, Any]:
+def best_plan(asked: Mapping[str, Any], annotations: Mapping[str, Any] | None) -> dict[str, Any]:
     """The work of planning what a search was asked for, with other annotations."""
     planned = follow_up(asked, "plan", {"annotations": annotations, "out": made("plans")}, PLANNED)
     origin = json.loads(asked["origin"])

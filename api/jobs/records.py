@@ -21,7 +21,7 @@ class Job:
 
     Attributes:
       id: 32 hexadecimal digits; later ones sort later.
-      kind: what the client asked for: `plan`, `export`, `calibration`, `comparison`, `losses`, `search`.
+      kind: what the client asked for, one of `JobKind`.
       request: the work, of `work`.
       result: once done; written once.
       problem: once failed: `name`, `detail` and the members of its type.

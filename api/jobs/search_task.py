@@ -21,7 +21,6 @@ from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Comparison, compare
 from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph
-from planner.pipeline import export
 from planner.plan_model import plan, require_ranges
 from planner.plan_search.effort import BUDGETS, Aim, Made, aim_of, bench_for, try_harder, worst_of
 from planner.plan_search.goals import Goal
@@ -33,6 +32,7 @@ from planner.target.records import Target
 
 from ..intake.scan_zip import scan_npz
 from ..planning.provenance import NO_RANGES
+from .tasks import as_run
 
 APART: Final = ("kernels", "outputs")
 """Of a trial: as long as the model, so only the whole document has them."""
@@ -193,19 +193,21 @@ def _by_effort(model: Graph, target: Target, samples: Path, job: Mapping[str, An
     budget = BUDGETS[job["effort"]]
     budget = budget if job["trials"] is None else replace(budget, trials=min(job["trials"], budget.trials))
     asked = {"output": job["output"], "reference": job["reference"]}
+    formats = tuple(job["options"].get("formats", ()))
+    form = formats[0] if formats else WRITTEN
 
     def make(trial: Trial | None = None) -> _Planned:
         wanted = model if trial is None else with_wanted(model, trial.kernels)
-        planned = plan(wanted, target)
+        planned = plan(wanted, target, formats=formats)
         metrics = [] if job["metric"] is None else [job["metric"]]
-        return _Planned(planned, _as_used(wanted, planned, samples, metrics=metrics, **asked))
+        return _Planned(planned, _as_used(wanted, planned, samples, form, metrics=metrics, **asked))
 
     made = make()
     aim = aim_of(budget, [made.comparison], metric=job["metric"])
     first = Made(made, worst_of(made.plan, [made.comparison], aim))
     if job["effort"] == "quick" or aim.reached(first.trial):
         return _alone(first.trial, aim, made.plan), ""
-    bench = bench_for(model, target, samples, aim, formats=(WRITTEN,), **asked)
+    bench = bench_for(model, target, samples, aim, formats=(form,), **asked)
     state = State(bench.key(), Path(job["state"]))
     if not budget.trials:
         return _so_far(first.trial, aim, made.plan, [*state.trials.values()])
@@ -235,13 +237,13 @@ def _so_far(first: Trial, aim: Aim, planned: Plan, measured: Sequence[Trial]) ->
     return replace(search, dearest=dearest), told
 
 
-def _as_used(model: Graph, planned: Plan, samples: Path, **asked: Any) -> Comparison:
+def _as_used(model: Graph, planned: Plan, samples: Path, form: str, **asked: Any) -> Comparison:
     """Compare a plan as users run its file, or in the reference interpreter where no file can say it."""
     try:
-        file = export(model, planned, WRITTEN)
+        file, form = as_run(model, planned, form)
     except UnsupportedExport:
         return compare(model, planned, samples, **asked)
-    return compare_as_used(model, WRITTEN, file, samples, device=planned.target.files, **asked)
+    return compare_as_used(model, form, file, samples, device=planned.target.files, **asked)
 
 
 def _alone(trial: Trial, aim: Aim, planned: Plan) -> Search:

@@ -172,7 +172,7 @@ def _quantized(
     """The model; the file that was sent, once it was scanned, or the plan, written; and its format."""
     flat = expand(graph)
     if plan is not None:
-        file, form = _as_run(graph, plan, job["told"]["format"])
+        file, form = as_run(graph, plan, job["told"]["format"])
         return (in_form_of_plan(flat, plan.graph) if isinstance(file, Plan) else flat), file, form
     sent = Path(job["file"]).read_bytes()
     if not is_litert(sent):
@@ -180,7 +180,7 @@ def _quantized(
     return flat, sent, ""
 
 
-def _as_run(graph: Graph, plan: Plan, form: str | None) -> tuple[bytes | Plan | Evaluated, str]:
+def as_run(graph: Graph, plan: Plan, form: str | None) -> tuple[bytes | Plan | Evaluated, str]:
     """A plan as something that runs here, in a format or, where none was named, in the first that there is.
 
     Raises:

@@ -38,6 +38,7 @@ from .planning import (
     plan_without_child,
     plan_work,
 )
+from .quantizing import quantization_answer, quantization_work
 from .searching import search_answer, search_work
 from .service import Service, model_arguments
 
@@ -202,6 +203,7 @@ WORKS: Final[Mapping[str, Callable[[Service, Any], Awaitable[dict[str, Any]]]]] 
     "comparison": comparison_work,
     "export": export_work,
     "losses": losses_work,
+    "quantization": quantization_work,
     "search": search_work,
 }
 
@@ -304,6 +306,7 @@ RESULTS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], dic
     "export": _export,
     "losses": _with_blob,
     "plan": _plan,
+    "quantization": quantization_answer,
     "search": search_answer,
 }
 """The answer of each kind of job, from its work and the result of that."""

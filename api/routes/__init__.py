@@ -5,7 +5,7 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from . import blobs, exports, health, jobs, models, plans, schemas, stats, targets, uploads
+from . import blobs, exports, health, jobs, models, plans, quantizations, schemas, stats, targets, uploads
 
 ROUTERS: Final[Sequence[APIRouter]] = (
     health.router,
@@ -16,6 +16,7 @@ ROUTERS: Final[Sequence[APIRouter]] = (
     models.router,
     stats.router,
     plans.router,
+    quantizations.router,
     exports.router,
     jobs.router,
 )

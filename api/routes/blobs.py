@@ -8,6 +8,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse
 
+from ..intake.files_in_bodies import keep_parts
 from ..intake.request_bodies import BYTES, digest_of_body, require_media, write_body
 from ..planning.kept import delete_file, list_files
 from ..planning.service import Service
@@ -21,6 +22,15 @@ router = APIRouter(tags=["blobs"])
 
 _BYTES: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}, "example": ANNOTATED_TEXT}
 _BODY = {"requestBody": {"required": True, "content": {BYTES[0]: _BYTES}}}
+
+
+@router.post("/blobs", operation_id="post_blob", status_code=201, openapi_extra=_BODY)
+async def post_blob(request: Request, response: Response, service: ServiceOf) -> BlobRecord:
+    """Keep bytes and answer their digest; 201 whether or not they were there."""
+    require_media(request, BYTES)
+    digest, size = await keep_parts(service.store, request.stream())
+    response.headers["Location"] = f"/v1/blobs/{digest}"
+    return BlobRecord(digest=digest, bytes=size)
 
 
 @router.put("/blobs/{digest}", operation_id="put_blob", status_code=201, openapi_extra=_BODY)

@@ -1,24 +1,47 @@
 """Models: read an uploaded one, list, give, take away."""
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 
-from ..intake.request_bodies import JsonRoute
+from ..intake.files_in_bodies import bytes_as
+from ..intake.request_bodies import BYTES, route_taking
 from ..planning import kept
 from ..planning.service import find_model, list_models, read_model
+from ..schemas.examples import ANNOTATED_TEXT
 from ..schemas.requests import ModelRequest
 from ..schemas.responses import ModelPage, ModelRecord
 from ..server.responses import PAGE, json_answer, next_link, require_match
 from .parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ModelDigest, ServiceOf
 
-router = APIRouter(tags=["models"], route_class=JsonRoute)
+router = APIRouter(tags=["models"], route_class=route_taking(dict.fromkeys(BYTES, bytes_as("blob"))))
+
+Dims: TypeAlias = Annotated[
+    list[Annotated[str, Field(pattern=r"^.{1,1000}=[1-9][0-9]{0,8}$")]] | None,
+    Query(
+        max_length=100,
+        description="sizes of open dimensions, NAME=SIZE (`batch=1`, `input[0]=1`); `dims` of a JSON body",
+        examples=[[]],
+    ),
+]
+_BYTES: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}, "example": ANNOTATED_TEXT}
 
 
-@router.post("/models", operation_id="read_model", status_code=201)
-async def post_model(body: ModelRequest, service: ServiceOf, response: Response) -> ModelRecord:
-    """Read an uploaded ONNX file or annotated model (JSON, MLIR) and say what it is."""
+@router.post(
+    "/models",
+    operation_id="read_model",
+    status_code=201,
+    openapi_extra={"requestBody": {"content": {BYTES[0]: _BYTES}}},
+)
+async def post_model(
+    body: ModelRequest, service: ServiceOf, response: Response, dim: Dims = None
+) -> ModelRecord:
+    """Read a model (ONNX, LiteRT, annotated JSON, MLIR), sent as bytes or kept as a blob, and describe it."""
+    for text in dim or ():
+        name, _, size = text.rpartition("=")
+        body.dims[name] = int(size)
     record = ModelRecord.model_validate(await read_model(service, body))
     response.headers["Location"] = f"/v1/models/{record.digest}"
     return record

@@ -6,7 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .requests import Digest, ExternalData
 
-JobKind: TypeAlias = Literal["plan", "export", "calibration", "comparison", "losses", "search"]
+JobKind: TypeAlias = Literal[
+    "plan", "export", "calibration", "comparison", "losses", "search", "quantization"
+]
 """Grows with what can be asked for."""
 
 

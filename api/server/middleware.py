@@ -35,6 +35,8 @@ READY: Final = "/v1/health/ready"
 OPEN_PATHS: Final = ("/v1/health/live", READY)
 BLOBS: Final = "/v1/blobs/"
 UPLOADS: Final = "/v1/uploads/"
+FILES: Final = ("/v1/blobs", "/v1/models", "/v1/quantizations")
+"""Where files are posted, alone or in a form."""
 EVENTS: Final = "/events"
 PREFIX: Final = "/v1"
 LONGEST_PATH: Final = 200
@@ -145,7 +147,7 @@ class ServiceMiddleware:
     def _limit(self, scope: Scope) -> int:
         blob = scope["method"] == "PUT" and scope["path"].startswith(BLOBS)
         part = scope["method"] == "PATCH" and scope["path"].startswith(UPLOADS)
-        return self.settings.max_blob if blob or part else self.settings.max_body
+        return self.settings.max_blob if blob or part or _posts_files(scope) else self.settings.max_body
 
     def _refusal(self, scope: Scope) -> Problem | None:
         headers = dict(scope["headers"])
@@ -187,6 +189,14 @@ class ServiceMiddleware:
             more = {"scope": scope_needed}
             return Problem("forbidden", f"this needs a token with the scope {scope_needed}", more)
         return None
+
+
+def _posts_files(scope: Scope) -> bool:
+    """Whether a body may be a file or a form with files: what is JSON never is."""
+    if scope["method"] != "POST" or scope["path"] not in FILES:
+        return False
+    media = next((text for name, text in scope["headers"] if name == b"content-type"), b"")
+    return not media.lower().startswith(b"application/json")
 
 
 def is_answered_as_get(scope: Scope) -> bool:

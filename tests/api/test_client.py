@@ -93,6 +93,19 @@ def test_the_whole_job(client, tmp_path):
     assert planner.load_model(data).outputs == planner.load_model(DIGITS).outputs
 
 
+def test_a_quantization_is_one_call(client, tmp_path):
+    samples = DIGITS.with_name("calibration.npz")
+    done = client.quantize(DIGITS, samples, target="litert-int8", effort="quick", out=tmp_path / "q.onnx")
+    assert done["verdict"]["level"] == "good"
+    assert (tmp_path / "q.onnx").read_bytes() == client.download(done["file"])
+    again = client.quantize(done["model"], samples, target="litert-int8", effort="quick")
+    assert again == done
+    held = client.quantize(done["model"], samples, eval_samples=samples, target="litert-int8", effort="quick")
+    assert held["file"] == done["file"]
+    with pytest.raises(UnknownName, match="model or blob"):
+        client.quantize(f"sha256:{'0' * 64}", samples)
+
+
 def test_an_export_has_the_level_that_is_asked_for(client):
     model = client.model(DIGITS)
     plan = client.plan(model["digest"], "llm-w4")

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import planner
 from api.planning.planning import SMALL
 from planner.version import VERSION
-from tests.api.documents import AS_IT_IS, OCTETS, YAML, chain, digest, put, relu
+from tests.api.documents import AS_IT_IS, OCTETS, YAML, chain, digest, onnx_file, put, relu
+from tests.api.test_problems import check
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits"
@@ -231,3 +233,45 @@ def test_the_process_that_answers_holds_no_model_reader(server):
 
 def test_a_good_model_after_all_that(service):
     assert service.post("/v1/models", json={"blob": put(service, relu())}).status_code == 201
+
+
+def test_posted_bytes_are_answered_with_their_digest(service):
+    answer = service.post("/v1/blobs", content=b"some bytes", headers=OCTETS)
+    told = {"digest": digest(b"some bytes"), "bytes": 10}
+    assert (answer.status_code, answer.json()) == (201, told)
+    assert service.get(answer.headers["location"]).content == b"some bytes"
+    again = service.post("/v1/blobs", content=iter([b"some ", b"bytes"]), headers=OCTETS)
+    assert (again.status_code, again.json()) == (201, told)
+    check(service.post("/v1/blobs", content=b"x"), "unsupported-media")
+
+
+def test_posted_bytes_are_as_many_as_a_blob_may_have(make_service):
+    service = make_service(max_blob=1000, max_body=100, quota=100_000)
+    for path in ("/v1/blobs", "/v1/models"):
+        check(service.post(path, content=b"x" * 1001, headers=OCTETS), "too-large")
+        check(service.post(path, content=iter([b"x" * 600] * 2), headers=OCTETS), "too-large")
+    assert service.post("/v1/blobs", content=b"x" * 1000, headers=OCTETS).status_code == 201
+    check(service.post("/v1/models", json={"blob": "x" * 200}), "too-large")
+
+
+@pytest.mark.parametrize("content", [relu(), json.dumps(chain(2)).encode()], ids=["onnx", "json"])
+def test_a_model_is_read_from_its_bytes(service, content):
+    """As if they had been kept first."""
+    answer = service.post("/v1/models", content=content, headers=OCTETS)
+    assert answer.status_code == 201, answer.text
+    named = service.post("/v1/models", json={"blob": digest(content)})
+    assert named.json() == answer.json()
+    assert answer.headers["location"] == named.headers["location"]
+    check(service.post("/v1/models", content=b"\x08\x07rest", headers=OCTETS), "model-invalid")
+    check(service.post("/v1/models", content=content), "unsupported-media", "octet-stream")
+
+
+def test_open_sizes_are_given_with_the_bytes(service):
+    content = onnx_file([helper.make_node("Relu", ["x"], ["y"])], shape=("batch", 8))
+    sized = service.post("/v1/models", params={"dim": ["batch=3"]}, content=content, headers=OCTETS).json()
+    body = {"blob": digest(content), "dims": {"batch": 3}}
+    assert sized == service.post("/v1/models", json=body).json()
+    assert sized["inputs"][0]["shape"] == [3, 8]
+    for text in ("batch", "batch=0", "=1", "batch=-1"):
+        answer = service.post("/v1/models", params={"dim": [text]}, content=content, headers=OCTETS)
+        check(answer, "request-invalid", "/dim/0")

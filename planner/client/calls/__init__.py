@@ -16,6 +16,7 @@ from planner.client.calls.job_calls import (
     jobs,
     losses,
     measure,
+    quantize,
     search,
 )
 from planner.client.calls.model_calls import (
@@ -92,6 +93,7 @@ __all__ = [
     "ports",
     "preview",
     "put_target",
+    "quantize",
     "replan",
     "report",
     "schema",

@@ -68,6 +68,48 @@ def _export(model: str, plan: str, form: str, level: int | None) -> dict[str, An
     return body if level is None else body | {"accuracy_level": level}
 
 
+def quantize(
+    model: Source,
+    samples: Source,
+    *,
+    target: str = "onnxruntime-cpu",
+    format: str = "onnx-qdq",  # noqa: A002
+    eval_samples: Source | None = None,
+    effort: str = "normal",
+    method: str = "minmax",
+    annotations: Mapping[str, Any] | None = None,
+    metric: str | None = None,
+    output: str | None = None,
+    dims: Mapping[str, int] | None = None,
+    out: Path | str | None = None,
+) -> Steps[dict[str, Any]]:
+    """Quantize a model in one call: calibrate, plan, write the file and compare it with the float model.
+
+    Args:
+      model: a path or the bytes of a file, or the digest of a model that was read before.
+      samples: one `.npz`, to calibrate with.
+      eval_samples: held-out samples to evaluate with; by default `samples`.
+      effort: where the verdict is not good, `normal` measures at most 16 more plans, `high` 48.
+      metric, output: as `search` takes them.
+      dims: sizes of dimensions that the model leaves open, as `model` takes them.
+      out: a path to write the quantized file to.
+
+    Returns:
+      `verdict`, the digest of the quantized `file`, the key of its `plan`, digests of `model` and `stats`.
+    """
+    is_read = isinstance(model, str) and model.startswith("sha256:")
+    body: dict[str, Any] = {"model": model if is_read else (yield from upload(model))}
+    body |= {"samples": (yield from upload(samples)), "target": target, "format": format}
+    if eval_samples is not None:
+        body["eval_samples"] = yield from upload(eval_samples)
+    given = {"annotations": annotations, "metric": metric, "output": output, "dims": dims}
+    body |= {"effort": effort, "method": method} | {name: item for name, item in given.items() if item}
+    record = yield from made(Ask("POST", "/v1/quantizations", json=body, headers=AS_JOB))
+    if out is not None:
+        yield from download_to(record["file"], Path(out))
+    return record
+
+
 def calibrate(
     model: str, samples: Source, *, method: str = "minmax", readers: int = 0
 ) -> Steps[dict[str, Any]]:

@@ -1,0 +1,144 @@
+"""Quantizations over HTTP: one request for a file, its plan and a verdict, as JSON and as a form."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner.accuracy.verdict import FAIR_SQNR, GOOD_SQNR
+from tests.api.documents import digest, put, relu
+from tests.api.test_jobs_http import WAIT, end_of, events_of
+from tests.api.test_problems import check
+from tests.plan_search.outliers import written
+
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
+MODEL, SAMPLES = DIGITS / "digits.onnx", DIGITS / "calibration.npz"
+PATH = "/v1/quantizations"
+
+
+@pytest.fixture(scope="module")
+def named(service) -> dict[str, str]:
+    """The digits example, sent before."""
+    blobs = {"model": put(service, MODEL.read_bytes()), "samples": put(service, SAMPLES.read_bytes())}
+    return {**blobs, "target": "litert-int8"}
+
+
+@pytest.fixture(scope="module")
+def done(service, named):
+    answer = service.post(PATH, json=named, headers=WAIT)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def test_the_file_is_that_of_its_plan(service, done):
+    """As if each step had been asked for alone."""
+    model = service.get(f"/v1/models/{done['model']}").json()
+    assert model["blob"] == digest(MODEL.read_bytes())
+    body = {"model": done["model"], "samples": digest(SAMPLES.read_bytes())}
+    assert service.post("/v1/calibrations", json=body, headers=WAIT).json()["digest"] == done["stats"]
+    asked = {"model": done["model"], "target": "litert-int8", "stats": done["stats"]}
+    plan = service.post("/v1/plans", json={**asked, "options": {"formats": ["onnx-qdq"]}}).json()
+    assert plan["key"] == done["plan"]
+    export = {"model": done["model"], "plan": done["plan"], "format": "onnx-qdq"}
+    assert service.post("/v1/exports", json=export).json()["blob"] == done["file"]
+    file = service.get(done["link"]).content
+    assert len(file) == done["bytes"]
+    found = planner.compare(planner.load_model(MODEL), file, SAMPLES)
+    assert found.worst_sqnr == pytest.approx(done["quality"]["sqnr"])
+
+
+def test_the_verdict_is_that_of_the_plan(service, done):
+    assert done["verdict"]["level"] == "good"
+    assert done["verdict"]["coverage"]["kernels"] == done["verdict"]["coverage"]["on_device"] == 15
+    assert (done["trials"], done["given_up"]) == (0, "")
+    assert service.get(f"/v1/plans/{done['plan']}/summary").json()["quality"] == done["quality"]
+    assert service.get(done["report"]).text.startswith("<!doctype html>")
+
+
+def test_its_plan_can_be_edited(service, done):
+    again = service.post(f"/v1/plans/{done['plan']}:replan", json={"restore": ["stem/conv"]})
+    assert again.status_code == 200, again.text
+
+
+def test_a_form_is_its_json(service, named, done):
+    with MODEL.open("rb") as model, SAMPLES.open("rb") as samples:
+        files = {"model": model, "samples": samples}
+        answer = service.post(PATH, files=files, data={"target": "litert-int8"}, headers=WAIT)
+    assert (answer.status_code, answer.json()) == (201, done)
+    # A digest may stand for each file.
+    fields = {name: (None, text) for name, text in named.items()}
+    assert service.post(PATH, files=fields, headers=WAIT).json() == done
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
+def test_one_command_of_curl(service, done):
+    fields = [f"model=@{MODEL}", f"samples=@{SAMPLES}", "target=litert-int8"]
+    line = ["curl", "-sSf", "-H", "Prefer: wait=60", f"{service.base_url}{PATH}"]
+    line += [word for field in fields for word in ("-F", field)]
+    assert json.loads(subprocess.run(line, capture_output=True, check=True).stdout) == done
+
+
+def test_it_is_a_job(service, named):
+    answer = service.post(PATH, json={**named, "effort": "quick", "format": "onnx-qoperator"})
+    assert answer.status_code == 202
+    job = end_of(service, answer.headers["location"])
+    assert (job["state"], job["kind"]) == ("done", "quantization")
+    assert job["result"]["format"] == job["result"]["quality"]["format"] == "onnx-qoperator"
+    assert service.get("/v1/jobs", params={"kind": "quantization"}).json()["items"][0]["id"] == job["id"]
+    with service.stream("GET", f"{job['link']}/events") as stream:
+        kinds = [kind for _, kind, _ in events_of(stream.iter_lines()) if kind != "progress"]
+    assert kinds == ["queued", "running", "done"]
+
+
+def test_a_poor_plan_is_searched_on(service, tmp_path):
+    model, data = written(tmp_path)
+    named = {"model": put(service, model.read_bytes()), "samples": put(service, data.read_bytes())}
+    asked = {**named, "target": "litert-int8"}
+    quick = service.post(PATH, json={**asked, "effort": "quick"}, headers=WAIT).json()
+    assert quick["quality"]["sqnr"] < FAIR_SQNR
+    better = service.post(PATH, json=asked, headers=WAIT).json()
+    assert better["quality"]["sqnr"] >= GOOD_SQNR
+    assert 0 < better["trials"] <= 16
+    assert better["given_up"].startswith("2 kernels (mul) in i16: ")
+    # A search that is asked for alone finds the same.
+    body = {**asked, "model": better["model"], "stats": better["stats"], "effort": "normal"}
+    search = service.post("/v1/searches", json=body, headers=WAIT).json()
+    assert search["trials"][search["best"]]["sqnr"] == pytest.approx(better["quality"]["sqnr"])
+
+
+def test_held_out_samples_judge(service, named):
+    asked = {**named, "effort": "quick", "eval_samples": named["samples"]}
+    found = service.post(PATH, json=asked, headers=WAIT).json()
+    assert "held-out" in found["quality"]["measured_on"]
+
+
+@pytest.mark.parametrize("form", ["litert", "stablehlo"])
+def test_formats_that_onnxruntime_does_not_run(service, named, form):
+    """They are computed by the reference interpreter."""
+    found = service.post(PATH, json={**named, "format": form, "effort": "quick"}, headers=WAIT).json()
+    assert (found["format"], found["quality"]["format"]) == (form, form)
+
+
+def test_a_key_is_for_one_request(service, named):
+    """A form that is sent again is the same request, whatever its boundary."""
+    key = {"Idempotency-Key": "quantize-once", "Prefer": "respond-async"}
+    fields = {name: (None, text) for name, text in named.items()}
+    first = service.post(PATH, files=fields, headers=key).json()["id"]
+    assert service.post(PATH, files=fields, headers=key).json()["id"] == first
+    other = fields | {"effort": (None, "quick")}
+    check(service.post(PATH, files=other, headers=key), "key-reused")
+
+
+def test_what_is_wrong_is_said_at_once(service, named, done):
+    none = "sha256:" + "0" * 64
+    check(service.post(PATH, json={**named, "model": none}), "unknown-name", "model or blob")
+    check(service.post(PATH, json={**named, "samples": none}), "unknown-name", "blob")
+    check(service.post(PATH, json={**named, "target": "litert-int9"}), "unknown-name", "litert-int8")
+    check(service.post(PATH, json={**named, "model": named["samples"]}), "model-invalid")
+    check(service.post(PATH, json={**named, "effort": "low"}), "request-invalid", "/effort")
+    check(service.post(PATH, content=relu()), "unsupported-media", "multipart/form-data")
+    sized = {**named, "model": done["model"], "dims": {"n": 1}}
+    check(service.post(PATH, json=sized), "input-invalid")
