@@ -1,6 +1,6 @@
 """Logs: one JSON object a line on standard error. Digests, sizes and ids; never what a model or body holds.
 
-Source: docs/service.md, which lists the fields of an access line (`ACCESS`).
+Source: docs/service.md.
 """
 
 import json
@@ -11,19 +11,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-ACCESS: Final = (
-    "request_id",
-    "method",
-    "route",
-    "path",
-    "status",
-    "problem",
-    "ms",
-    "received",
-    "sent",
-    "client",
-    "token",
-)
+ACCESS: Final[Mapping[str, str]] = {
+    "request_id": "as in the header `X-Request-Id` and in problems",
+    "method": "of the request",
+    "route": "the template of its address, `none` where there is none",
+    "path": "its address without the query",
+    "status": "of the answer",
+    "problem": "type of the problem that was the answer",
+    "ms": "milliseconds from the head of the request to the end of the answer",
+    "received": "bytes of the body",
+    "sent": "bytes of the answer's body",
+    "client": "address of the client",
+    "token": "name of its token",
+}
+"""Fields of an access line."""
 MOST_FRAMES: Final = 30
 
 access: Final = logging.getLogger("qplan.access")

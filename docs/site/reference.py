@@ -6,17 +6,20 @@ schema and tables. A test compares. Explanations stand in the pages beside them.
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
 
 import typer
+from prometheus_client.metrics import MetricWrapperBase
 
 import planner
 from api.app import create_app
 from api.problems import REMEDIES, TYPES
+from api.server.logs import ACCESS
+from api.server.metrics import Metrics
 from api.settings import VARIABLES, Settings, defaults
 from planner.cli.app import app
 from planner.cli.help.groups import EXAMPLES, GROUPS, TARGET_EXAMPLES
@@ -264,6 +267,36 @@ def settings_page() -> str:
 {rows}"""
 
 
+def operations_page() -> str:
+    """What a server says of itself: metrics, log fields."""
+    lines = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in ACCESS.items())
+    return f"""# Metrics and logs of the service
+
+{MADE}. How to run it: [service](../service.md#operations).
+
+## Metrics
+`GET /metrics`, for Prometheus, over all processes of a server.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+{"".join(_metrics())}
+## Logs
+JSON lines on standard error. Bodies, names in models and query strings are never logged. One line for each
+request has:
+
+| field | meaning |
+|---|---|
+{lines}"""
+
+
+def _metrics() -> Iterator[str]:
+    for one in vars(Metrics()).values():
+        for family in one.describe() if isinstance(one, MetricWrapperBase) else ():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            labels = ", ".join(f"`{label}`" for label in one._labelnames)  # noqa: SLF001
+            yield f"| `{name}` | {family.type} | {labels} | {family.documentation} |\n"
+
+
 def library_page() -> str:
     """Every public name with its arguments and its docstring."""
     parts = [
@@ -329,6 +362,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/command.md": command_page,
     "reference/http.md": http_page,
     "reference/library.md": library_page,
+    "reference/operations.md": operations_page,
     "reference/settings.md": settings_page,
     "reference/target-keys.md": keys_page,
     "targets/codes.md": codes_page,
