@@ -17,7 +17,8 @@ from ..problems import Refused
 from ..server.tokens import DEFAULT, PRINCIPAL, TENANT
 from ..storage.digests import DIGEST
 from ..storage.store import Store
-from .request_bodies import AsJson, require_unicode, scan_json, write_parts
+from .request_bodies import AsJson, write_parts
+from .scan import require_unicode, scan_json
 
 FORM: Final = "multipart/form-data"
 LONGEST_TEXT: Final = 1 << 16

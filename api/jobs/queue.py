@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
@@ -27,6 +27,8 @@ LOSSES: Final = 3
 TAKEOVERS: Final = 20
 """Leases a job may use up: whoever runs it may be bringing its owner down."""
 MOST_LISTED: Final = 1000
+
+Order: TypeAlias = Literal["newest", "oldest"]
 
 _FIELDS: Final = tuple(field.name for field in fields(Job))
 _COLUMNS: Final = tuple(jobs.c[name] for name in _FIELDS)
@@ -111,25 +113,30 @@ def list_page(
     engine: Engine,
     *,
     limit: int = 50,
-    before: tuple[float, str] | None = None,
+    after: tuple[float, str] | None = None,
+    order: Order = "newest",
     state: State | None = None,
     kind: str | None = None,
     principal: str | None = None,
     tenant: str = DEFAULT,
 ) -> list[Job]:
-    """List jobs of a tenant, latest first.
+    """List jobs of a tenant, in the order of their creation.
 
     Args:
-      before: when the last one of the page before was created, and its id.
+      after: when the last one of the page before was created, and its id.
       principal: only of whoever asked; None: of all.
     """
     wanted = select(*_COLUMNS).where(jobs.c.tenant == tenant)
-    wanted = wanted.order_by(jobs.c.created.desc(), jobs.c.id.desc())
+    place = tuple_(jobs.c.created, jobs.c.id)
+    is_newest = order == "newest"
+    wanted = wanted.order_by(
+        *(column.desc() if is_newest else column for column in (jobs.c.created, jobs.c.id))
+    )
     for column, value in ((jobs.c.state, state), (jobs.c.kind, kind), (jobs.c.principal, principal)):
         if value is not None:
             wanted = wanted.where(column == value)
-    if before is not None:
-        wanted = wanted.where(tuple_(jobs.c.created, jobs.c.id) < before)
+    if after is not None:
+        wanted = wanted.where(place < after if is_newest else place > after)
     with reading(engine) as connection:
         return [_job(row) for row in connection.execute(wanted.limit(min(limit, MOST_LISTED)))]
 

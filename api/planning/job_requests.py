@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..jobs import queue
-from ..jobs.records import File, Job, State, made, stored, work, written
+from ..jobs.records import File, Job, made, stored, work, written
 from ..jobs.task_names import WEIGHTS
 from ..problems import PREFIX, TYPES, Refused
 from ..schemas.requests import (
@@ -30,7 +30,7 @@ from ..schemas.requests import (
 )
 from ..server.responses import JSON, StoredFile, make_cursor, no_cursor, read_cursor
 from ..settings import share_of, tenant_share_of
-from ..storage.idempotency import hold
+from ..storage.idempotency import hold, note_made
 from .planning import (
     find_or_make_plan,
     find_origin,
@@ -69,7 +69,10 @@ async def answer_plan(service: Service, request: Request, asked: PlanRequest, se
     Raises:
       Refused, PlannerError: an error in the request.
     """
-    key, _ = await hold(service, request, sent)
+    key, before = await hold(service, request, sent)
+    again = await _answer_again(service, request, before)
+    if again is not None:
+        return again
     origin = await origin_of(service, asked)
     if wait_of(request) is None:
         return Response(await find_or_make_plan(service, origin), media_type=JSON)
@@ -89,7 +92,10 @@ async def answer_export(
     """
     if wait_of(request) is not None:
         return await answer_job(service, request, "export", asked, sent)
-    await hold(service, request, sent)
+    _, before = await hold(service, request, sent)
+    again = await _answer_again(service, request, before)
+    if again is not None:
+        return again
     export = await export_work(service, asked)
     return Response(json.dumps(_export(export, await service.sandbox.run(export))), 201, media_type=JSON)
 
@@ -102,7 +108,10 @@ async def answer_job(
     Raises:
       Refused: an error in the request; the job's failure within that time; `queue-full`.
     """
-    key, _ = await hold(service, request, sent)
+    key, before = await hold(service, request, sent)
+    again = await _answer_again(service, request, before)
+    if again is not None:
+        return again
     return await _answer_in_time(service, request, kind, await WORKS[kind](service, asked), key)
 
 
@@ -213,16 +222,40 @@ async def _answer_in_time(
 ) -> Response:
     wait = wait_of(request)
     job = await _wait_for_end(service, await _submit(service, kind, asked, key), wait or 0.0)
-    headers = {} if wait is None else {"Preference-Applied": f"wait={wait:g}" if wait else "respond-async"}
     if job.state == "failed" and job.problem is not None:
         raise Refused(**job.problem)
     if job.state != "done":
-        headers |= {"Location": f"/v1/jobs/{job.id}", "Retry-After": "1"}
-        return Response(json.dumps(record_of(job)), 202, headers, JSON)
+        if key is not None:
+            await note_made(service, request, key, job.id)
+        return _job_answer(job, wait)
     result = RESULTS[kind](job.request, job.result or {})
     if kind == "plan":
-        return StoredFile(await run_sync(service.store.find, "plans", result["plan"]), 200, headers, JSON)
-    return Response(json.dumps(result), 201, headers, JSON)
+        plan = await run_sync(service.store.find, "plans", result["plan"])
+        return StoredFile(plan, 200, _applied(wait), JSON)
+    return Response(json.dumps(result), 201, _applied(wait), JSON)
+
+
+async def _answer_again(service: Service, request: Request, job: str) -> Response | None:
+    """Answer with the job that was the first answer under a key; None where none was, or it is gone."""
+    if not job:
+        return None
+    try:
+        found = await run_sync(queue.get, service.engine, job, service.tenant)
+    except Refused:
+        return None
+    wait = wait_of(request)
+    return _job_answer(await _wait_for_end(service, found, wait or 0.0), wait)
+
+
+def _job_answer(job: Job, wait: float | None) -> Response:
+    headers = {**_applied(wait), "Location": f"/v1/jobs/{job.id}"}
+    headers |= {} if job.has_ended else {"Retry-After": "1"}
+    return Response(json.dumps(record_of(job)), 202, headers, JSON)
+
+
+def _applied(wait: float | None) -> dict[str, str]:
+    """The header that says which preference counted (RFC 7240)."""
+    return {} if wait is None else {"Preference-Applied": f"wait={wait:g}" if wait else "respond-async"}
 
 
 async def _submit(service: Service, kind: str, asked: Mapping[str, Any], key: str | None) -> Job:
@@ -312,10 +345,11 @@ RESULTS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], dic
 """The answer of each kind of job, from its work and the result of that."""
 
 
-def list_jobs(
-    service: Service, limit: int, cursor: str | None, state: State | None, kind: str | None
-) -> dict[str, Any]:
-    """A page of the records of jobs, the latest first.
+def list_jobs(service: Service, limit: int, cursor: str | None, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A page of the records of jobs.
+
+    Args:
+      asked: `state` and `kind`, or None, and `order`, as `queue.list_page` takes them.
 
     Raises:
       Refused: a cursor that no page gave.
@@ -325,13 +359,11 @@ def list_jobs(
     if last and not found_in:
         raise no_cursor()
     # Not looked up: the last job of a page may have been taken away since.
-    before = (float.fromhex(found_in[1]), found_in[2]) if found_in else None
-    found = queue.list_page(
-        service.engine, limit=limit + 1, before=before, state=state, kind=kind, tenant=service.tenant
-    )
+    after = (float.fromhex(found_in[1]), found_in[2]) if found_in else None
+    found = queue.list_page(service.engine, limit=limit + 1, after=after, tenant=service.tenant, **asked)
     edge = found[limit - 1] if len(found) > limit else None
-    after = None if edge is None else make_cursor(f"{edge.created.hex()} {edge.id}")
-    return {"items": [record_of(job) for job in found[:limit]], "next": after}
+    following = None if edge is None else make_cursor(f"{edge.created.hex()} {edge.id}")
+    return {"items": [record_of(job) for job in found[:limit]], "next": following}
 
 
 def delete_job(service: Service, job: str) -> None:

@@ -4,35 +4,102 @@ A list reads no documents but the origins and qualities of its plans. Source: do
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
 from planner.errors import PlannerError
 
 from ..problems import Refused
-from ..server.responses import page_of
+from ..server.responses import page_of_records
 from ..storage.digests import digest_of
 from ..storage.followers import drop_followers, followers
 from ..storage.store import Kind, Store
 from .plan_answers import quality_of
-from .service import Service
+from .service import Service, find_model
+
+MOST_LOOKS: Final = 2000
+"""Records that one page of a filtered list looks at."""
+Order: TypeAlias = Literal["name", "newest"]
 
 
-def list_files(store: Store, kind: Kind, limit: int, cursor: str | None) -> dict[str, Any]:
-    """A page of the files of a kind, with their sizes, in the order of their digests."""
-    digests, after = page_of(store.digests(kind), limit, cursor)
-    paths = ((digest, store.look(kind, digest)) for digest in digests)
-    items = [{"digest": digest, "bytes": path.stat().st_size} for digest, path in paths if path is not None]
+def list_files(
+    store: Store, kind: Kind, limit: int, cursor: str | None, order: Order = "name"
+) -> dict[str, Any]:
+    """A page of the files of a kind, with their sizes."""
+
+    def record(name: str) -> dict[str, Any] | None:
+        path = store.look(kind, digest_in(name))
+        return None if path is None else {"digest": digest_in(name), "bytes": path.stat().st_size}
+
+    items, after = page_of_records(names_of(store, kind, order), limit, cursor, record)
     return {"items": items, "next": after}
 
 
-def list_plans(store: Store, limit: int, cursor: str | None) -> dict[str, Any]:
-    """A page of the records of plans, in the order of their keys."""
-    keys, after = page_of(store.digests("plans"), limit, cursor)
-    paths = ((key, store.look("plans", key)) for key in keys)
-    return {"items": [_record(store, key, path) for key, path in paths if path is not None], "next": after}
+def list_plans(
+    store: Store,
+    limit: int,
+    cursor: str | None,
+    order: Order = "name",
+    wanted: Mapping[str, str | None] | None = None,
+) -> dict[str, Any]:
+    """A page of the records of plans.
+
+    Args:
+      wanted: what fields of a record are to be; a `target` without a version is any version of it.
+    """
+    asked = {name: text for name, text in (wanted or {}).items() if text is not None}
+
+    def record(name: str) -> dict[str, Any] | None:
+        key = digest_in(name)
+        path = store.look("plans", key)
+        found = None if path is None else _record(store, key, path)
+        return found if found is not None and _is_wanted(found, asked) else None
+
+    looks = MOST_LOOKS if asked else 0
+    items, after = page_of_records(names_of(store, "plans", order), limit, cursor, record, looks)
+    return {"items": items, "next": after}
+
+
+def list_models(
+    service: Service,
+    limit: int,
+    cursor: str | None,
+    order: Order = "name",
+    wanted: Mapping[str, str | None] | None = None,
+) -> dict[str, Any]:
+    """A page of the records of models; `wanted` as for plans."""
+    store = service.store
+    asked = {name: text for name, text in (wanted or {}).items() if text is not None}
+
+    def record(name: str) -> dict[str, Any] | None:
+        if not store.has("models", digest_in(name)):  # gone since
+            return None
+        found = find_model(service, digest_in(name))
+        return found if _is_wanted(found, asked) else None
+
+    looks = MOST_LOOKS if asked else 0
+    items, after = page_of_records(names_of(store, "models", order), limit, cursor, record, looks)
+    return {"items": items, "next": after}
+
+
+def names_of(store: Store, kind: Kind, order: Order) -> Iterator[str]:
+    """Texts in whose order a list is: digests, or what sorts the newest first; `digest_in` reads both."""
+    return store.digests(kind) if order == "name" else store.by_age(kind)
+
+
+def digest_in(name: str) -> str:
+    """The digest in a text of `names_of`."""
+    return name.rpartition(" ")[2]
+
+
+def _is_wanted(record: Mapping[str, Any], asked: Mapping[str, str]) -> bool:
+    for name, text in asked.items():
+        found = str(record.get(name))
+        if found != text and not (name == "target" and found.partition("@")[0] == text):
+            return False
+    return True
 
 
 def _record(store: Store, key: str, path: Path) -> dict[str, Any]:

@@ -88,13 +88,15 @@ class KnownTargets:
         if self.store.has("descriptions", record["description"]):
             self.store.drop("descriptions", record["description"])
 
-    async def put(self, name: str, text: Path, sandbox: Sandbox) -> tuple[dict[str, Any], bool]:
+    async def put(
+        self, name: str, text: Path, sandbox: Sandbox, file: str | None = None
+    ) -> tuple[dict[str, Any], bool]:
         """Keep a description under `id@version`; gives its report, and whether it is new.
 
         Raises:
           Refused: errors in the description, another id or version in it, or another target of that name.
         """
-        report = await lint_target(sandbox, text, file_name(name))
+        report = await lint_target(sandbox, text, file or file_name(name))
         own = f"{report['id']}@{report['version']}"
         if own != name:
             raise Refused("input-invalid", f"the description is of {own!r}", hint=f"put it under {own}")

@@ -37,7 +37,7 @@ async def quantization_work(service: Service, request: QuantizationRequest) -> d
         await run_sync(store.find, "blobs", blob)
     options = PlanOptions(formats=[request.format])
     planned = PlanRequest(
-        model=model, target=request.target, annotations=request.annotations, options=options
+        model=model, target=request.target, stats=None, annotations=request.annotations, options=options
     )
     origin = await origin_of(service, planned)
     arguments = await run_sync(plan_arguments, service, origin)

@@ -27,7 +27,6 @@ from ..jobs.residents import Residents
 from ..jobs.watch import Watch
 from ..problems import Refused
 from ..schemas.requests import ModelRequest
-from ..server.responses import page_of
 from ..server.tokens import DEFAULT
 from ..settings import Settings
 from ..storage.digests import value_names_digest
@@ -163,12 +162,6 @@ async def read_model(service: Service, request: ModelRequest) -> dict[str, Any]:
     await run_sync(follow, store, names, [source])
     await run_sync(store.put, "models", digest, json.dumps(record).encode())
     return record
-
-
-def list_models(service: Service, limit: int, cursor: str | None) -> dict[str, Any]:
-    """A page of the records of models, in the order of their digests."""
-    digests, after = page_of(service.store.digests("models"), limit, cursor)
-    return {"items": [find_model(service, digest) for digest in digests], "next": after}
 
 
 def find_model(service: Service, digest: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ..problems import Refused
 from ..schemas.examples import ANNOTATED_TEXT
 from ..schemas.responses import BlobRecord, FilePage
 from ..server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
-from .parameters import NOT_MODIFIED, BlobDigest, Cursor, IfMatch, Limit, ServiceOf
+from .parameters import NOT_MODIFIED, BlobDigest, Cursor, IfMatch, Limit, Ordered, ServiceOf
 
 router = APIRouter(tags=["blobs"])
 
@@ -26,7 +26,7 @@ _BODY = {"requestBody": {"required": True, "content": {BYTES[0]: _BYTES}}}
 
 @router.post("/blobs", operation_id="post_blob", status_code=201, openapi_extra=_BODY)
 async def post_blob(request: Request, response: Response, service: ServiceOf) -> BlobRecord:
-    """Keep bytes and answer their digest; 201 whether or not they were there."""
+    """Upload bytes as a blob and get their digest; 201 also where the blob exists."""
     require_media(request, BYTES)
     digest, size = await keep_parts(service.store, request.stream())
     response.headers["Location"] = f"/v1/blobs/{digest}"
@@ -35,7 +35,7 @@ async def post_blob(request: Request, response: Response, service: ServiceOf) ->
 
 @router.put("/blobs/{digest}", operation_id="put_blob", status_code=201, openapi_extra=_BODY)
 async def put_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> BlobRecord:
-    """Keep bytes; 201 whether or not they were there."""
+    """Upload bytes as the blob of a known digest; 201 also where it exists."""
     require_media(request, BYTES)
     if await run_sync(service.store.is_whole, "blobs", digest):
         _require_digest(digest, await digest_of_body(request))
@@ -77,17 +77,23 @@ def _use(service: Service, digest: str) -> int:
 )
 @router.head("/blobs/{digest}", operation_id="head_blob", response_class=FileResponse)
 async def get_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> Response:
-    """Give bytes back, or (HEAD) say whether and how many there are."""
+    """Download a blob, whole or a range of it; HEAD answers whether it exists and its size."""
     path = await run_sync(service.store.find_verified, "blobs", digest)
     return file_answer(request, path, digest, BYTES[0], **UNCHANGING, **{"Content-Disposition": "attachment"})
 
 
 @router.get("/blobs", operation_id="list_blobs")
 async def get_blobs(
-    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+    request: Request,
+    response: Response,
+    service: ServiceOf,
+    *,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+    order: Ordered = "name",
 ) -> FilePage:
-    """List the blobs in the order of their digests."""
-    page = await run_sync(list_files, service.store, "blobs", limit, cursor)
+    """List the blobs with their sizes."""
+    page = await run_sync(list_files, service.store, "blobs", limit, cursor, order)
     response.headers.update(next_link(request, page["next"]))
     return FilePage.model_validate(page)
 
@@ -99,7 +105,7 @@ async def delete_blob(
     service: ServiceOf,
     if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
 ) -> None:
-    """Take bytes away; a model that lies in them can be looked at, not planned, until they come again."""
+    """Delete a blob; a model in it keeps its record, and can be planned once the blob is uploaded again."""
     await run_sync(service.store.find, "blobs", digest)
     require_match(request, digest)
     await run_sync(delete_file, service.store, "blobs", digest)

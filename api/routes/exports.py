@@ -36,7 +36,7 @@ def _job(path: str, operation: str, told: str, record: type[BaseModel]) -> Calla
     "/exports", operation_id="export_plan", status_code=201, responses=JOB, response_model=ExportRecord
 )
 async def post_export(body: ExportRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
-    """Write a plan of a model in a format; the file is a blob. Without `Prefer`, never a job."""
+    """Export a plan of a model in a format; the file is a blob. Without `Prefer` it is never a job."""
     return await answer_export(service, request, body, sent)
 
 
@@ -44,7 +44,7 @@ async def post_export(body: ExportRequest, request: Request, service: ServiceOf,
 async def post_calibration(
     body: CalibrationRequest, request: Request, service: ServiceOf, sent: Sent
 ) -> Response:
-    """Run samples through a model and keep the statistics."""
+    """Calibrate a model: run samples through it and store the statistics."""
     return await answer_job(service, request, "calibration", body, sent)
 
 
@@ -52,17 +52,17 @@ async def post_calibration(
 async def post_comparison(
     body: ComparisonRequest, request: Request, service: ServiceOf, sent: Sent
 ) -> Response:
-    """Run a quantized file and its model side by side."""
+    """Compare a quantized file, or a plan, with its float model on samples."""
     return await answer_job(service, request, "comparison", body, sent)
 
 
 @_job("losses", "losses", "losses", LossesRecord)
 async def post_losses(body: LossesRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
-    """Say where a plan loses the numbers of its model: noise of each kernel alone, and what would help."""
+    """Attribute the error of a plan to kernels: the noise of each one alone, and remedies."""
     return await answer_job(service, request, "losses", body, sent)
 
 
 @_job("searches", "search", "a search", SearchRecord)
 async def post_search(body: SearchRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
-    """Find the plan of least work that is as good as asked, or the best within means; the plan is kept."""
+    """Search for the plan of least work that reaches a goal, or the best one within a budget."""
     return await answer_job(service, request, "search", body, sent)

@@ -1,6 +1,6 @@
 """Health of the server, and what it is."""
 
-from typing import get_args
+from typing import Final, get_args
 
 from fastapi import APIRouter, Request
 
@@ -13,25 +13,28 @@ from ..server.middleware import SCOPES, TOKEN
 from ..server.tokens import EVERYTHING
 from .parameters import ServiceOf
 
+DEPRECATED: Final = {"qplan.stats/1": "qplan.stats/2", "qplan_blob_bytes": "qplan_kept_bytes"}
+"""A format and a metric, and what is in their place; docs/upgrades.md says how long they stay."""
+
 router = APIRouter(tags=["server"])
 
 
 @router.get("/health/live", operation_id="live")
 async def live() -> Health:
-    """Say that the process answers."""
+    """Check that the server process answers."""
     return Health()
 
 
 @router.get("/health/ready", operation_id="ready")
 async def ready(request: Request) -> Health:
-    """Say that requests can be served: the database answers, the disk takes files, a child waits."""
+    """Check that the server can take requests: database, disk and reading processes work."""
     await request.app.state.readiness.require()
     return Health()
 
 
 @router.get("/server", operation_id="server")
 async def server(service: ServiceOf, request: Request) -> ServerRecord:
-    """Versions, limits and file formats, and what the caller may do."""
+    """Get versions, limits and file formats, and the scopes of the caller."""
     limits = service.settings
     return ServerRecord(
         version=VERSION,
@@ -51,6 +54,7 @@ async def server(service: ServiceOf, request: Request) -> ServerRecord:
         ],
         schemas=list(SCHEMAS),
         exports=list(get_args(ExportFormat)),
+        deprecated=DEPRECATED,
         token=request.scope.get(TOKEN),
         tenant=service.tenant,
         scopes=sorted(request.scope.get(SCOPES, EVERYTHING)),

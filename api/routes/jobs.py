@@ -35,16 +35,19 @@ async def get_jobs(
     cursor: Cursor = None,
     state: Annotated[_State | None, Query(examples=["done"])] = None,
     kind: Annotated[JobKind | None, Query(examples=["export"])] = None,
+    order: Annotated[
+        queue.Order, Query(description="by when they were created", examples=["oldest"])
+    ] = "newest",
 ) -> JobPage:
-    """List the jobs, the latest first."""
-    page = await run_sync(list_jobs, service, limit, cursor, state, kind)
+    """List the jobs, newest first unless `order` says otherwise."""
+    page = await run_sync(list_jobs, service, limit, cursor, {"state": state, "kind": kind, "order": order})
     response.headers.update(next_link(request, page["next"]))
     return JobPage.model_validate(page)
 
 
 @router.get("/jobs/{id}", operation_id="get_job")
 async def get_job(id: JobId, service: ServiceOf) -> JobRecord:  # noqa: A002
-    """Say how a job stands, and what it came to."""
+    """Get the state of a job, and its result or problem."""
     return JobRecord.model_validate(record_of(await run_sync(queue.get, service.engine, id, service.tenant)))
 
 
@@ -59,7 +62,7 @@ async def get_events(
         int, Header(ge=0, lt=1 << 31, description="the last one seen", examples=[0])
     ] = 0,
 ) -> Response:
-    """Tell what happens to a job as it happens, until it ends; all of it, or what came after an event."""
+    """Stream the events of a job until it ends, from the first or after a given one."""
     await run_sync(queue.get, service.engine, id, service.tenant)
     events: AsyncIterator[dict[str, str]] = job_events(service, id, last_event_id, request.app.state.draining)
     return EventSourceResponse(events, ping=PING, sep="\n")
@@ -67,13 +70,13 @@ async def get_events(
 
 @router.delete("/jobs/{id}", operation_id="delete_job", status_code=204)
 async def remove_job(id: JobId, service: ServiceOf) -> None:  # noqa: A002
-    """Take a job that has ended away, with its events; what it made stays."""
+    """Delete an ended job and its events; its results stay."""
     await run_sync(delete_job, service, id)
 
 
 @router.post("/jobs/{id}:cancel", operation_id="cancel_job")
 async def cancel_job(id: JobId, service: ServiceOf) -> JobRecord:  # noqa: A002
-    """Cancel a job: one that waits at once, one that runs soon; one that ended stays as it is."""
+    """Cancel a job: a waiting one at once, a running one soon; an ended one stays as it is."""
     job = await run_sync(queue.cancel, service.engine, id, service.tenant)
     service.dispatcher.nudge()
     return JobRecord.model_validate(record_of(job))

@@ -9,12 +9,12 @@ from pydantic import Field
 from ..intake.files_in_bodies import bytes_as
 from ..intake.request_bodies import BYTES, route_taking
 from ..planning import kept
-from ..planning.service import find_model, list_models, read_model
+from ..planning.service import find_model, read_model
 from ..schemas.examples import ANNOTATED_TEXT
 from ..schemas.requests import ModelRequest
-from ..schemas.responses import ModelPage, ModelRecord
+from ..schemas.responses import ModelFormat, ModelPage, ModelRecord
 from ..server.responses import PAGE, json_answer, next_link, require_match
-from .parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ModelDigest, ServiceOf
+from .parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ModelDigest, Ordered, ServiceOf
 
 router = APIRouter(tags=["models"], route_class=route_taking(dict.fromkeys(BYTES, bytes_as("blob"))))
 
@@ -38,7 +38,7 @@ _BYTES: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}, "exa
 async def post_model(
     body: ModelRequest, service: ServiceOf, response: Response, dim: Dims = None
 ) -> ModelRecord:
-    """Read a model (ONNX, LiteRT, annotated JSON, MLIR), sent as bytes or kept as a blob, and describe it."""
+    """Read a model, sent as bytes or stored as a blob: ONNX, LiteRT, annotated JSON or MLIR."""
     for text in dim or ():
         name, _, size = text.rpartition("=")
         body.dims[name] = int(size)
@@ -49,17 +49,30 @@ async def post_model(
 
 @router.get("/models", operation_id="list_models")
 async def get_models(
-    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+    request: Request,
+    response: Response,
+    service: ServiceOf,
+    *,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+    order: Ordered = "name",
+    name: Annotated[
+        str | None, Query(max_length=1000, description="only models of this name", examples=["demo"])
+    ] = None,
+    format: Annotated[  # noqa: A002 - the name of the field
+        ModelFormat | None, Query(description="only models of this format", examples=["json"])
+    ] = None,
 ) -> ModelPage:
-    """List the models in the order of their digests."""
-    page = await run_sync(list_models, service, limit, cursor)
+    """List the models."""
+    wanted = {"name": name, "format": format}
+    page = await run_sync(kept.list_models, service, limit, cursor, order, wanted)
     response.headers.update(next_link(request, page["next"]))
     return ModelPage.model_validate(page)
 
 
 @router.get("/models/{digest}", operation_id="get_model", response_model=ModelRecord, responses=NOT_MODIFIED)
 async def get_model(digest: ModelDigest, request: Request, service: ServiceOf) -> Any:
-    """Say what a model is."""
+    """Get the record of a model."""
     record = await run_sync(find_model, service, digest)
     return json_answer(request, digest, lambda: record)
 
@@ -71,7 +84,7 @@ async def delete_model(
     service: ServiceOf,
     if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
 ) -> None:
-    """Take the record of a model away; its blobs and plans stay, but plans of it cannot be edited."""
+    """Delete the record of a model; its blobs and plans stay, but its plans cannot be edited."""
     await run_sync(service.store.find, "models", digest)
     require_match(request, digest)
     await run_sync(kept.delete_model, service.store, digest)

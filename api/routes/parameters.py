@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import Depends, Header, Path, Query, Request
 
+from ..planning.kept import Order
 from ..planning.service import Service
 from ..schemas.examples import BLOB, NO_DIGEST, NO_JOB, NO_STATS
 from ..schemas.responses import JobRecord
@@ -47,6 +48,9 @@ Limit: TypeAlias = Annotated[int, Query(ge=1, le=MOST, description="items of a p
 Cursor: TypeAlias = Annotated[
     str | None,
     Query(max_length=400, description="`next` of the page before; none for the first", examples=[""]),
+]
+Ordered: TypeAlias = Annotated[
+    Order, Query(description="by digest, or the newest first", examples=["newest"])
 ]
 JobId: TypeAlias = Annotated[
     str, Path(pattern="^[0-9a-z]{1,32}$", description="id of a job", examples=[NO_JOB])

@@ -49,7 +49,7 @@ from ..server.responses import (
     unchanged,
 )
 from ..storage.answers import Answer
-from .parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, PlanKey, Sent, ServiceOf
+from .parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, Ordered, PlanKey, Sent, ServiceOf
 
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
 
@@ -66,16 +66,35 @@ _PAGE: dict[int | str, dict[str, Any]] = {
 
 @router.post("/plans", operation_id="make_plan", response_class=Response, responses=_PLAN | JOB)
 async def post_plan(body: PlanRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
-    """Plan a model for a target; the same request is the same plan, from the store."""
+    """Plan a model for a target; the same request gets the same plan, from the store."""
     return await answer_plan(service, request, body, sent)
 
 
 @router.get("/plans", operation_id="list_plans")
 async def get_plans(
-    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+    request: Request,
+    response: Response,
+    service: ServiceOf,
+    *,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+    order: Ordered = "name",
+    model: Annotated[
+        str | None,
+        Query(max_length=100, description="only plans of this model, by digest", examples=[NO_DIGEST]),
+    ] = None,
+    target: Annotated[
+        str | None,
+        Query(
+            max_length=200,
+            description="only plans for this target, `id` or `id@version`",
+            examples=["litert-int8"],
+        ),
+    ] = None,
 ) -> PlanPage:
-    """List the plans in the order of their keys."""
-    page = await run_sync(list_plans, service.store, limit, cursor)
+    """List the plans with their targets, models and quality."""
+    wanted = {"model": model, "target": target}
+    page = await run_sync(list_plans, service.store, limit, cursor, order, wanted)
     response.headers.update(next_link(request, page["next"]))
     return PlanPage.model_validate(page)
 
@@ -87,7 +106,7 @@ async def remove_plan(
     service: ServiceOf,
     if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
 ) -> None:
-    """Take a plan away; the same request makes it again."""
+    """Delete a plan; the same request makes it again."""
     await run_sync(service.store.find, "plans", key)
     require_match(request, key)
     await delete_plan(service, key)
@@ -97,19 +116,19 @@ async def remove_plan(
     "/plans/{key}", operation_id="get_plan", response_class=FileResponse, responses=_PLAN | NOT_MODIFIED
 )
 async def get_plan(key: PlanKey, request: Request, service: ServiceOf) -> Response:
-    """Give a plan that was made before."""
+    """Get a stored plan."""
     return file_answer(request, await run_sync(service.store.find, "plans", key), key, **UNCHANGING)
 
 
 @router.post("/plans/{key}:replan", operation_id="replan", response_class=Response, responses=_PLAN)
 async def post_replan(key: PlanKey, body: EditsRequest, service: ServiceOf) -> Response:
-    """Plan again with changed constraints, or with kernels back in float."""
+    """Plan again with changed constraints, or with kernels moved back to float."""
     return Response(await replan(service, key, body), media_type=JSON)
 
 
 @router.post("/plans/{key}:preview", operation_id="preview")
 async def post_preview(key: PlanKey, body: EditsRequest, service: ServiceOf) -> Preview:
-    """Say what changed constraints would change, at once; nothing is kept, and `:replan` makes the plan."""
+    """Preview the effect of changed constraints; nothing is stored, and `:replan` makes the plan."""
     return Preview.model_validate(await preview(service, key, body))
 
 
@@ -135,7 +154,7 @@ async def get_explanation(
     request: Request,
     service: ServiceOf,
 ) -> Any:
-    """Say why a port, value, kernel or rescale is as it is."""
+    """Explain the type of a port, value, kernel or rescale."""
     text = await explain_plan(service, key, port)
     tag = answer_tag("explain", [key], {"port": port})
     return json_answer(request, tag, lambda: {"plan": key, "address": port, "lines": text.splitlines()})
@@ -158,7 +177,7 @@ async def get_part(
     request: Request,
     service: ServiceOf,
 ) -> Response:
-    """Give a part of a plan, where all of it is too long to fetch."""
+    """Get the part of a plan at a JSON pointer."""
     text = await part_of_plan(service, key, pointer)
     tag = answer_tag("part", [key], {"pointer": pointer})
     headers = {"ETag": f'"{tag}"', **UNCHANGING}
@@ -220,7 +239,7 @@ async def get_difference(
     responses={200: {"model": PlanSummary}, **NOT_MODIFIED},
 )
 async def get_summary(key: PlanKey, request: Request, service: ServiceOf) -> Response:
-    """Give the totals of a plan, and why kernels run in float."""
+    """Get the totals of a plan and the reasons of its float kernels."""
     return _answered(request, await answer_from_plans(service, "summary", key))
 
 
@@ -239,7 +258,7 @@ async def get_view(
         Query(max_length=100, description="key of a plan: what differs is marked", examples=[NO_DIGEST]),
     ] = None,
 ) -> Response:
-    """Give the drawing of a plan, for its page."""
+    """Get the layout of a plan for drawing it."""
     return _answered(
         request, await answer_from_plans(service, "view", key, *([] if before is None else [before]))
     )
@@ -273,7 +292,7 @@ async def get_report(
         Query(max_length=100, description="blob of a search: its front is drawn", examples=[NO_DIGEST]),
     ] = None,
 ) -> Response:
-    """Give the report of a plan: one HTML file that needs nothing else."""
+    """Get the report of a plan: one HTML file that works offline."""
     verb = "live" if live and before is None else "report"
     given = await report_parts(service, key, pareto or [], search)
     answer = await answer_from_plans(service, verb, key, *([] if before is None else [before]), **given)

@@ -27,7 +27,7 @@ async def get_schema(
     name: Annotated[str, Path(description="a format: " + ", ".join(SCHEMAS), examples=["plan"])],
     request: Request,
 ) -> Response:
-    """Give the JSON Schema of a file format."""
+    """Get the JSON Schema of a file format."""
     if name not in SCHEMAS:
         raise unknown("schema", name, list(SCHEMAS))
     text = schema_text(name)

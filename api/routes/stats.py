@@ -14,7 +14,7 @@ from ..schemas.measured import StatsRecord
 from ..schemas.openapi import STATISTICS_REF
 from ..schemas.responses import FilePage
 from ..server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
-from .parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ServiceOf, StatsDigest
+from .parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, Ordered, ServiceOf, StatsDigest
 
 router = APIRouter(tags=["statistics"], route_class=JsonRoute)
 
@@ -32,16 +32,25 @@ async def post_stats(
     request: Request,
     service: ServiceOf,
 ) -> StatsRecord:
-    """Keep statistics of format qplan.stats/2 (or 1), sent as they are or before, as a blob."""
+    """Store statistics, sent as they are or as a blob.
+
+    The format is qplan.stats/2; qplan.stats/1 is deprecated: it is accepted, and kept as the former.
+    """
     return StatsRecord.model_validate(await read_stats(service, body, await request.body()))
 
 
 @router.get("/stats", operation_id="list_stats")
 async def get_all_stats(
-    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+    request: Request,
+    response: Response,
+    service: ServiceOf,
+    *,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+    order: Ordered = "name",
 ) -> FilePage:
-    """List the statistics in the order of their digests."""
-    page = await run_sync(list_files, service.store, "stats", limit, cursor)
+    """List the statistics with their sizes."""
+    page = await run_sync(list_files, service.store, "stats", limit, cursor, order)
     response.headers.update(next_link(request, page["next"]))
     return FilePage.model_validate(page)
 
@@ -53,7 +62,7 @@ async def get_all_stats(
     responses=_STATS | NOT_MODIFIED,
 )
 async def get_stats(digest: StatsDigest, request: Request, service: ServiceOf) -> Response:
-    """Give statistics as they are kept: what `qplan plan --stats` and `planner.plan` take."""
+    """Get statistics in the form that `qplan plan --stats` and `planner.annotate` take."""
     path = await run_sync(service.store.find_verified, "stats", digest)
     return file_answer(request, path, digest, **UNCHANGING)
 
@@ -65,7 +74,7 @@ async def delete_stats(
     service: ServiceOf,
     if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
 ) -> None:
-    """Take statistics away; plans made with them stay, but cannot be edited."""
+    """Delete statistics; plans made with them stay, but cannot be edited."""
     await run_sync(service.store.find, "stats", digest)
     require_match(request, digest)
     await run_sync(delete_file, service.store, "stats", digest)

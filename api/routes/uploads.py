@@ -36,7 +36,7 @@ async def post_upload(
     service: ServiceOf,
     idempotency_key: IdempotencyKey = None,
 ) -> UploadRecord:
-    """Announce a file that will come in parts."""
+    """Begin an upload in parts: announce its digest and size."""
     key, id_ = await hold(service, request, idempotency_key, new_id())
     upload = await run_sync(service.uploads.begin, body.digest, body.bytes, id_, key)
     response.headers["Location"] = f"/v1/uploads/{upload.id}"
@@ -45,14 +45,14 @@ async def post_upload(
 
 @router.patch("/uploads/{id}", operation_id="append_upload", status_code=204, openapi_extra=_BODY)
 async def patch_upload(id: _Id, upload_offset: _Offset, request: Request, service: ServiceOf) -> Response:  # noqa: A002
-    """Send the next part; the last one makes the file a blob."""
+    """Send the next part of an upload; the last one makes it a blob."""
     require_media(request, BYTES)
     return _standing(await service.uploads.append(id, upload_offset, request))
 
 
 @router.head("/uploads/{id}", operation_id="head_upload", status_code=204)
 async def head_upload(id: _Id, service: ServiceOf) -> Response:  # noqa: A002
-    """Say where an upload stands: `Upload-Offset`, `Upload-Length`."""
+    """Get the offset and length of an upload as headers: `Upload-Offset`, `Upload-Length`."""
     return _standing(await run_sync(service.uploads.find, id))
 
 
@@ -60,7 +60,7 @@ async def head_upload(id: _Id, service: ServiceOf) -> Response:  # noqa: A002
 async def get_uploads(
     request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
 ) -> UploadPage:
-    """List the uploads that have not run out, the earliest first; `offset` says how much of each is there."""
+    """List the uploads that have not expired, oldest first; `offset` is the number of bytes received."""
     found, after = await run_sync(service.uploads.page, limit, cursor)
     response.headers.update(next_link(request, after))
     return UploadPage.model_validate({"items": [as_record(upload) for upload in found], "next": after})
@@ -68,13 +68,13 @@ async def get_uploads(
 
 @router.get("/uploads/{id}", operation_id="get_upload")
 async def get_upload(id: _Id, service: ServiceOf) -> UploadRecord:  # noqa: A002
-    """Say where an upload stands."""
+    """Get the state of an upload."""
     return UploadRecord.model_validate(as_record(await run_sync(service.uploads.find, id)))
 
 
 @router.delete("/uploads/{id}", operation_id="delete_upload", status_code=204)
 async def delete_upload(id: _Id, service: ServiceOf) -> None:  # noqa: A002
-    """Give an upload up."""
+    """Cancel an upload and delete its parts."""
     await run_sync(service.uploads.drop, id)
 
 

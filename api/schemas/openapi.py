@@ -3,6 +3,7 @@
 Source: OpenAPI 3.1; RFC 9457; RFC 6750.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from planner.plans.planschema import PLAN
 
 from ..problems import MEDIA_TYPE
+from .requests import TargetSource
 from .schema_files import STATS
 
 ABOUT: Final = (
@@ -19,9 +21,11 @@ ABOUT: Final = (
     "Digests, keys and ids in examples are placeholders for those that the server gave, but for the digest "
     "of the annotated model that is an example itself: they depend on the version of the planner. "
     "HEAD is taken at every address that takes GET, but for streams of events, and answers with the same "
-    "headers: only where it says something else it is an operation of its own here."
+    "headers: only where it says something else it is an operation of its own here. "
+    "`deprecated` of GET /v1/server lists what has a replacement."
 )
 PLAN_REF: Final = {"$ref": "#/components/schemas/Plan"}
+SOURCE_REF: Final = {"$ref": "#/components/schemas/TargetSource"}
 STATISTICS_REF: Final = {"$ref": "#/components/schemas/Statistics"}
 _PARTS: Final = "#/components/schemas/Plan{model}"
 _PROBLEM: Final = {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
@@ -30,6 +34,7 @@ _BEARER: Final = {
     "scheme": "bearer",
     "description": "a token of `qplan token`; a server without tokens answers on loopback and needs none",
 }
+_CLAUSE: Final = re.compile(r"[.:;] ")
 _OPEN: Final = ("/v1/health/live", "/v1/health/ready")
 
 
@@ -43,13 +48,20 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
         found["security"] = [{"bearer": []}, {}]
         components = found["components"]
         components["securitySchemes"] = {"bearer": _BEARER}
-        components["schemas"] |= {"Statistics": STATS, **_plan_schemas()}
+        source = TargetSource.model_json_schema()
+        components["schemas"] |= {"Statistics": STATS, "TargetSource": source, **_plan_schemas()}
         for path, operation in _operations(found):
             operation["responses"]["default"]["content"] = {MEDIA_TYPE: _PROBLEM}  # FastAPI says plain JSON
+            operation["summary"] = first_sentence(operation["description"])
             if path in _OPEN:
                 operation["security"] = []
         app.openapi_schema = found
     return app.openapi_schema
+
+
+def first_sentence(text: str) -> str:
+    """The first main clause of a text, as a sentence."""
+    return f"{_CLAUSE.split(text, maxsplit=1)[0].rstrip('.')}."
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

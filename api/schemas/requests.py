@@ -27,7 +27,7 @@ from planner.calibration.statistics import ACCEPTED, percentile_of
 from planner.errors import StatsError
 
 from ..storage.digests import DIGEST
-from .examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST
+from .examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST, TARGET
 
 STRICT: Final = ConfigDict(extra="forbid")
 MOST_TRIALS: Final = 200
@@ -375,6 +375,13 @@ class SearchRequest(BaseModel):
     def _is_no_other(cls, given: str | None) -> str | None:
         """SQNR is measured anyway."""
         return None if given == "sqnr" else given
+
+
+class TargetSource(BaseModel):
+    """A target description, for clients that send JSON alone."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"source": TARGET}]})
+    source: Annotated[str, Strict()] = Field(description="YAML, as it stands in a file")
 
 
 class UploadRequest(BaseModel):

@@ -10,6 +10,7 @@ JobKind: TypeAlias = Literal[
     "plan", "export", "calibration", "comparison", "losses", "search", "quantization"
 ]
 """Grows with what can be asked for."""
+ModelFormat: TypeAlias = Literal["onnx", "json", "litert", "mlir"]
 
 
 class JobRecord(BaseModel):
@@ -29,7 +30,7 @@ class JobRecord(BaseModel):
 
 
 class JobPage(BaseModel):
-    """Some of the jobs, the latest first; `next` is the cursor of the following page."""
+    """Some of the jobs, in the order asked for; `next` is the cursor of the following page."""
 
     items: list[JobRecord]
     next: str | None
@@ -51,7 +52,7 @@ class ModelRecord(BaseModel):
     external_data: list[ExternalData] = Field(default_factory=list)
     dims: dict[str, int] = Field(default_factory=dict)
     bytes: int
-    format: Literal["onnx", "json", "litert", "mlir"]
+    format: ModelFormat
     name: str
     kernels: int
     ops: int
@@ -216,6 +217,7 @@ class ServerRecord(BaseModel):
     formats: list[str]
     schemas: list[str]
     exports: list[str]
+    deprecated: dict[str, str] = Field(description="what is accepted or given still, and its replacement")
     token: str | None = Field(description="name of the caller's token; null on a server without tokens")
     tenant: str = Field(description="whose things the caller sees: `default` unless the token names another")
     scopes: list[str]

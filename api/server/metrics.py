@@ -68,7 +68,7 @@ class Metrics:
         )
         self.blob_bytes = Gauge(
             "qplan_blob_bytes",
-            "Older name of qplan_kept_bytes.",
+            "Deprecated: qplan_kept_bytes is its name.",
             registry=registry,
             multiprocess_mode="mostrecent",
         )

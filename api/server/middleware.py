@@ -1,8 +1,8 @@
 """Middleware: the first code that a request meets, and the last that its answer does.
 
 Request id, host name, tokens and their scopes, rates, the access log and metrics, and the one form of every
-failure; bytes are `body_stream`'s. Nothing here knows a route but health and pages, which need no token.
-Source: docs/service.md; RFC 9457; RFC 6750.
+failure; bytes are `body_stream`'s. Nothing here knows a route but those that need no token: health, pages and
+the document. Source: docs/service.md; RFC 9457; RFC 6750.
 """
 
 import asyncio
@@ -33,6 +33,8 @@ TOKEN: Final = "qplan.token"  # noqa: S105 - a key of the scope
 SCOPES: Final = "qplan.scopes"
 READY: Final = "/v1/health/ready"
 OPEN_PATHS: Final = ("/v1/health/live", READY)
+DOCUMENT: Final = "/openapi.json"
+"""It says nothing of what is kept, and generators of clients bear no token."""
 BLOBS: Final = "/v1/blobs/"
 UPLOADS: Final = "/v1/uploads/"
 FILES: Final = ("/v1/blobs", "/v1/models", "/v1/quantizations")
@@ -157,7 +159,7 @@ class ServiceMiddleware:
         if scope["path"] in OPEN_PATHS:
             ending = self.draining.is_set() and scope["path"] == READY
             return Problem("not-ready", "the server is ending") if ending else None
-        if self.guarded and is_open(scope["method"], scope["path"]):
+        if self.guarded and (is_open(scope["method"], scope["path"]) or scope["path"] == DOCUMENT):
             return None
         if self.guarded:
             return self._unauthorized(scope, headers)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from anyio.to_thread import run_sync
 from starlette.requests import Request
@@ -25,6 +25,7 @@ MOST: Final = 1000
 UNCHANGING: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 """Headers of what its address names by content. Private: another token may not have it."""
 OPEN_FILES: Final = "/proc/self/fd"
+T = TypeVar("T")
 _RANGE: Final = re.compile(r"(?i:bytes)=[ \t]*(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))")
 _TAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
 
@@ -98,6 +99,28 @@ def page_of(names: Iterable[str], limit: int, cursor: str | None) -> tuple[list[
     after = read_cursor(cursor)
     found = heapq.nsmallest(limit + 1, (name for name in names if name > after))
     return found[:limit], make_cursor(found[limit - 1]) if len(found) > limit else None
+
+
+def page_of_records(
+    names: Iterable[str], limit: int, cursor: str | None, record: Callable[[str], T | None], looks: int = 0
+) -> tuple[list[T], str | None]:
+    """Take the records after a cursor, in the order of their names, and the cursor of those that follow.
+
+    Args:
+      record: gives the record of a name; None where there is none, or one that is not asked for.
+      looks: names that are looked at, at most, where only some are asked for: a page may be short then.
+
+    Raises:
+      Refused: a cursor that no page gave.
+    """
+    found, after = page_of(names, max(limit, looks), cursor)
+    items: list[T] = []
+    for place, name in enumerate(found, 1):
+        one = record(name)
+        items += [] if one is None else [one]
+        if len(items) == limit:
+            return items, make_cursor(name) if place < len(found) else after
+    return items, after
 
 
 def make_cursor(place: str) -> str:

@@ -1,7 +1,8 @@
 """Idempotency keys: a request that is sent again under its key is the request it was, not another one.
 
 Answers are pure functions of requests, so the key only has to hold the request fast; what a request made
-that is not named by its content (a job, an upload) stands beside it. Source: the IETF draft Idempotency-Key.
+that is not named by its content stands beside it: an upload, or the job that was the answer, which is the
+answer again then. Source: the IETF draft Idempotency-Key.
 """
 
 import json
@@ -49,6 +50,12 @@ async def hold(service: Service, request: Request, key: str | None, made: str = 
     if kept["request"] != body:
         raise Refused("key-reused", f"the key {key!r} came with another request before")
     return name, kept["made"]
+
+
+async def note_made(service: Service, request: Request, key: str, made: str) -> None:
+    """Note what the first answer under a key was, by the key's digest: the next one is alike."""
+    record = json.dumps({"request": digest_of(await request.body()), "made": made}).encode()
+    await run_sync(service.store.replace, "keys", key, record)
 
 
 def _first(service: Service, name: str, record: bytes) -> dict[str, str]:

@@ -70,11 +70,18 @@ class Objects:
         """Bytes of all objects in a folder."""
         return sum(self._sizes(folder).values())
 
+    def times(self, folder: str) -> dict[str, int]:
+        """When each object in a folder was written, in nanoseconds since 1970, by its last name."""
+        return {name: _written(about) for name, about in self._found(folder)}
+
     def _sizes(self, folder: str) -> dict[str, int]:
+        return {name: int(about["size"]) for name, about in self._found(folder)}
+
+    def _found(self, folder: str) -> Iterator[tuple[str, Any]]:
         _tried(self.system.invalidate_cache)
         found = _tried(self.system.find, self._path(folder), detail=True)
-        named = ((str(path).rpartition("/")[2], int(about["size"])) for path, about in found.items())
-        return {name: size for name, size in named if not name.endswith(PART)}
+        named = ((str(path).rpartition("/")[2], about) for path, about in found.items())
+        return ((name, about) for name, about in named if not name.endswith(PART))
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"
@@ -100,6 +107,12 @@ def open_objects(url: str) -> Objects | None:
     if local:
         system = LocalFileSystem(auto_mkdir=True)
     return Objects(system, str(root).rstrip("/"), has_folders=local)
+
+
+def _written(about: Any) -> int:
+    """When an object was written: S3 says it as a date, a folder in seconds."""
+    at = about["LastModified"].timestamp() if "LastModified" in about else about["mtime"]
+    return int(at * 1e9)
 
 
 def _tried(call: Any, *arguments: Any, **named: Any) -> Any:

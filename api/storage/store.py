@@ -65,6 +65,8 @@ _BY_CONTENT: Final = frozenset({"blobs", "descriptions", "stats"})
 """Kinds whose digest is that of their bytes."""
 _MADE_AGAIN: Final = frozenset({"answers", "origins", "plans", "requests", "states"})
 """Kinds that the same question brings back."""
+_LATEST: Final = (1 << 63) - 1
+"""Nanoseconds since 1970 that no file was written after."""
 _MOST_CHECKED: Final = 10_000
 
 
@@ -208,6 +210,20 @@ class Store:
             return
         for folder in os.scandir(self.root / kind):
             yield from (f"sha256:{entry.name}" for entry in os.scandir(folder.path))
+
+    def by_age(self, kind: Kind) -> Iterator[str]:
+        """Texts for everything of a kind, in no order, that sort the newest first and end in the digest."""
+        if self.objects is not None:
+            times: Iterable[tuple[str, int]] = self.objects.times(kind).items()
+        else:
+            times = self._times(kind)
+        return (f"{_LATEST - at:019d} sha256:{name}" for name, at in times)
+
+    def _times(self, kind: Kind) -> Iterator[tuple[str, int]]:
+        for folder in os.scandir(self.root / kind):
+            for entry in os.scandir(folder.path):
+                with suppress(FileNotFoundError):  # taken away since
+                    yield entry.name, entry.stat().st_mtime_ns
 
     def _near(self, kind: Kind, path: Path) -> Iterator[str]:
         """Digests to look for a nearest one among: those that begin alike, for all may be a million."""

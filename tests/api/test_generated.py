@@ -5,6 +5,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from api.app import create_app
@@ -34,6 +35,9 @@ def generated(tmp_path_factory) -> Path:
     line += ["--output-path", "quant_planner_client"]
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=True)
     assert "will not be generated" not in done.stdout
+    # YAML is left out, for the bodies that are also JSON and bytes.
+    told = [line for line in (done.stdout + done.stderr).splitlines() if "nsupported content" in line]
+    assert [line for line in told if "application/yaml" not in line] == []
     asked = {
         name for ops in document["paths"].values() for name in (one["operationId"] for one in ops.values())
     }
@@ -48,7 +52,9 @@ def test_a_generated_client_leads_from_upload_to_download(generated, make_servic
     own = (ROOT / "targets" / "teaching-npu.yaml").read_text().replace("id: teaching-npu", "id: own-npu", 1)
     (generated / "own.yaml").write_text(own)
     (generated / "relu.onnx").write_bytes(quantized_relu())
-    line = [ORACLE / "python", SCRIPT, generated, str(service.base_url), "secret", "relu.onnx", "own.yaml"]
+    np.savez(generated / "samples.npz", x=np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8))
+    line = [ORACLE / "python", SCRIPT, generated, str(service.base_url), "secret"]
+    line += ["relu.onnx", "own.yaml", "samples.npz"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout)
@@ -56,7 +62,11 @@ def test_a_generated_client_leads_from_upload_to_download(generated, make_servic
     plan = service.get(f"/v1/plans/{told['key']}", headers=headers).json()
     assert told["kernels"] == [kernel["name"] for kernel in plan["kernels"]]
     assert told["part"] == told["key"]
-    assert told["plans"] == sorted({told["key"], told["own"]})
+    assert {told["key"], told["own"]} < set(told["plans"])
+    assert told["linted"] == "own-npu"
+    assert told["quantized"][0] == told["quantized"][1]
+    assert service.get(f"/v1/blobs/{told['quantized'][0]}", headers=headers).status_code == 200
+    assert told["verdict"] in ("good", "fair", "poor")
     assert told["explained"]
     assert told["problem"] == [True, "urn:qplan:problem:unknown-name"]
     written = (generated / "written.onnx").read_bytes()
@@ -104,14 +114,18 @@ def test_a_client_with_generated_types_leads_from_upload_to_download(node, make_
     own = (ROOT / "targets" / "teaching-npu.yaml").read_text().replace("id: teaching-npu", "id: own-npu", 1)
     (node / "own.yaml").write_text(own)
     (node / "relu.onnx").write_bytes(quantized_relu())
+    np.savez(node / "samples.npz", x=np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8))
     line = ["node", "typescript_run.js", str(service.base_url), "secret", "relu.onnx", "own.yaml", "w.onnx"]
+    line += ["samples.npz"]
     done = subprocess.run(line, cwd=node, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout)
     headers = {"Authorization": "Bearer secret"}
     plan = service.get(f"/v1/plans/{told['key']}", headers=headers).json()
     assert told["kernels"] == [kernel["name"] for kernel in plan["kernels"]]
-    assert told["plans"] == sorted({told["key"], told["own"]})
+    assert {told["key"], told["own"]} < set(told["plans"])
+    assert told["linted"] == "own-npu"
+    assert told["quantized"][0] == told["quantized"][1]
     assert told["explained"]
     assert told["problem"] == "urn:qplan:problem:unknown-name"
     written = (node / "w.onnx").read_bytes()

@@ -15,6 +15,7 @@ from api.jobs.queue import events_after, remove, submit
 from api.problems import Refused
 from planner.plans.read_json import plan_from_json
 from tests.api.documents import chain, put
+from tests.api.documents import relu as onnx_relu
 from tests.api.test_problems import check
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
@@ -343,6 +344,12 @@ def test_jobs_are_listed_in_pages(make_service):
         url = answer.links.get("next", {}).get("url")
     assert found == ids[::-1]
     assert client.get("/v1/jobs", params={"state": "queued"}).json() == {"items": [], "next": None}
+    old, url = [], "/v1/jobs?order=oldest&limit=2"
+    while url:
+        answer = client.get(url)
+        old += [job["id"] for job in answer.json()["items"]]
+        url = answer.links.get("next", {}).get("url")
+    assert old == ids
     assert len(client.get("/v1/jobs", params={"kind": "plan", "state": "done"}).json()["items"]) == 5
 
 
@@ -397,6 +404,49 @@ def test_the_same_key_is_the_same_job(service, digits):
     other = service.post("/v1/calibrations", json={**body, "method": "percentile"}, headers=key)
     check(other, "key-reused", "'calibrate-once'")
     assert service.post("/v1/calibrations", json=body).json()["id"] != first["id"]
+
+
+@pytest.mark.parametrize("prefer", [{}, AT_ONCE, WAIT])
+def test_the_same_key_is_answered_alike(make_service, prefer):
+    """Once a job was the answer it is again, with its result, though that is there by now."""
+    client = make_service(inline_kernels=1)
+    key = {"Idempotency-Key": "mine"}
+    blob = put(client, onnx_relu())
+    model = client.post("/v1/models", json={"blob": blob}).json()["digest"]
+    asked = {
+        "/v1/plans": {"model": chain(3), "target": "litert-int8"},
+        "/v1/calibrations": {"model": model, "samples": put(client, one_sample())},
+    }
+    for path, body in asked.items():
+        first = client.post(path, json=body, headers=AT_ONCE | key)
+        assert first.status_code == 202
+        done = end_of(client, first.headers["location"])
+        again = client.post(path, json=body, headers=prefer | key)
+        assert (again.status_code, again.json()) == (202, done)
+        assert again.headers["location"] == first.headers["location"]
+        assert "retry-after" not in again.headers
+        # A result that was the answer is again, whatever is preferred then.
+        other = {"Idempotency-Key": "another"}
+        result = client.post(path, json=body, headers=WAIT | other)
+        assert result.status_code in (200, 201)
+        same = client.post(path, json=body, headers=prefer | other)
+        assert (same.status_code, same.json()) == (result.status_code, result.json())
+
+
+def test_a_job_that_failed_is_the_answer_again(service, digits):
+    """As it was the answer before it failed."""
+    key = {"Idempotency-Key": "fails"}
+    body = {"model": digits["model"], "samples": put(service, b"none")}
+    first = service.post("/v1/calibrations", json=body, headers=AT_ONCE | key).json()
+    assert end_of(service, first["link"])["state"] == "failed"
+    again = service.post("/v1/calibrations", json=body, headers=WAIT | key)
+    assert (again.status_code, again.json()["problem"]["type"]) == (202, "urn:qplan:problem:input-invalid")
+
+
+def one_sample() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, x=np.ones((1, 8), np.float32))
+    return file.getvalue()
 
 
 def test_the_same_key_is_the_same_plan(service):

@@ -5,13 +5,13 @@ import json
 import pytest
 
 import planner
-from api.planning import what_if
+from api.planning import kept, what_if
 from api.planning.kept import delete_file, delete_model
 from api.problems import Refused
 from api.storage.followers import follow, followers, require_sources
 from planner.calibration.statistics import calibration_digest
 from planner.client import Client
-from tests.api.documents import AS_IT_IS, RANGE, chain, digest, put, relu
+from tests.api.documents import AS_IT_IS, OCTETS, RANGE, chain, digest, put, relu
 from tests.api.test_problems import check
 
 STATS = {
@@ -190,6 +190,70 @@ def test_blobs_are_listed_and_go(make_service):
     check(service.get(f"/v1/blobs/{digest(b'22')}"), "unknown-name")
     put(service, b"22")
     assert service.get(f"/v1/blobs/{digest(b'22')}").content == b"22"
+
+
+def pages_of(service, path: str, **params) -> list[list[dict]]:
+    """The items of a list, page by page, by its links."""
+    answer = service.get(path, params=params)
+    found = [answer.json()["items"]]
+    while "next" in answer.links:
+        answer = service.get(answer.links["next"]["url"])
+        found.append(answer.json()["items"])
+    return found
+
+
+@pytest.mark.parametrize("objects", [False, True])
+def test_lists_begin_with_the_newest(make_service, tmp_path, objects):
+    """What comes while they are read pushes nothing aside; what goes is left out."""
+    service = make_service(blobs=f"file://{tmp_path / 'objects'}" if objects else "")
+    contents = [str(number).encode() for number in range(6)]
+    blobs = [put(service, content) for content in contents]
+    first = service.get("/v1/blobs", params={"order": "newest", "limit": 2})
+    assert [item["digest"] for item in first.json()["items"]] == blobs[:3:-1]
+    put(service, b"another")
+    service.delete(f"/v1/blobs/{blobs[2]}")
+    rest = [service.get(first.links["next"]["url"])]
+    while "next" in rest[-1].links:
+        rest.append(service.get(rest[-1].links["next"]["url"]))
+    found = [item["digest"] for page in rest for item in page.json()["items"]]
+    assert found == [blobs[3], blobs[1], blobs[0]]
+    check(service.get("/v1/blobs", params={"order": "size"}), "request-invalid", "/order")
+
+
+def test_plans_and_models_are_filtered(make_service, monkeypatch):
+    service = make_service()
+    model = service.post("/v1/models", content=relu(), headers=OCTETS).json()["digest"]
+    named = service.post("/v1/models", content=json.dumps(chain(2)).encode(), headers=OCTETS).json()["digest"]
+    asked = {"model": model, "annotations": RANGE, "options": {"best_effort": True}}
+    keys = [
+        service.post("/v1/plans", json={**asked, "target": target}).json()["key"]
+        for target in ("onnxruntime-cpu", "litert-int8", "tensorrt-int8")
+    ]
+    other = planned(service)
+    version = service.get("/v1/targets/litert-int8").json()["version"]
+
+    def listed(path: str, field: str, **params) -> list[str]:
+        return [item[field] for page in pages_of(service, path, **params) for item in page]
+
+    assert listed("/v1/plans", "key", model=model) == sorted(keys)
+    assert listed("/v1/plans", "key", model=model, order="newest") == keys[::-1]
+    assert listed("/v1/plans", "key", target="litert-int8") == sorted([keys[1], other])
+    exact = {"target": f"litert-int8@{version}", "model": model}
+    assert listed("/v1/plans", "key", **exact) == [keys[1]]
+    assert listed("/v1/plans", "key", target="litert-int8@0") == []
+    assert (
+        listed("/v1/models", "digest", format="json")
+        == listed("/v1/models", "digest", name="chain")
+        == [named]
+    )
+    assert listed("/v1/models", "digest", order="newest") == [named, model]
+    # A page looks at so many, and may be short; the next one goes on.
+    monkeypatch.setattr(kept, "MOST_LOOKS", 1)
+    pages = pages_of(service, "/v1/plans", model=model, limit=1)
+    assert len(pages) == 4
+    assert [item["key"] for page in pages for item in page] == sorted(keys)
+    shipped, own = (service.get("/v1/targets", params={"shipped": s}).json() for s in (True, False))
+    assert ({item["id"] for item in shipped}, own) == (set(planner.target_ids()), [])
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,25 @@ def test_the_example_of_a_blob_is_its_digest():
     assert digest(ANNOTATED_TEXT.encode()) == BLOB
 
 
+VERBS = (
+    *("Attribute", "Begin", "Calibrate", "Cancel", "Check", "Compare", "Delete", "Download", "Explain"),
+    *("Export", "Find", "Get", "List", "Plan", "Preview", "Quantize", "Read", "Run", "Search", "Send"),
+    *("Store", "Stream", "Upload"),
+)
+
+
+def test_summaries_are_sentences():
+    """In the imperative, and no two alike."""
+    summaries = {name: entry["summary"] for name, (_, _, entry) in operations().items()}
+    odd = {
+        name: text
+        for name, text in summaries.items()
+        if text.split()[0] not in VERBS or not text.endswith(".") or not 12 <= len(text) <= 100
+    }
+    assert odd == {}
+    assert len({text for name, text in summaries.items() if name[:5] != "head_"}) == len(summaries) - 2
+
+
 def test_every_answer_can_be_a_problem():
     for name, (_, _, entry) in operations().items():
         assert "default" in entry["responses"], name

@@ -275,3 +275,44 @@ def test_open_sizes_are_given_with_the_bytes(service):
     for text in ("batch", "batch=0", "=1", "batch=-1"):
         answer = service.post("/v1/models", params={"dim": [text]}, content=content, headers=OCTETS)
         check(answer, "request-invalid", "/dim/0")
+
+
+def test_descriptions_come_as_json_too(service):
+    """For clients that know no YAML; a description is the same however it is sent."""
+    own = GOOD_TARGET.replace("id: teaching-npu", "id: json-npu", 1)
+    body = {"source": own}
+    report = service.post("/v1/targets:lint", content=own, headers=YAML)
+    assert service.post("/v1/targets:lint", json=body).json() == report.json()
+    tests = service.post("/v1/targets:test", content=own, headers=YAML)
+    assert service.post("/v1/targets:test", json=body).json() == tests.json()
+    name = f"json-npu@{report.json()['version']}"
+    assert service.put(f"/v1/targets/{name}", json=body).status_code == 201
+    assert service.put(f"/v1/targets/{name}", content=own, headers=YAML).status_code == 200
+    assert service.get(f"/v1/targets/{name}/source").text == own
+    told = check(service.post("/v1/targets:lint", json={"source": "id: x\n"}), "target-invalid")
+    assert told["errors"][0]["line"] == 1
+    check(service.post("/v1/targets:lint?file=/etc/passwd", json=body), "request-invalid", "/file")
+    found = service.post("/v1/targets:test", params={"file": "own.yaml"}, json=body).json()["tests"]
+    assert {test["source"].partition(":")[0] for test in found} == {"own.yaml"}
+    check(service.post("/v1/targets:lint", json={}), "request-invalid", "/source")
+    check(service.post("/v1/targets:lint", json={"source": 1}), "request-invalid", "/source")
+    check(service.post("/v1/targets:lint", json={**body, "more": 1}), "request-invalid", "/more")
+    headers = {"content-type": "application/json"}
+    check(service.post("/v1/targets:lint", content="{", headers=headers), "json-invalid")
+    check(service.post("/v1/targets:lint", content="[" * 100, headers=headers), "json-invalid")
+
+
+def test_what_is_deprecated_works_and_is_named(service):
+    """A deprecated format is accepted, and what replaces it is there."""
+    deprecated = service.get("/v1/server").json()["deprecated"]
+    old = {**EMPTY_STATS, "format": "qplan.stats/1"}
+    kept = service.post("/v1/stats", json=old).json()["digest"]
+    assert service.get(f"/v1/stats/{kept}").json()["format"] == deprecated["qplan.stats/1"]
+    metrics = service.get("/metrics").text
+    for name in ("qplan_blob_bytes", deprecated["qplan_blob_bytes"]):
+        assert f"\n{name} " in metrics
+    page = (ROOT / "docs" / "upgrades.md").read_text("utf-8")
+    assert [name for name in deprecated if name not in page] == []
+
+
+EMPTY_STATS = {"model": f"sha256:{'0' * 64}", "method": "minmax", "samples": 1, "values": {}}

@@ -208,3 +208,12 @@ def test_the_secret_is_nowhere(make_service, tmp_path, capfd):
     kept = [path for path in Path(tmp_path).rglob("*") if path.is_file() and b"Bearer" in path.read_bytes()]
     assert kept == []
     assert "Bearer" not in capfd.readouterr().err
+
+
+def test_the_document_needs_no_token(make_service):
+    service = make_service(tokens=(parse_token(f"ci:read:{KNOWN}", "the test"),))
+    answer = service.get("/openapi.json")
+    assert answer.json()["openapi"].startswith("3.1")
+    assert service.head("/openapi.json").status_code == 200
+    for path in ("/v1/server", "/openapi.json/", "/metrics"):
+        check(service.get(path), "unauthorized")

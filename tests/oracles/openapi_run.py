@@ -1,40 +1,69 @@
 """A client that openapi-python-client generated, driven from upload to download in an environment of its own.
 
-`python openapi_run.py FOLDER URL TOKEN MODEL TARGET`: the folder has the package, the model and the
-description of a target; the written file goes beside them. It says what it was told on the way, as JSON.
+`python openapi_run.py FOLDER URL TOKEN MODEL TARGET SAMPLES`: the folder has the package, the model, the
+description of a target and samples; the written file goes beside them. It imports every operation, and says
+what it was told on the way, as JSON.
 """
 
-import hashlib
+import importlib
 import io
 import json
 import sys
 from pathlib import Path
 
-folder, url, token, model_file, target_file = sys.argv[1:]
+folder, url, token, model_file, target_file, samples_file = sys.argv[1:]
 sys.path.insert(0, folder)
 
 from quant_planner_client import AuthenticatedClient  # noqa: E402
-from quant_planner_client.api.blobs import get_blob, put_blob  # noqa: E402
+from quant_planner_client.api.blobs import get_blob, post_blob  # noqa: E402
 from quant_planner_client.api.exports import export_plan  # noqa: E402
 from quant_planner_client.api.models import read_model  # noqa: E402
 from quant_planner_client.api.plans import explain_plan, get_plan_part, list_plans, make_plan  # noqa: E402
-from quant_planner_client.api.targets import put_target  # noqa: E402
+from quant_planner_client.api.quantizations import quantize  # noqa: E402
+from quant_planner_client.api.targets import lint_target, put_target  # noqa: E402
 from quant_planner_client.models import (  # noqa: E402
     ExportRequest,
     ExportRequestFormat,
-    ModelRequest,
     PlanRequest,
     ProblemDocument,
+    QuantizationRequest,
+    QuantizationRequestEffort,
+    QuantizeFilesQuantizationForm,
+    QuantizeFilesQuantizationFormEffort,
+    TargetSource,
 )
 from quant_planner_client.types import File  # noqa: E402
 
+operations = [path.relative_to(folder) for path in Path(folder).glob("quant_planner_client/api/*/*.py")]
+for path in operations:
+    importlib.import_module(".".join(path.with_suffix("").parts))
+
+
+def sent(name: str) -> File:
+    """A file beside the package, as a body."""
+    return File(payload=io.BytesIO((Path(folder) / name).read_bytes()))
+
+
 client = AuthenticatedClient(base_url=url, token=token, timeout=60)
-data = (Path(folder) / model_file).read_bytes()
-digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-description = File(payload=io.BytesIO((Path(folder) / target_file).read_bytes()))
-put_target.sync(name="own-npu@1.0.0", client=client, body=description)
-put_blob.sync(digest=digest, client=client, body=File(payload=io.BytesIO(data)))
-model = read_model.sync(client=client, body=ModelRequest(blob=digest))
+put_target.sync(name="own-npu@1.0.0", client=client, body=sent(target_file))
+source = TargetSource(source=(Path(folder) / target_file).read_text())
+report = lint_target.sync(client=client, body=source)
+model = read_model.sync(client=client, body=sent(model_file))
+samples = post_blob.sync(client=client, body=sent(samples_file))
+whole = QuantizationRequest(
+    model=model.blob,
+    samples=samples.digest,
+    target="litert-int8",
+    effort=QuantizationRequestEffort("quick"),
+)
+by_name = quantize.sync(client=client, prefer="wait=60", body=whole)
+form = QuantizeFilesQuantizationForm(
+    model=sent(model_file),
+    samples=sent(samples_file),
+    target="litert-int8",
+    effort=QuantizeFilesQuantizationFormEffort("quick"),
+)
+by_form = quantize.sync(client=client, prefer="wait=60", body=form)
 plan = make_plan.sync(client=client, body=PlanRequest(model=model.digest, target="litert-int8"))
 export = export_plan.sync(
     client=client,
@@ -55,6 +84,9 @@ sys.stdout.write(
             ),
             "plans": sorted(item.key for item in list_plans.sync(client=client).items),
             "own": own.key,
+            "linted": report.id,
+            "quantized": [by_name.file, by_form.file],
+            "verdict": by_name.verdict.level,
             "problem": [type(missing) is ProblemDocument, missing.type_],
         }
     )

@@ -20,12 +20,13 @@ def object_of(ask: Ask) -> Steps[dict[str, Any]]:
     return dict((yield ask).json())
 
 
-def items_of(path: str, params: Mapping[str, str]) -> Steps[list[dict[str, Any]]]:
-    """All items of a list, page by page."""
+def items_of(path: str, params: Mapping[str, str | None]) -> Steps[list[dict[str, Any]]]:
+    """All items of a list, page by page; parameters that are None do not count."""
     found: list[dict[str, Any]] = []
+    known = {name: text for name, text in params.items() if text is not None}
     cursor: str | None = ""
     while cursor is not None:
-        page = (yield Ask("GET", path, params={**params, **({"cursor": cursor} if cursor else {})})).json()
+        page = (yield Ask("GET", path, params={**known, **({"cursor": cursor} if cursor else {})})).json()
         found += page["items"]
         cursor = page["next"]
     return found

@@ -100,9 +100,9 @@ def _append(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def blobs() -> Steps[list[dict[str, Any]]]:
-    """List the blobs: digests and sizes."""
-    return (yield from items_of("/v1/blobs", {}))
+def blobs(*, order: str | None = None) -> Steps[list[dict[str, Any]]]:
+    """List the blobs: digests and sizes; `order` as for `plans`."""
+    return (yield from items_of("/v1/blobs", {"order": order}))
 
 
 def delete_blob(digest: str) -> Steps[None]:

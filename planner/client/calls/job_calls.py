@@ -256,10 +256,11 @@ def search(
     return (yield from made(Ask("POST", "/v1/searches", json=body, headers=AS_JOB)))
 
 
-def jobs(*, state: str | None = None, kind: str | None = None) -> Steps[list[dict[str, Any]]]:
-    """List the jobs, the latest first."""
-    given = {"state": state, "kind": kind}
-    return (yield from items_of("/v1/jobs", {name: text for name, text in given.items() if text}))
+def jobs(
+    *, state: str | None = None, kind: str | None = None, order: str | None = None
+) -> Steps[list[dict[str, Any]]]:
+    """List the jobs, the newest first, or the `oldest`."""
+    return (yield from items_of("/v1/jobs", {"state": state, "kind": kind, "order": order}))
 
 
 def delete_job(id: str) -> Steps[None]:  # noqa: A002 - as the service has it

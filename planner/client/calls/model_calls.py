@@ -31,9 +31,14 @@ def model(
     return (yield from object_of(Ask("POST", "/v1/models", json=body)))
 
 
-def models() -> Steps[list[dict[str, Any]]]:
-    """List the models."""
-    return (yield from items_of("/v1/models", {}))
+def models(
+    *,
+    name: str | None = None,
+    format: str | None = None,  # noqa: A002 - as the service has it
+    order: str | None = None,
+) -> Steps[list[dict[str, Any]]]:
+    """List the models, only those of a name or format where one is given; `order` as for `plans`."""
+    return (yield from items_of("/v1/models", {"name": name, "format": format, "order": order}))
 
 
 def get_model(digest: str) -> Steps[dict[str, Any]]:
@@ -59,9 +64,9 @@ def get_stats(digest: str) -> Steps[dict[str, Any]]:
     return (yield from object_of(Ask("GET", f"/v1/stats/{quoted(digest)}")))
 
 
-def list_stats() -> Steps[list[dict[str, Any]]]:
-    """List the statistics: digests and sizes."""
-    return (yield from items_of("/v1/stats", {}))
+def list_stats(*, order: str | None = None) -> Steps[list[dict[str, Any]]]:
+    """List the statistics: digests and sizes; `order` as for `plans`."""
+    return (yield from items_of("/v1/stats", {"order": order}))
 
 
 def delete_stats(digest: str) -> Steps[None]:

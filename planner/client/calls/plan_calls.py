@@ -7,9 +7,17 @@ from planner.client.calls.answers import AS_JOB, items_of, object_of, quoted, wa
 from planner.client.steps import Ask, Steps
 
 
-def plans() -> Steps[list[dict[str, Any]]]:
-    """List the plans: keys, sizes, targets and models."""
-    return (yield from items_of("/v1/plans", {}))
+def plans(
+    *, model: str | None = None, target: str | None = None, order: str | None = None
+) -> Steps[list[dict[str, Any]]]:
+    """List the plans: keys, sizes, targets and models.
+
+    Args:
+      model: only those of this model, by digest.
+      target: only those for this target, `id` or `id@version`.
+      order: `newest` or, by default, `name`.
+    """
+    return (yield from items_of("/v1/plans", {"model": model, "target": target, "order": order}))
 
 
 def delete_plan(key: str) -> Steps[None]:

@@ -178,7 +178,7 @@ def test_too_many_jobs_are_refused(engine):
 def test_jobs_are_listed_in_pages_latest_first(engine):
     jobs = [submit(engine, principal=f"p{k % 2}").id for k in range(5)][::-1]
     first = queue.list_page(engine, limit=2)
-    second = queue.list_page(engine, limit=10, before=(first[-1].created, first[-1].id))
+    second = queue.list_page(engine, limit=10, after=(first[-1].created, first[-1].id))
     assert [job.id for job in (*first, *second)] == jobs
     lease(engine, limit=1)
     assert [job.id for job in queue.list_page(engine, state="running")] == jobs[-1:]
