@@ -16,7 +16,7 @@ ACCESS: Final[Mapping[str, str]] = {
     "method": "of the request",
     "route": "the template of its address, `none` where there is none",
     "path": "its address without the query",
-    "status": "of the answer",
+    "status": "of the answer; 0 where the client left before it",
     "problem": "type of the problem that was the answer",
     "ms": "milliseconds from the head of the request to the end of the answer",
     "received": "bytes of the body",

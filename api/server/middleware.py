@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Final
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -22,6 +22,7 @@ from ..page.files import is_open
 from ..problems import MEDIA_TYPE, Problem, Refused, document
 from ..settings import Settings
 from .body_stream import REQUEST_ID, BodyStream, too_large
+from .heads import refused_coding, refused_head
 from .limits import RateLimiter, retry_after
 from .logs import log_request
 from .metrics import Metrics
@@ -42,10 +43,6 @@ FILES: Final = ("/v1/blobs", "/v1/models", "/v1/quantizations")
 EVENTS: Final = "/events"
 PREFIX: Final = "/v1"
 LONGEST_PATH: Final = 200
-HEAD_BYTES: Final = 16_384
-"""Of the address and the headers of a request."""
-HEADER_SIGNS: Final = 4
-"""Colon, space and end of the line of a header."""
 UNKNOWN_RATE: Final = 5
 """Requests a second of one address that bear no token we know, and three times that at once."""
 
@@ -56,6 +53,8 @@ def render(problem: Problem, request_id: str) -> Response:
     """Make the answer of a problem."""
     text = json.dumps(document(problem, request_id))
     headers = {"WWW-Authenticate": "Bearer"} if problem.name == "unauthorized" else {}
+    if problem.name == "unsupported-coding":
+        headers["Accept-Encoding"] = "identity"
     if problem.name == "range-invalid":
         headers["Content-Range"] = f"bytes */{problem.more['bytes']}"
     if problem.retry_after is not None:
@@ -83,17 +82,17 @@ class ServiceMiddleware:
             return
         start = perf_counter()
         scope[REQUEST_ID] = secrets.token_hex(8)
+        head = refused_head(scope)  # which brings its address to one form
         stream = BodyStream(self._limit(scope), self.settings, (scope, receive, send), self.draining)
         self.metrics.under_way.inc()
         problem: Problem | None = None
         try:
-            problem = await self._serve(scope, stream)
+            problem = await self._serve(scope, stream, head)
         finally:
             self.metrics.under_way.dec()
             self._log(scope, stream, problem, perf_counter() - start)
 
-    async def _serve(self, scope: Scope, stream: BodyStream) -> Problem | None:
-        problem = _refused_head(scope)
+    async def _serve(self, scope: Scope, stream: BodyStream, problem: Problem | None) -> Problem | None:
         if problem is not None:
             stream.forsake()
         else:
@@ -105,6 +104,8 @@ class ServiceMiddleware:
                 return None
         except Refused as error:
             problem = error.problem
+        except ClientDisconnect:
+            return None  # in the middle of its body: nobody is there to be answered
         except Exception:
             log.exception("request %s failed", scope[REQUEST_ID])
             problem = Problem("internal", "this is a bug; the log has more under the request id")
@@ -156,6 +157,9 @@ class ServiceMiddleware:
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._limit(scope):
             return too_large(self._limit(scope))
+        coding = refused_coding(scope)
+        if coding is not None:
+            return coding
         if scope["path"] in OPEN_PATHS:
             ending = self.draining.is_set() and scope["path"] == READY
             return Problem("not-ready", "the server is ending") if ending else None
@@ -208,26 +212,6 @@ def is_answered_as_get(scope: Scope) -> bool:
     """
     path = scope["path"]
     return scope["method"] == "HEAD" and not path.startswith((BLOBS, UPLOADS)) and not path.endswith(EVENTS)
-
-
-def _refused_head(scope: Scope) -> Problem | None:
-    """Refuse a head after which nobody can be sure where the request ends, or one that is too large.
-
-    Source: RFC 9112, section 6.1; RFC 6585, section 5.
-    """
-    names = [name for name, _ in scope["headers"]]
-    if b"content-length" in names and b"transfer-encoding" in names:
-        return Problem("http-invalid", "Content-Length and Transfer-Encoding in one request")
-    size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
-    size += sum(len(name) + len(text) + HEADER_SIGNS for name, text in scope["headers"])
-    if size > HEAD_BYTES:
-        return head_too_large()
-    return None
-
-
-def head_too_large() -> Problem:
-    """Make the problem of a head beyond the limit."""
-    return Problem("head-too-large", f"a head has at most {HEAD_BYTES} bytes", {"limit": HEAD_BYTES})
 
 
 def request_id(request: Request) -> str:

@@ -14,18 +14,19 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..problems import MEDIA_TYPE, Problem, document
-from .body_stream import HEADERS
-from .middleware import head_too_large
+from .body_stream import HEADERS, too_large
+from .heads import head_too_large
 
 TOO_LARGE: Final = 431
 
 
-def protocol(head_seconds: float, connections: int) -> type[H11Protocol]:
+def protocol(head_seconds: float, connections: int, largest: int) -> type[H11Protocol]:
     """Make the protocol of a server.
 
     Args:
       head_seconds: time for a head, from its first byte or from the connection.
       connections: open connections; more are closed as they come.
+      largest: bytes of a chunk that some address takes; one that is announced larger never comes in.
     """
 
     class Bounded(H11Protocol):
@@ -50,6 +51,9 @@ def protocol(head_seconds: float, connections: int) -> type[H11Protocol]:
                 self._head_came()
             elif self.late is None:
                 self._wait_for_head()
+            # h11 has no event for the size of a chunk, only for what came of it.
+            if getattr(self.conn._reader, "_bytes_in_chunk", 0) > largest:  # noqa: SLF001
+                self._refuse(too_large(largest))
 
         def send_400_response(self, msg: str) -> None:
             # uvicorn calls this while it handles h11's error, and keeps to itself which one it was.
@@ -69,6 +73,12 @@ def protocol(head_seconds: float, connections: int) -> type[H11Protocol]:
                 self._refuse(Problem("slow-head", f"the head did not arrive within {head_seconds} s"))
 
         def _refuse(self, problem: Problem) -> None:
+            if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+                self.transport.close()  # an answer is on its way, and cannot be another one now
+                return
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
             name = secrets.token_hex(8)
             body = json.dumps(document(problem, name)).encode()
             headers = [
@@ -89,5 +99,6 @@ def protocol(head_seconds: float, connections: int) -> type[H11Protocol]:
 _REASONS: Final = {
     400: b"Bad Request",
     408: b"Request Timeout",
+    413: b"Content Too Large",
     TOO_LARGE: b"Request Header Fields Too Large",
 }

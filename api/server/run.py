@@ -27,8 +27,8 @@ from ..settings import CannotStart, Settings, settings_from
 from ..storage.database import default_url, open_database
 from ..storage.objects import open_objects
 from ..storage.store import Store
+from .heads import HEAD_BYTES
 from .logs import configure
-from .middleware import HEAD_BYTES
 from .protocol import protocol
 from .workers import supervise, watch_lifeline
 
@@ -44,7 +44,9 @@ class Server(uvicorn.Server):
         self.draining = app.state.draining
         config = uvicorn.Config(
             app,
-            http=protocol(settings.head_seconds, settings.connections),
+            http=protocol(
+                settings.head_seconds, settings.connections, max(settings.max_blob, settings.max_body)
+            ),
             h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_graceful_shutdown=settings.drain_seconds,
             access_log=False,
