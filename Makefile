@@ -24,7 +24,7 @@ setup: $(VENV)/.test ## install all that development needs into .venv
 serve: $(VENV)/.service ## serve the planner over HTTP on loopback, data in out/service
 	$(BIN)/qplan serve --data out/service
 
-oracles: .oracles/hls4ml/.made .oracles/iree/.made .oracles/jax/.made .oracles/litert/.made .oracles/mlir/.made .oracles/openapi/.made .oracles/qnn/.made .oracles/qonnx/.made .oracles/schemathesis/.made .oracles/tosa/.made .oracles/vela/.made ## the tools that tests compare with, each in an environment of its own
+oracles: .oracles/hls4ml/.made .oracles/iree/.made .oracles/jax/.made .oracles/litert/.made .oracles/mlir/.made .oracles/openapi/.made .oracles/otel/.made .oracles/qnn/.made .oracles/qonnx/.made .oracles/schemathesis/.made .oracles/tosa/.made .oracles/vela/.made ## the tools that tests compare with, each in an environment of its own
 
 test: lint oracles ## format, lint, types, and every test but those of soak
 	$(COMPILE)

@@ -55,6 +55,7 @@ from .storage.objects import open_objects
 from .storage.retention import keep_sweeping
 from .storage.store import Store
 from .storage.uploads import Uploads
+from .tracing import SPANS, start
 
 THREADS: Final = 1
 """That plan in this process: two would take turns, and each take twice as long."""
@@ -62,6 +63,9 @@ MOST_PLANNING: Final = 256
 """Requests that may wait to be planned there; places for bodies bound them before."""
 MOST_ERRORS: Final = 20
 METHODS: Final = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+
+_NO_TELEMETRY: Final[Any] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+"""FastAPI's own says query strings, which hold names in models; `tracing` is ours."""
 
 log: Final = logging.getLogger("qplan.api")
 
@@ -75,6 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan(settings),
+        telemetry=_NO_TELEMETRY,
         responses={"default": {"model": ProblemDocument, "description": "a problem, see docs/problems.md"}},
     )
     for router in ROUTERS:
@@ -108,6 +113,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         store = replace(bare, quota=await run_sync(quotas.of, DEFAULT), quotas=quotas)
         sandbox = Sandbox(settings, store, app.state.metrics)
         sandbox.start()
+        start(settings.traces)
         load_functions(settings.functions)  # one that is missing ends the server now, not a child later
         targets = KnownTargets(store, await run_sync(shipped_targets))
         share = share_of(settings)
@@ -124,6 +130,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
             share=share,
             tenant_share=tenant_share,
             asking=sandbox.turns.principals,
+            log_ends=settings.access_log,
         )
         watch = Watch(engine)
         residents = Residents(sandbox)
@@ -155,6 +162,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
             await residents.stop()
             sandbox.stop()
             engine.dispose()
+            await run_sync(SPANS.stop)
 
     return lifespan
 

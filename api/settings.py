@@ -64,6 +64,7 @@ class Settings:
     lease_seconds: int = 15
     max_jobs: int = 10_000
     access_log: bool = True
+    traces: str = ""
     tokens: tuple[Token, ...] = ()
     tokens_file: str = ""
     share: int = 50
@@ -222,6 +223,11 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any], str]]] = {
         "`s3://BUCKET/PREFIX` or `file:///DIR` for files; none is the data folder",
     ),
     "QPLAN_EXECUTOR": ("executor", _text, "`dask://HOST:PORT` for jobs; none is this machine"),
+    "QPLAN_TRACES": (
+        "traces",
+        _text,
+        "`http://HOST:4318` of an OpenTelemetry collector for spans of requests, jobs and children",
+    ),
     "QPLAN_JOB_WORKERS": ("job_workers", _positive, "jobs at work in one server process"),
     "QPLAN_JOB_SECONDS": (
         "job_seconds",

@@ -100,6 +100,7 @@ BY_NAME: Final = {
     "api.jobs.executors": "distributed",
     "api.planning.plugins": "functions of the allow-list",
     "api.server.doctor": "distributed",
+    "api.tracing": "OpenTelemetry, an extra",
     "planner": "the face",
     "planner.annotated": "pydantic",
     "planner.calibration.sources.images": "Pillow, an extra",

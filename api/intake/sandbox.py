@@ -27,6 +27,7 @@ from ..problems import Refused
 from ..server.metrics import Metrics
 from ..settings import Settings, share_of, tenant_share_of
 from ..storage.store import Store
+from ..tracing import current
 from .turns import Turns
 
 
@@ -78,6 +79,7 @@ class Sandbox:
           Refused: `busy`, `share-taken`; `worker-lost`, twice; the child's refusal, or how it ended.
         """
         peaks = [0]
+        work = {**work, "asked": current.get()}
 
         def once(stopped: Stopped) -> dict[str, Any]:
             return run_child(

@@ -29,6 +29,7 @@ from ..problems import DISK_FULL, Refused, as_arguments, disk_full
 from ..server.logs import log_failure
 from ..storage.digests import digest_of_file
 from ..storage.store import Store
+from ..tracing import span
 from .endings import refuse_ending
 from .forks import FORKS, GONE, LOST, Child, Unavailable, WorkerLost
 
@@ -158,7 +159,7 @@ def run_child(
             tell = _carrying(store, work, folder, tell)
             line = line_of(store, work, bounds, folder)
             with ended(start(store.root)) as child:
-                answer = _converse(child, line, bounds, stopped, tell)
+                answer = _traced(work, lambda: _converse(child, line, bounds, stopped, tell))
             note_peak(answer.get("peak", 0))
             if "problem" in answer:
                 raise Refused(**answer["problem"])
@@ -301,6 +302,17 @@ def _keep(
     return kept
 
 
+def _traced(work: Mapping[str, Any], converse: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Talk to a child within a span of its own."""
+    with span(f"child {work['task']}", work.get("asked", {})) as part:
+        part.set(ending="lost")
+        answer = converse()
+        log_failure(answer, part.asked)
+        ending = answer["problem"]["name"] if "problem" in answer else "ok"
+        part.set(ending=ending, peak=answer.get("peak", 0))
+        return answer
+
+
 def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell: Tell) -> dict[str, Any]:
     with suppress(BrokenPipeError):
         child.stdin.write(line)
@@ -328,7 +340,6 @@ def _answer(code: int, reply: bytes, *, is_used_up: bool = False) -> dict[str, A
     if code != 0 or not reply:
         refuse_ending(code, is_used_up=is_used_up)
     answer: dict[str, Any] = json.loads(reply)
-    log_failure(answer)
     return answer
 
 

@@ -20,6 +20,8 @@ from sqlalchemy.exc import DatabaseError
 
 from ..intake.turns import ALL
 from ..problems import Problem, Refused, as_arguments
+from ..server.logs import log_job
+from ..tracing import Asked, span
 from . import queue
 from .child_process import WAY
 from .executors import Executor
@@ -71,6 +73,7 @@ class Dispatcher:
       share: the percentage of the slots that one principal may have.
       tenant_share: the percentage of the slots that the principals of one tenant may have together.
       asking: gives the principals of requests, to whom jobs of others give way.
+      log_ends: write a line for each job that ended here.
     """
 
     def __init__(
@@ -82,7 +85,9 @@ class Dispatcher:
         share: int = ALL,
         tenant_share: int = ALL,
         asking: Callable[[], Iterable[str]] = tuple,
+        log_ends: bool = False,
     ) -> None:
+        self.log_ends = log_ends
         self.shares = {"share": share, "tenant_share": tenant_share}
         self.asking = asking
         self.engine = engine
@@ -175,8 +180,14 @@ class Dispatcher:
 
     async def _run(self, job: Job, nice: int) -> None:
         telling = asyncio.create_task(self._tell(job))
+        begun = time.monotonic()
         try:
-            await self._write(await self._end_of(job, nice))
+            with span(f"job {job.kind}", job.request.get("asked", {})) as part:
+                ending, end = await self._end_of(job, nice, part.asked)
+                part.set(job=job.id, attempt=job.attempt, ending=ending)
+                await self._write(end)
+            if self.log_ends:
+                log_job(job, ending, time.monotonic() - begun)
         finally:
             telling.cancel()
             self.progress.pop(job.id, None)
@@ -184,32 +195,31 @@ class Dispatcher:
             self.stopping.discard(job.id)
             self.wake.set()
 
-    async def _end_of(self, job: Job, nice: int) -> Callable[[], bool]:
-        """Run a job, and give the function that writes its end."""
+    async def _end_of(self, job: Job, nice: int, asked: Asked) -> tuple[str, Callable[[], bool]]:
+        """Run a job, and give how it ended and the function that writes it."""
         pace = Pace()
 
         def tell(progress: Mapping[str, Any]) -> None:
             self.progress[job.id] = {**progress, "left_s": pace.left(progress, time.monotonic())}
 
         try:
-            result = await run_work(self.executor, job.request, tell, job.tenant, nice)
+            result = await run_work(self.executor, job.request, tell, job.tenant, nice, by=asked)
         except asyncio.CancelledError:
-            return lambda: queue.give_up(self.engine, job)
+            return "stopped", lambda: queue.give_up(self.engine, job)
         except Refused as error:
             problem = error.problem
-            return lambda: queue.fail(self.engine, job, as_arguments(problem))
+            return problem.name, lambda: queue.fail(self.engine, job, as_arguments(problem))
         except WorkerLost as error:
             reason = str(error)
-            return lambda: queue.retry(self.engine, job, reason)
+            return "worker-lost", lambda: queue.retry(self.engine, job, reason)
         except Unavailable as error:
             log.warning("job %s waits: %s", job.id, error)
-            return lambda: queue.release(self.engine, job, seconds=PAUSE)
+            return "put-back", lambda: queue.release(self.engine, job, seconds=PAUSE)
         except Exception:
             log.exception("job %s failed", job.id)
-            return lambda: queue.fail(
-                self.engine, job, as_arguments(Problem("internal", "this is a bug of ours"))
-            )
-        return lambda: queue.finish(self.engine, job, result)
+            problem = Problem("internal", "this is a bug of ours")
+            return problem.name, lambda: queue.fail(self.engine, job, as_arguments(problem))
+        return "done", lambda: queue.finish(self.engine, job, result)
 
     async def _write(self, end: Callable[[], bool]) -> None:
         """Write an end, however long the database is away: a lease that ran out meanwhile makes it void."""

@@ -25,6 +25,7 @@ from ..server.tokens import DEFAULT
 from ..settings import Settings
 from ..storage.objects import open_objects
 from ..storage.store import Store
+from ..tracing import start_from
 from .child_process import Bounds, Cancelled, Stopped, Tell, run_child, run_in_thread
 from .forks import Unavailable, WorkerLost
 
@@ -194,6 +195,7 @@ class Cluster:
 
 def run_on_worker(place: tuple[str, str], work: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
     """Run a child from a thread of a Dask worker; the client's cancelling shows in the task's state there."""
+    start_from()
     worker = _dask("worker").get_worker()
     key = _dask("worker").thread_state.key
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from planner.calibration.shards import cut
 
 from ..server.tokens import DEFAULT
+from ..tracing import Asked
 from .child_process import Tell, accept
 from .executors import Executor
 from .records import File, follow_up, made, stored, work
@@ -29,9 +30,9 @@ SEARCHED: Final = (*PLANNED, "annotations", "effort", "metric", "output", "state
 class _Tenants:
     """An executor for the works of one tenant, whatever parts they are cut into, that give way by `nice`."""
 
-    def __init__(self, executor: Executor, tenant: str, nice: int) -> None:
+    def __init__(self, executor: Executor, tenant: str, nice: int, asked: Asked) -> None:
         self.executor = executor
-        self.own = {"tenant": tenant, "nice": nice}
+        self.own = {"tenant": tenant, "nice": nice, "asked": asked}
         self.fan_from = executor.fan_from
         self.ahead = executor.ahead
         self.start, self.stop, self.slots = executor.start, executor.stop, executor.slots
@@ -42,18 +43,25 @@ class _Tenants:
 
 
 async def run_work(
-    executor: Executor, asked: Mapping[str, Any], tell: Tell, tenant: str = DEFAULT, nice: int = 0
+    executor: Executor,
+    asked: Mapping[str, Any],
+    tell: Tell,
+    tenant: str = DEFAULT,
+    nice: int = 0,
+    *,
+    by: Asked | None = None,
 ) -> dict[str, Any]:
     """Run a job's work, in parts where that pays or where one follows from another.
 
     Args:
       tenant: whose files it reads and makes.
       nice: by how much it lets others have the processor first.
+      by: who asked.
 
     Raises:
       Refused, Unavailable, WorkerLost: as `Executor.run`.
     """
-    executor = _Tenants(executor, tenant, nice)
+    executor = _Tenants(executor, tenant, nice, by or {})
     return await _run(executor, asked, tell)
 
 

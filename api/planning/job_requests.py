@@ -31,6 +31,7 @@ from ..schemas.requests import (
 from ..server.responses import JSON, StoredFile, make_cursor, no_cursor, read_cursor
 from ..settings import share_of, tenant_share_of
 from ..storage.idempotency import hold, note_made
+from ..tracing import current
 from .planning import (
     find_or_make_plan,
     find_origin,
@@ -277,7 +278,7 @@ async def _submit(service: Service, kind: str, asked: Mapping[str, Any], key: st
         share=share_of(settings),
         tenant_share=tenant_share_of(settings),
     )
-    job = await run_sync(submit, service.engine, kind, asked)
+    job = await run_sync(submit, service.engine, kind, {**asked, "asked": dict(current.get())})
     service.dispatcher.nudge()
     return job
 
@@ -298,6 +299,7 @@ def record_of(job: Job) -> dict[str, Any]:
     return {
         **{name: getattr(job, name) for name in fields},
         "link": f"/v1/jobs/{job.id}",
+        "request_id": job.request.get("asked", {}).get("request_id"),
         "result": None if job.result is None else RESULTS[job.kind](job.request, job.result),
         "problem": None if job.problem is None else _document(job.problem),
     }

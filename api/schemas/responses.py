@@ -25,6 +25,7 @@ class JobRecord(BaseModel):
     started: float | None
     finished: float | None
     link: str
+    request_id: str | None = Field(default=None, description="of the request that asked for it")
     result: dict[str, Any] | None
     problem: dict[str, Any] | None
 

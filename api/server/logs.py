@@ -53,11 +53,11 @@ def frames(error: BaseException) -> dict[str, Any]:
     return {"error": type(error).__name__, "frames": [f"{f.filename}:{f.lineno} {f.name}" for f in found]}
 
 
-def log_failure(answer: Mapping[str, Any]) -> None:
-    """Write where a child failed, if its answer says that it did."""
+def log_failure(answer: Mapping[str, Any], asked: Mapping[str, str]) -> None:
+    """Write where a child failed, if its answer says that it did, and for which request."""
     if "trace" in answer:
         trace = answer["trace"]
-        told = {"message": "a child failed", **trace}
+        told = {"message": "a child failed", "request_id": asked.get("request_id"), **trace}
         place = " < ".join(reversed(trace["frames"]))
         log = logging.getLogger("qplan.child")
         log.error("a child failed: %s at %s", trace["error"], place, extra={"fields": told})
@@ -70,6 +70,20 @@ def configure() -> None:
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     for noisy in ("alembic", "asyncio", "uvicorn", "uvicorn.error"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def log_job(job: Any, ending: str, seconds: float) -> None:
+    """Write one line for a job that ended: `ending` is `done`, what stopped it, or its problem."""
+    told = {
+        "message": "job ended",
+        "job": job.id,
+        "kind": job.kind,
+        "request_id": job.request.get("asked", {}).get("request_id"),
+        "attempt": job.attempt,
+        "ending": ending,
+        "ms": round(seconds * 1000, 2),
+    }
+    logging.getLogger("qplan.jobs").info("job ended", extra={"fields": told})
 
 
 def log_request(fields: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..page.files import is_open
 from ..problems import MEDIA_TYPE, Problem, Refused, document
 from ..settings import Settings
+from ..tracing import Span, current, span
 from .body_stream import REQUEST_ID, BodyStream, too_large
 from .heads import refused_coding, refused_head
 from .limits import RateLimiter, retry_after
@@ -86,11 +87,13 @@ class ServiceMiddleware:
         stream = BodyStream(self._limit(scope), self.settings, (scope, receive, send), self.draining)
         self.metrics.under_way.inc()
         problem: Problem | None = None
-        try:
-            problem = await self._serve(scope, stream, head)
-        finally:
-            self.metrics.under_way.dec()
-            self._log(scope, stream, problem, perf_counter() - start)
+        with span(scope["method"][:20], _asked(scope), server=True) as part:
+            current.set(part.asked)
+            try:
+                problem = await self._serve(scope, stream, head)
+            finally:
+                self.metrics.under_way.dec()
+                self._log(scope, stream, problem, perf_counter() - start, part)
 
     async def _serve(self, scope: Scope, stream: BodyStream, problem: Problem | None) -> Problem | None:
         if problem is not None:
@@ -124,9 +127,13 @@ class ServiceMiddleware:
         finally:
             scope.update({name: asked[name] for name in ("route", PROBLEM) if name in asked})
 
-    def _log(self, scope: Scope, stream: BodyStream, problem: Problem | None, seconds: float) -> None:
+    def _log(
+        self, scope: Scope, stream: BodyStream, problem: Problem | None, seconds: float, part: Span
+    ) -> None:
         route = _template(scope)
         method, status = scope["method"], stream.status
+        part.rename(f"{method[:20]} {route}")
+        part.set(request=scope[REQUEST_ID], route=route, status=status)
         self.metrics.count((method, route, status), seconds, received=stream.size, sent=stream.sent)
         if not self.settings.access_log:
             return
@@ -195,6 +202,13 @@ class ServiceMiddleware:
             more = {"scope": scope_needed}
             return Problem("forbidden", f"this needs a token with the scope {scope_needed}", more)
         return None
+
+
+def _asked(scope: Scope) -> dict[str, str]:
+    """Who asks, for the work that follows: the id of the request, and the span that it is a part of."""
+    asked = {"request_id": scope[REQUEST_ID]}
+    parent = next((text for name, text in scope["headers"] if name == b"traceparent"), b"")
+    return asked | ({"traceparent": parent.decode("latin-1")} if parent else {})
 
 
 def _posts_files(scope: Scope) -> bool:

@@ -27,6 +27,7 @@ from ..settings import CannotStart, Settings, settings_from
 from ..storage.database import default_url, open_database
 from ..storage.objects import open_objects
 from ..storage.store import Store
+from ..tracing import start
 from .heads import HEAD_BYTES
 from .logs import configure
 from .protocol import protocol
@@ -132,6 +133,7 @@ def _open_parts(settings: Settings) -> None:
     open_database(settings.database_url or default_url(settings.data)).dispose()
     store = Store(settings.data, open_objects(settings.blobs))
     open_executor(settings, store)
+    start(settings.traces)
     load_functions(settings.functions)
     store.open()
 

@@ -281,12 +281,18 @@ def operations_page() -> str:
 |---|---|---|---|
 {"".join(_metrics())}
 ## Logs
-JSON lines on standard error. Bodies, names in models and query strings are never logged. One line for each
-request has:
+JSON lines on standard error. Bodies, names in models and query strings are never logged. A line of a job
+that ended (`"message": "job ended"`) has `job`, `kind`, `attempt`, `ending`, `ms` and the `request_id` of the
+request that asked for it, as has a line of a child that failed, on workers too. A line of a request has:
 
 | field | meaning |
 |---|---|
-{lines}"""
+{lines}
+## Traces
+With `QPLAN_TRACES=http://HOST:4318` and the extra `tracing`, servers and workers send spans to a collector of
+OpenTelemetry (OTLP over HTTP): one for each request, job and child, of one trace, which goes on from the
+`traceparent` of the request. They have ids, route, status, task and ending; nothing of what was sent.
+"""
 
 
 def _metrics() -> Iterator[str]:

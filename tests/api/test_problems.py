@@ -165,7 +165,13 @@ ASKED = [
         {"content": b"{}", "headers": {"content-type": "text/plain"}},
         "'text/plain'",
     ),
-    ("unsupported-media", "POST", "/v1/targets:lint", {"json": {}}, "application/yaml"),
+    (
+        "unsupported-media",
+        "POST",
+        "/v1/targets:lint",
+        {"content": b"{}", "headers": {"content-type": "text/html"}},
+        "application/yaml",
+    ),
 ]
 
 
