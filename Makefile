@@ -11,7 +11,7 @@ QONNX_AT ?= cc2ec17
 COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
 
 .DEFAULT_GOAL := help
-.PHONY: changelog docs hashes sbom help setup demo serve oracles test check lint bench qonnx-suite soak clean
+.PHONY: audit changelog docs hashes sbom help setup demo serve oracles test check lint bench qonnx-suite soak clean
 
 help: ## say what the targets are
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +57,9 @@ changelog: ## move the fragments of changelog.d into CHANGELOG.md
 	$(PYTHON) changelog.d/assemble.py
 
 hashes: docker/requirements.txt ## the image's packages with their hashes, which its build then requires
+
+audit: .oracles/audit/.made ## look the pinned packages up in PyPI's list of known vulnerabilities (needs the network)
+	.oracles/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement constraints.txt
 
 sbom: out/sbom.json ## the same as a bill of materials (CycloneDX)
 

@@ -98,3 +98,14 @@ def test_serialized_mlir_is_refused_before_its_module_is_read(monkeypatch, tmp_p
         run(["mlir", str(tmp_path / "none.mlir"), "--to", "mlirbc", "-o", str(tmp_path / "out.mlirbc")]) != 0
     )
     assert install_command("stablehlo") in capsys.readouterr().err
+
+
+def test_every_pin_is_one_that_make_audit_can_look_up():
+    """pip-audit reads the file without pip: names with exact versions, no two of one package."""
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()[1:]
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.+!-]+", line)] == []
+    names = [re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines]
+    assert len(set(names)) == len(names)
+    audit = (ROOT / "Makefile").read_text("utf-8").partition("\naudit:")[2].partition("\n\n")[0]
+    assert "--strict" in audit
+    assert "--requirement constraints.txt" in audit

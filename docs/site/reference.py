@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
 
 import typer
+import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
 import planner
@@ -268,9 +269,16 @@ def settings_page() -> str:
 
 
 def operations_page() -> str:
-    """What a server says of itself: metrics, log fields."""
+    """What a server says of itself: metrics, logs, traces; what to watch."""
     lines = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in ACCESS.items())
-    return f"""# Metrics and logs of the service
+    groups = yaml.safe_load((DOCS.parent / "docker" / "alerts.yaml").read_text("utf-8"))["groups"]
+    alerts = "".join(
+        f"| `{rule['alert']}` ({rule['labels']['severity']}) | {rule['annotations']['summary']} "
+        f"| {rule['annotations']['description']} |\n"
+        for group in groups
+        for rule in group["rules"]
+    )
+    return f"""# Metrics, logs, traces and alerts
 
 {MADE}. How to run it: [service](../service.md#operations).
 
@@ -292,7 +300,14 @@ request that asked for it, as has a line of a child that failed, on workers too.
 With `QPLAN_TRACES=http://HOST:4318` and the extra `tracing`, servers and workers send spans to a collector of
 OpenTelemetry (OTLP over HTTP): one for each request, job and child, of one trace, which goes on from the
 `traceparent` of the request. They have ids, route, status, task and ending; nothing of what was sent.
-"""
+
+## Dashboard and alerts
+[docker/dashboard.json](../../docker/dashboard.json) is a dashboard to import into Grafana, and
+[docker/alerts.yaml](../../docker/alerts.yaml) are rules for Prometheus:
+
+| alert | when | what to do |
+|---|---|---|
+{alerts}"""
 
 
 def _metrics() -> Iterator[str]:
