@@ -40,6 +40,7 @@ from planner.target.show import target_to_json
 from planner.target_tests.cases import run_cases
 
 from .intake.confine import confine, peak_memory
+from .intake.own_files import own_files
 from .intake.scan import scan_json
 from .intake.scan_onnx import scan_onnx
 from .intake.scan_text import scan_mlir, scan_yaml
@@ -67,23 +68,6 @@ MAX_LINE: Final = 4 << 20
 MOST_LISTED: Final = 100
 MODEL_FILE: Final = "model.onnx"
 """Name of a model's file in a folder with its external data."""
-
-SYSTEM: Final = (
-    "/bin",
-    "/dev/urandom",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/lib",
-    "/lib64",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/proc/self",
-    "/sys/bus",
-    "/sys/devices",
-    "/sys/fs/cgroup",
-    "/usr",
-)
-"""Files of the system that the libraries read."""
 
 Arguments = Mapping[str, Any]
 
@@ -164,7 +148,7 @@ def export_plan(job: Arguments) -> dict[str, Any]:
     apart = out.parent / WEIGHTS if "weights" in job else None
     size = export_whole(graph, plan, job["format"], out, accuracy_level=level, external=apart)
     if apart is not None:
-        apart.touch()
+        apart.open("ab").close()
         apart.rename(job["weights"])
     return {"bytes": size, "warnings": list(open_sizes(graph, plan, job["format"]))}
 
@@ -328,7 +312,8 @@ def _done(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             return _refusal(disk_full())
         if error.errno in (errno.ENOMEM, errno.EFBIG):
             return _refusal(Problem("out-of-memory", f"the work this input asks for: {error.strerror}"))
-        return _crash(error)
+        is_refused = error.errno in (errno.EPERM, errno.EACCES)
+        return _crash(error, "asked the system for what a sandbox refuses" if is_refused else "failed")
     except Exception as error:  # noqa: BLE001 - the edge of the process: whatever it is becomes one line
         return _crash(error)
 
@@ -337,8 +322,8 @@ def _refusal(problem: Problem) -> dict[str, Any]:
     return {"problem": as_arguments(problem)}
 
 
-def _crash(error: Exception) -> dict[str, Any]:
-    problem = Problem("worker-crashed", f"the reader of this input failed: {type(error).__name__}")
+def _crash(error: Exception, how: str = "failed") -> dict[str, Any]:
+    problem = Problem("worker-crashed", f"the reader of this input {how}: {type(error).__name__}")
     return {**_refusal(problem), "trace": frames(error)}
 
 
@@ -346,10 +331,14 @@ def _without_paths(said: Any, job: Arguments) -> Any:
     """A refusal in the client's words: where files lie here is nobody's business, one is its argument."""
     if isinstance(said, str):
         names = {path: name for name, path in job.items() if isinstance(path, str)}
-        for path in job["limits"]["readable"]:
-            said = said.replace(path, Path(path).name).replace(Path(path).name, names.get(path, "file"))
-        for folder in job["limits"]["writable"]:
-            said = said.replace(f"{folder}/model/", "").replace(f"{folder}/", "").replace(folder, "draft")
+        drafts = Path(job["limits"]["model"]).parents[1]
+        for path in map(Path, job["limits"]["readable"]):
+            name = names.get(str(path), "file")
+            said = said.replace(str(path), name)
+            if drafts not in path.parents:  # its name is a digest
+                said = said.replace(path.name, name)
+        for folder in (job["limits"]["model"], *job["limits"]["writable"]):
+            said = said.replace(f"{folder}/", "").replace(folder, "draft")
         return said
     if isinstance(said, list):
         return [_without_paths(item, job) for item in said]
@@ -362,7 +351,7 @@ def _place_model(job: Arguments) -> dict[str, str]:
     """Put the model and its external data into one folder; before `_confine`, which forbids links."""
     if not job.get("external"):
         return {}
-    home = Path(job["out"]).parent / "model"
+    home = Path(job["limits"]["model"])
     for location, source in ((MODEL_FILE, job["model"]), *job["external"]):
         goal = home / location
         goal.parent.mkdir(parents=True, exist_ok=True)
@@ -389,9 +378,9 @@ def _limit(limits: Arguments) -> None:
 
 
 def _confine(limits: Arguments) -> None:
-    """Leave the files of this job, its draft to write, and the system's and our own code."""
-    code = (*SYSTEM, sys.prefix, sys.base_prefix, *sys.path)
-    readable = [Path(name) for name in (*limits["readable"], *filter(None, code))]
+    """Leave the files of this job, the folder of what it makes, and the system's and our own code."""
+    given = map(Path, (*limits["readable"], limits["model"]))
+    readable = [*given, *own_files(Path(limits["data"]))]
     confine(readable, [Path(name) for name in (*limits["writable"], "/dev/null")])
 
 

@@ -5,7 +5,6 @@ a store of its own; nothing goes over a socket. Used by `large_models`, and alon
 `python -m benchmarks.large_jobs MODEL.onnx`, its weights in MODEL.data.
 """
 
-import json
 import sys
 import tempfile
 import time
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from api.jobs.child_process import Bounds, line_of, run_child
+from api.jobs.child_process import Bounds, job_of, run_child
 from api.jobs.records import made, stored, work
 from api.schemas.requests import PlanOptions
 from api.settings import Settings
@@ -71,7 +70,7 @@ def _run(store: Store, asked: dict[str, Any], kind: Kind) -> Generator[Job, None
     settings, peaks, begun = Settings(store.root), list[int](), time.monotonic()
     bounds = Bounds(settings.job_memory, settings.job_seconds)
     with store.draft() as drafts:
-        limit = int(json.loads(line_of(store, asked, bounds, drafts))["limits"]["memory"])
+        limit = int(job_of(store, asked, bounds, drafts)["limits"]["memory"])
     result = run_child(store, asked, bounds, note_peak=peaks.append)
     digest: str = result["kept"]["out"]
     path = store.find(kind, digest)

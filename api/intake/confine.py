@@ -1,9 +1,8 @@
-"""Confine: a process gives up its rights before it reads input of strangers. For good, without privileges.
+"""Confine: a process gives up its rights before it reads untrusted input. For good, without privileges.
 
-No new privileges; no sockets, no processes, no look into others, no signals to them, no new namespaces
-(seccomp); of the file system only what it is given (Landlock). Linux on x86-64 and AArch64, as far as the
-kernel has them.
-Source: seccomp(2), prctl(2), landlock(7); linux/{audit,filter,landlock}.h; Linux's system call tables.
+No new privileges; of the system calls only those of `calls` (seccomp); of the file system only what it is
+given, no TCP, no signals to other processes (Landlock). Linux on x86-64 and AArch64, as far as the kernel has
+them. Source: seccomp(2), prctl(2), landlock(7); linux/{landlock,prctl}.h.
 """
 
 import ctypes
@@ -15,111 +14,27 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-_SET_NO_NEW_PRIVS: Final = 38
+from .calls import filter_of
+
 _SET_DUMPABLE: Final = 4
 _SET_SECCOMP: Final = 22
+_SET_NO_NEW_PRIVS: Final = 38
 _FILTER_MODE: Final = 2
-# Of struct seccomp_data.
-_AT_NUMBER: Final = 0
-_AT_ARCHITECTURE: Final = 4
-_AT_FIRST: Final = 16
-# BPF: load a word; jump if equal, if at least, if a bit is set; return.
-_LOAD, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW: Final = 0x7FFF0000
-_KILL: Final = 0x80000000
-_EPERM: Final = 0x00050000 | 1
-_ENOSYS: Final = 0x00050000 | 38
-_THREAD: Final = 0x00010000
-# The C library makes threads with clone3, whose flags a filter cannot see; without it, with clone.
-_CLONE: Final = {"x86_64": 56, "aarch64": 220}
-_CLONE3: Final = 435
-# The C library sets limits of its own process with it, which it calls 0.
-_PRLIMIT64: Final = {"x86_64": 302, "aarch64": 261}
-_X32: Final = 0x40000000
 
-# Numbers of what is refused: (audit architecture, system calls).
-_REFUSED: Final = {
-    "x86_64": (
-        0xC000003E,
-        {
-            "socket": 41,
-            "connect": 42,
-            "accept": 43,
-            "bind": 49,
-            "listen": 50,
-            "fork": 57,
-            "vfork": 58,
-            "execve": 59,
-            "kill": 62,
-            "ptrace": 101,
-            "rt_sigqueueinfo": 129,
-            "setpriority": 141,
-            "chroot": 161,
-            "mount": 165,
-            "umount2": 166,
-            "tkill": 200,
-            "tgkill": 234,
-            "add_key": 248,
-            "request_key": 249,
-            "keyctl": 250,
-            "unshare": 272,
-            "rt_tgsigqueueinfo": 297,
-            "perf_event_open": 298,
-            "setns": 308,
-            "process_vm_readv": 310,
-            "process_vm_writev": 311,
-            "bpf": 321,
-            "execveat": 322,
-            "userfaultfd": 323,
-            "pidfd_send_signal": 424,
-            "io_uring_setup": 425,
-            "pidfd_getfd": 438,
-        },
-    ),
-    "aarch64": (
-        0xC00000B7,
-        {
-            "umount2": 39,
-            "mount": 40,
-            "chroot": 51,
-            "unshare": 97,
-            "ptrace": 117,
-            "kill": 129,
-            "tkill": 130,
-            "tgkill": 131,
-            "rt_sigqueueinfo": 138,
-            "setpriority": 140,
-            "socket": 198,
-            "bind": 200,
-            "listen": 201,
-            "accept": 202,
-            "connect": 203,
-            "add_key": 217,
-            "request_key": 218,
-            "keyctl": 219,
-            "execve": 221,
-            "rt_tgsigqueueinfo": 240,
-            "perf_event_open": 241,
-            "setns": 268,
-            "process_vm_readv": 270,
-            "process_vm_writev": 271,
-            "bpf": 280,
-            "execveat": 281,
-            "userfaultfd": 282,
-            "pidfd_send_signal": 424,
-            "io_uring_setup": 425,
-            "pidfd_getfd": 438,
-        },
-    ),
-}
-
-
-# Landlock: rights on files alone, on folders too, and what came with its versions 2 and 3.
+# Landlock: its calls, rights on files and on folders, and what came with its versions.
 _RULESET, _RULE, _RESTRICT = 444, 445, 446
-_EXECUTE, _WRITE, _READ, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 14
-_READ_FOLDER: Final = 1 << 3
-_OF_FILES: Final = _EXECUTE | _WRITE | _READ | _TRUNCATE
-_HANDLED: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
+_WRITE, _READ, _TRUNCATE = 1 << 1, 1 << 2, 1 << 14
+_READ_FOLDER, _REMOVE_FOLDER, _REMOVE, _MAKE_FOLDER, _MAKE = 1 << 3, 1 << 4, 1 << 5, 1 << 7, 1 << 8
+_REFER: Final = 1 << 13
+_OF_FILES: Final = _WRITE | _READ | _TRUNCATE
+_READABLE: Final = _READ | _READ_FOLDER
+_WRITABLE: Final = _READABLE | _WRITE | _TRUNCATE | _REMOVE_FOLDER | _REMOVE | _MAKE_FOLDER | _MAKE | _REFER
+"""Neither links nor pipes, sockets or devices; nothing runs a program."""
+_HANDLED: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
+_TCP_SINCE, _TCP = 4, 3
+"""Binding and connecting."""
+_SCOPES_SINCE, _SCOPES = 6, 3
+"""Abstract sockets and signals of other processes."""
 
 
 class _Program(ctypes.Structure):
@@ -152,63 +67,39 @@ def peak_memory() -> int:
 
 
 def _confine_calls(libc: ctypes.CDLL) -> bool:
-    text = _filter(platform.machine())
+    text = filter_of(platform.machine())
     if text is None:
         return False
     program = _Program(len(text) // 8, text)
     return bool(libc.prctl(_SET_SECCOMP, _FILTER_MODE, ctypes.byref(program), 0, 0) == 0)
 
 
-def _filter(machine: str) -> bytes | None:
-    """The filter as instructions of BPF; None for a machine without a table."""
-    if machine not in _REFUSED:
-        return None
-    architecture, calls = _REFUSED[machine]
-    numbers = sorted(calls.values())
-    # Behind the calls: allow, EPERM, ENOSYS, the look at clone's flags, and that at prlimit64's process.
-    last = len(numbers) + 4
-    lines = [
-        (_LOAD, 0, 0, _AT_ARCHITECTURE),
-        (_EQUAL, 1, 0, architecture),
-        (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, _AT_NUMBER),
-        (_AT_LEAST, last, 0, _X32),
-        (_EQUAL, last, 0, _CLONE3),
-        (_EQUAL, last, 0, _CLONE[machine]),
-        (_EQUAL, last + 3, 0, _PRLIMIT64[machine]),
-    ]
-    lines += [(_EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
-    lines += [
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _EPERM),
-        (_RETURN, 0, 0, _ENOSYS),
-        (_LOAD, 0, 0, _AT_FIRST),
-        (_HAS, 0, 1, _THREAD),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _EPERM),
-        (_LOAD, 0, 0, _AT_FIRST),
-        (_EQUAL, 0, 1, 0),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _EPERM),
-    ]
-    return b"".join(struct.pack("=HBBI", *line) for line in lines)
-
-
 def _confine_files(libc: ctypes.CDLL, readable: Iterable[Path], writable: Iterable[Path]) -> bool:
     version = libc.syscall(_RULESET, None, 0, 1)
     if version < 1:
         return False
-    handled = _HANDLED[min(version, 3)]
-    rules = libc.syscall(_RULESET, ctypes.byref(ctypes.c_uint64(handled)), 8, 0)
+    handled = _HANDLED[min(version, max(_HANDLED))]
+    rules = _ruleset(libc, version, handled)
     if rules < 0:
         return False
     for path in readable:
-        _allow(libc, rules, path, _READ | _READ_FOLDER | _EXECUTE)
+        _allow(libc, rules, path, _READABLE)
     for path in writable:
-        _allow(libc, rules, path, handled)
+        _allow(libc, rules, path, _WRITABLE & handled)
     done = libc.syscall(_RESTRICT, rules, 0) == 0
     os.close(rules)
     return bool(done)
+
+
+def _ruleset(libc: ctypes.CDLL, version: int, handled: int) -> int:
+    """What the rules are about: no rule allows anything of the network or of other processes."""
+    about = [handled]
+    if version >= _TCP_SINCE:
+        about.append(_TCP)
+    if version >= _SCOPES_SINCE:
+        about.append(_SCOPES)
+    text = struct.pack(f"={len(about)}Q", *about)
+    return int(libc.syscall(_RULESET, text, len(text), 0))
 
 
 def _allow(libc: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:

@@ -14,6 +14,7 @@ import os
 import selectors
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -44,6 +45,15 @@ MAX_STATE: Final = 256 << 20
 MAPPED: Final = 1 << 30
 """Address space that the child's libraries map beside the memory they use."""
 PER_BYTE: Final = 10
+COPIES: Final = 2
+BLOCK: Final = 512
+"""Bytes of a block of `stat`."""
+MOST_FILES: Final = 1000
+"""Files and folders that a child may make: it makes a few."""
+MADE: Final = "made"
+"""Folder in a draft: all that a child may write. What is laid out for it lies beside it."""
+MODEL: Final = "model"
+"""Folder in a draft for a model beside its external data."""
 CHUNK: Final = 1 << 16
 FOREIGN: Final = frozenset(
     {
@@ -157,9 +167,10 @@ def run_child(
     try:
         with naming_gone(store, work), store.draft() as folder:
             tell = _carrying(store, work, folder, tell)
-            line = line_of(store, work, bounds, folder)
+            job = job_of(store, work, bounds, folder)
+            stopped = stopped_beyond(job["limits"]["file"], folder / MADE, stopped)
             with ended(start(store.root)) as child:
-                answer = _traced(work, lambda: _converse(child, line, bounds, stopped, tell))
+                answer = _traced(work, lambda: _converse(child, line_of(job), bounds, stopped, tell))
             note_peak(answer.get("peak", 0))
             if "problem" in answer:
                 raise Refused(**answer["problem"])
@@ -189,12 +200,18 @@ def naming_gone(store: Store, work: Mapping[str, Any]) -> Iterator[None]:
         raise
 
 
-def line_of(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) -> bytes:
-    """The line that tells a child its work: arguments, in which files are paths, and limits."""
+def line_of(job: Mapping[str, Any]) -> bytes:
+    """The line that tells a child its work."""
+    return json.dumps(job).encode() + b"\n"
+
+
+def job_of(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) -> dict[str, Any]:
+    """Lay a work out in a draft: its arguments, in which files are paths, and limits."""
     arguments = copy.deepcopy(work["arguments"])
     reads = mapped = 0
+    (folder / MADE).mkdir(exist_ok=True)
     for k, file in enumerate(work["files"]):
-        size = _lay_out(store, file, arguments, folder / f"file{k}")
+        size = _lay_out(store, file, arguments, _path_of(folder, k, file))
         # Weights beside a model are mapped, never read whole.
         is_mapped = file["at"][0] == "external"
         reads, mapped = (reads, mapped + size) if is_mapped else (reads + size, mapped)
@@ -205,10 +222,52 @@ def line_of(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path)
         "nice": work.get("nice", bounds.nice),
         "file": MAX_FILE + mapped,  # weights that are written apart are no more than those that were read
         "functions": bounds.functions,
+        "data": str(store.home),
+        "model": str(folder / MODEL),
         **files_of(store.root, arguments),
     }
-    job = {**arguments, "task": work["task"], "limits": limits}
-    return json.dumps(job).encode() + b"\n"
+    return {**arguments, "task": work["task"], "limits": limits}
+
+
+def stopped_beyond(largest: int, folder: Path, stopped: Stopped) -> Stopped:
+    """Also refuse a child whose files together are too big: a limit of the system's is about each alone.
+
+    Args:
+      largest: bytes that one file may have; a work may write a model and hold a copy of it meanwhile.
+    """
+    due = [0.0]
+
+    def look() -> bool:
+        if time.monotonic() >= due[0]:
+            due[0] = time.monotonic() + TICK
+            size = _made_bytes(folder)
+            if size > COPIES * largest:
+                most = f"{COPIES * largest >> 20} MiB or {MOST_FILES} files"
+                raise Refused("out-of-memory", f"what this work writes exceeds {most}")
+        return stopped()
+
+    return look
+
+
+def _made_bytes(folder: Path) -> int:
+    """Bytes on the disk of a child's files; too many where there are too many files to look at."""
+    size, waiting, seen = 0, [folder], 0
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:  # the child may take it away meanwhile
+            for entry in entries:
+                seen += 1
+                if seen > MOST_FILES:
+                    return sys.maxsize
+                with suppress(OSError):
+                    size += entry.stat(follow_symlinks=False).st_blocks * BLOCK
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+    return size
+
+
+def _path_of(folder: Path, k: int, file: Mapping[str, Any]) -> Path:
+    """Where the file of a number lies in a draft: apart, if the child writes it."""
+    return (folder / MADE if file["how"] in ("made", "carried") else folder) / f"file{k}"
 
 
 def _lay_out(store: Store, file: Mapping[str, Any], arguments: Any, path: Path) -> int:
@@ -231,7 +290,7 @@ def files_of(root: Path, arguments: Mapping[str, Any]) -> dict[str, list[str]]:
     """Find the files below a data folder that arguments name; the child may open no others.
 
     Returns:
-      `readable` files, and `writable` drafts.
+      `readable` files, and `writable` folders of drafts.
     """
     drafts = root / "drafts"
     found: dict[str, list[str]] = {"readable": [], "writable": []}
@@ -242,10 +301,9 @@ def files_of(root: Path, arguments: Mapping[str, Any]) -> dict[str, list[str]]:
             waiting.extend(value.values())
         elif isinstance(value, (list, tuple)):
             waiting.extend(value)
-        elif isinstance(value, str) and Path(value).is_relative_to(drafts):
-            found["writable"].append(str(drafts / Path(value).relative_to(drafts).parts[0]))
-        elif isinstance(value, str) and Path(value).is_relative_to(root):
-            found["readable"].append(value)
+        elif isinstance(value, str) and (path := Path(value)).is_relative_to(root):
+            is_made = path.is_relative_to(drafts) and path.parent.name == MADE
+            found["writable" if is_made else "readable"].append(str(path.parent if is_made else path))
     return found
 
 
@@ -255,7 +313,7 @@ def _carrying(store: Store, work: Mapping[str, Any], folder: Path, tell: Tell) -
 
     def carry(progress: Mapping[str, Any]) -> None:
         for k, (kind, digest) in states:
-            data = _regular(folder / f"file{k}")
+            data = _regular(_path_of(folder, k, work["files"][k]))
             if data is not None:
                 # A state that finds no room is not kept; the job goes on.
                 with contextlib.suppress(Refused):
@@ -291,7 +349,7 @@ def _keep(
     for k, file in enumerate(work["files"]):
         if file["how"] != "made":
             continue
-        (kind, *digests), path = file["what"], folder / f"file{k}"
+        (kind, *digests), path = file["what"], _path_of(folder, k, file)
         check(path)
         digest = digests[0] if digests else result.get("key") or digest_of_file(path)
         kept[".".join(map(str, file["at"]))] = digest

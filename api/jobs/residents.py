@@ -20,6 +20,7 @@ from .child_process import (
     CLOSED,
     Stopped,
     ended,
+    job_of,
     line_of,
     lines_of,
     naming_gone,
@@ -192,7 +193,7 @@ class Residents:
         store, bounds = resident.sandbox.store, resident.sandbox.bounds
         try:
             folder = resident.stack.enter_context(store.draft())
-            line = line_of(store, work, bounds, folder)
+            line = line_of(job_of(store, work, bounds, folder))
             resident.child = resident.stack.enter_context(ended(start_child(store.root)))
             self._answer(resident, line, stopped)
         except BaseException:

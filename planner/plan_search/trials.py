@@ -8,10 +8,12 @@ state, so that a search which was stopped goes on. Source: docs/search.md.
 import hashlib
 import json
 import math
-import tempfile
+import os
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from stat import S_IMODE
 from typing import Final, Literal
 
 from planner.accuracy.choices import Choice
@@ -331,12 +333,12 @@ class State:
         trials = [asdict(trial) for trial in self.trials.values()]
         text = json.dumps({"format": FORMAT, "key": self._key, "noise": self._noise, "trials": trials})
         try:
-            with tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", dir=self._path.parent, prefix=f".{self._path.name}-", delete=False
-            ) as file:
+            written = self._path.with_name(f".{self._path.name}-{secrets.token_hex(8)}")
+            mode = S_IMODE(self._path.stat().st_mode) if self._path.exists() else 0o644
+            # With its mode from the start: a sandbox forbids to change one.
+            made = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with os.fdopen(made, "w", encoding="utf-8") as file:
                 file.write(text)
-            written = Path(file.name)
-            written.chmod(self._path.stat().st_mode if self._path.exists() else 0o644)
             written.replace(self._path)
         except OSError as error:
             raise InputError(f"{self._path}: cannot write the state: {error.strerror}") from error
