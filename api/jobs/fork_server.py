@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from .. import child
+from ..intake.own_files import code
 
 LONGEST: Final = 1 << 16
 """Bytes of a folder's name."""
@@ -33,6 +34,7 @@ def main() -> None:
     os.set_blocking(ending, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(ending, warn_on_full_buffer=False)
+    code()  # looked up once, for all children
     gc.collect()
     gc.freeze()  # what is imported stays, and its pages stay shared
     telling: dict[int, int] = {}
@@ -47,6 +49,8 @@ def main() -> None:
             if control in ready:
                 folder, files, _, _ = socket.recv_fds(control, LONGEST, GIVEN)
                 if not folder:
+                    for running in telling:  # one that was taken over might not end by itself
+                        os.kill(running, signal.SIGKILL)
                     return
                 pid = _forked(files)
                 if pid == 0:

@@ -94,8 +94,10 @@ class Child:
         with suppress(ProcessLookupError):
             if self._process is not None:  # its number may be another's once it was waited for
                 signal.pidfd_send_signal(self._process, 0)
-            os.killpg(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it left its group
+                os.killpg(self.pid, signal.SIGKILL)
             if self._process is not None:
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
                 _readable(self._process, GONE)
 
     def close(self) -> None:
@@ -199,8 +201,8 @@ class Forks:
             return
         process, control = self.server
         self.server = None
+        process.kill()  # before it hears that nobody asks any more, and ends its children
         control.close()
-        process.kill()
         with suppress(subprocess.TimeoutExpired):
             process.wait(GONE)
         log.warning("the fork server ended with %s; the next child starts another", process.returncode)

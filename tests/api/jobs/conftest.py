@@ -1,12 +1,15 @@
 """Both databases and both executors, each beside the other: what holds for one holds for all."""
 
 import os
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sqlalchemy import Engine
 
+from api.jobs.forks import Forks
 from api.jobs.records import made, stored, work
 from api.storage.database import default_url, metadata, open_database, writing
 from api.storage.digests import digest_of
@@ -59,6 +62,27 @@ def store(tmp_path) -> Store:
     made_here = Store(tmp_path / "data")
     made_here.open()
     return made_here
+
+
+@pytest.fixture
+def forks() -> Iterator[Forks]:
+    """A server of its own, which is gone afterwards."""
+    made = Forks()
+    yield made
+    if made.server is not None:
+        process, control = made.server
+        control.close()
+        process.kill()
+        process.wait()
+
+
+def is_gone(pid: int) -> bool:
+    until = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def keep(store: Store, data: bytes) -> str:

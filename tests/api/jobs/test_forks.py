@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, repeat
 from pathlib import Path
@@ -25,6 +24,7 @@ from api.problems import Refused
 from api.settings import Settings
 from api.storage.store import Store
 from tests.api.conftest import ROOT
+from tests.api.jobs.conftest import is_gone
 
 LINT = work("lint", {"text": written("format: none"), "name": "x"})
 
@@ -36,31 +36,10 @@ def store(tmp_path) -> Store:
     return made
 
 
-@pytest.fixture
-def forks() -> Iterator[Forks]:
-    """A server of its own, which is gone afterwards."""
-    made = Forks()
-    yield made
-    if made.server is not None:
-        process, control = made.server
-        control.close()
-        process.kill()
-        process.wait()
-
-
 def lint(store: Store) -> str:
     with pytest.raises(Refused) as caught:
         run_child(store, LINT, Bounds(1 << 30, 10))
     return caught.value.problem.name
-
-
-def is_gone(pid: int) -> bool:
-    until = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_each_end_is_told(tmp_path):
