@@ -83,7 +83,7 @@ _UNSUPPORTED: Final = re.compile(
 _OPEN: Final = re.compile(r"shape\[-?\d+\] is not fixed \('(?P<size>[^']+)'\)")
 _OPEN_VALUE: Final = re.compile(r"\.elements is not fixed\b")
 _UNMATCHED: Final = re.compile(r"^no fusion of '[^']+' takes \w+(?:: (?P<why>.*)| of these operands.*)$")
-_PLACE: Final = re.compile(r"^[\w./-]+\.ya?ml:\d+: ")
+_PLACE: Final = re.compile(r"^[\w./-]+\.ya?ml:\d+(?:: | (?=takes other ports))")
 _NOTES: Final = re.compile(r" \((?:'[^']*'[^()]*|-?[\d.]+(?:e[-+]?\d+)?)\)")
 """In brackets: the name of a value, or a size."""
 
@@ -96,6 +96,8 @@ _WHOLE: Final[Mapping[str, Kind]] = {
 }
 """Reasons that say the same for every kernel."""
 _READ: Final = re.compile(r"'[^']*' is read by '[^']*' too")
+_PORTS: Final = re.compile(r"^takes other ports than these (\d+) inputs and (\d+) outputs$")
+_SIDES: Final = ("input", "output")
 _INSIDE: Final = "a value inside has another consumer"
 
 
@@ -167,7 +169,15 @@ def _plain(reason: str) -> str:
     """Return the conditions of a reason, each once, as what must hold."""
     conditions = [_NOTES.sub("", _PLACE.sub("", part)) for part in _READ.sub(_INSIDE, reason).split("; ")]
     said = [re.sub(r"^wanted ", "requires ", part).replace(", wanted ", ", must be ") for part in conditions]
+    said = [_PORTS.sub(_no_variant, part) for part in said]
     return "; ".join(dict.fromkeys(said))
+
+
+def _no_variant(found: re.Match[str]) -> str:
+    inputs, outputs = (
+        f"{n} {word}{'' if n == '1' else 's'}" for n, word in zip(found.groups(), _SIDES, strict=True)
+    )
+    return f"no variant takes {inputs} and {outputs}"
 
 
 def kinds_listed(kinds: Mapping[str, int]) -> str:

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from planner.accuracy.coverage import Fallback, coverage_of, reason_text
+from planner.accuracy.coverage import Fallback, coverage_of, kernel_macs, reason_text
 from planner.accuracy.verdict import FAIR_SQNR, GOOD_SQNR
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
-from planner.report.causes import Cause, causes_of
+from planner.report.causes import Cause, cause_of, causes_of
 from planner.report.charts import (
     Bar,
     Level,
@@ -64,25 +64,29 @@ def causes(plan: Plan) -> list[Cause]:
     return causes_of((*counted, *rest))
 
 
-def kinds_text(kinds: Mapping[str, int]) -> str:
-    """`11 Pow, 4 Sqrt and 3 other kinds`."""
-    often = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
-    text = ", ".join(f"{many} {kind}" for kind, many in often[:4])
-    more = len(often) - 4
-    return f"{text} and {more} other kind{'' if more == 1 else 's'}" if more > 0 else text
+def causes_by_kernel(plan: Plan) -> list[tuple[Cause, list[str]]]:
+    """The same, each with the names of its kernels, most multiply-adds first, then in plan order."""
+    regions = {region.name: region for region in plan.graph.regions}
+    floats = [kernel for kernel in plan.kernels_in_order if not is_integer(kernel)]
+    macs = {one.name: kernel_macs(one, regions[one.name], plan.graph) for one in floats}
+    floats.sort(key=lambda kernel: -macs[kernel.name])
+    found = [(cause, list[str]()) for cause in causes(plan)]
+    places = {(cause.kind, cause.about): names for cause, names in found}
+    open_sizes = [names for (kind, _), names in places.items() if kind == "open size"]
+    for kernel in floats:
+        key = cause_of(reason_text(kernel))
+        mine = open_sizes[0] if key[0] == "some size" and len(open_sizes) == 1 else places[key]
+        mine.append(kernel.name)
+    return found
 
 
-def float_chart(plan: Plan) -> Markup:
-    """Float kernels by reason; nothing where there are fewer than two reasons."""
-    rows = [
-        Bar(reason, float(sum(kinds.values())), f"{sum(kinds.values())}: {kinds_text(kinds)}"[:44])
-        for reason, kinds in reasons(plan)
-    ]
-    return _figure(bars("Float kernels by reason", rows[:MOST])) if len(rows) > 1 else Markup()
+def float_causes(plan: Plan) -> Markup:
+    """Why kernels run in float, a line for each cause."""
+    return element("ul", *(element("li", cause.text()) for cause in causes(plan)))
 
 
 def rescale_chart(plan: Plan) -> Markup:
-    """The dearest rescales and casts."""
+    """The most expensive rescales and casts."""
     order = sorted(plan.rescales, key=lambda rescale: -rescale.cost)[:MOST]
     rows = [Bar(one.id, one.cost, f"{one.cost:,.0f} {one.kind}") for one in order]
     return _figure(bars("Rescales by cost", rows)) if len(rows) > 1 else Markup()

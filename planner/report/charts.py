@@ -225,15 +225,20 @@ def trades(title: str, points: Sequence[Trade]) -> Markup:
     return drawing(f"Trade-offs around {title}", told, SMALL, *parts)
 
 
-def shares(title: str, parts: Sequence[Bar]) -> Markup:
-    """Draw a thin bar that is divided as its parts are."""
+def shares(title: str, parts: Sequence[Bar], classes: Sequence[str] = ()) -> Markup:
+    """Draw a thin bar that is divided as its parts are.
+
+    Args:
+      classes: of the parts; with them a legend names the parts.
+    """
     total = sum(part.number for part in parts) or 1.0
+    names = classes or [f"share{i}" for i in range(len(parts))]
     at, found = 0.0, []
-    for i, part in enumerate(parts):
+    for part, class_ in zip(parts, names, strict=True):
         wide = 100 * part.number / total
         said = element("title", f"{part.name}: {part.text}")
         found.append(
-            element("rect", said, x=f"{at:.2f}", y="0", width=f"{wide:.2f}", height="4", class_=f"share{i}")
+            element("rect", said, x=f"{at:.2f}", y="0", width=f"{wide:.2f}", height="4", class_=class_)
         )
         at += wide
     told = "; ".join(f"{part.name}: {part.text}" for part in parts)
@@ -243,7 +248,14 @@ def shares(title: str, parts: Sequence[Bar]) -> Markup:
         "preserveAspectRatio": "none",
         "aria-label": f"{title}: {told}",
     }
-    return element("svg", *found, **about, class_="shares")
+    drawn = element("svg", *found, **about, class_="shares")
+    if not classes:
+        return drawn
+    legend = (
+        element("span", element("i", class_=class_), f" {part.text} {part.name}")
+        for part, class_ in zip(parts, classes, strict=True)
+    )
+    return join(drawn, element("p", *legend, class_="legend"))
 
 
 def grid(*charts: Markup) -> Markup:

@@ -18,9 +18,10 @@ from planner.plan_search.search import Search
 from planner.plans.explain import explain, type_text
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, Port, Rescale
-from planner.report.charted import channels_chart, float_chart, histograms, rescale_chart, tradeoffs_chart
+from planner.report.charted import channels_chart, float_causes, histograms, rescale_chart, tradeoffs_chart
 from planner.report.lost import losses_part
 from planner.report.markup import Markup, element, join, table
+from planner.report.rescale_causes import rescale_causes
 from planner.report.resources import policy, script, style, table_script
 from planner.report.searched import search_part
 from planner.report.summary import summary
@@ -61,23 +62,31 @@ def write_report(
     _require(plan, given, before=before, losses=losses, search=search, stats=stats, tradeoffs=tradeoffs)
     title = f"{plan.graph.name} on {plan.target.id}"
     drawn, log = view_blocks(plan, before, losses=losses, live=live)
+    kernels = plan.kernels_in_order
+    n_float = sum(not is_integer(kernel) for kernel in kernels)
     parts = [
         *_section("Quality", _quality(given), shown=bool(given)),
         *(_section("Where the numbers are lost", losses_part(losses)) if losses is not None else ()),
         *(_section("Search", search_part(search)) if search is not None else ()),
         *_values_charts(plan, stats, losses),
         *_section("Trade-offs", tradeoffs_chart(tradeoffs or {}), shown=bool(tradeoffs)),
-        *_section("Kernels", _kernels(plan)),
-        *_section("Kernels in float, and why", join(float_chart(plan), _float_kernels(plan))),
-        *_section("Rescales, and why", join(rescale_chart(plan), _rescales(plan))),
-        *_section("Values", _values(plan)),
-        *_section("Notes on the model", _items(plan.graph.notes), shown=bool(plan.graph.notes)),
+        *_section("Kernels", _kernels(plan), len(kernels)),
+        *_section("Kernels in float, and why", join(float_causes(plan), _float_kernels(plan)), n_float),
+        *_section("Rescales and casts, by cause", _rescales(plan), len(plan.rescales)),
+        *_section("Values", _values(plan), len(plan.values)),
+        *_section(
+            "Notes on the model",
+            _items(plan.graph.notes),
+            len(plan.graph.notes),
+            shown=bool(plan.graph.notes),
+        ),
     ]
     # A live page stands below its host's heading, which says the same.
     hidden = {"class_": "unseen"} if live else {}
     name = element("h1", plan.graph.name, element("span", f" on {plan.target.id}", class_="quiet"), **hidden)
     sections = [
         element("header", name, summary(plan, given, losses)),
+        element("section", id="what-if", hidden="", aria_label="what if"),
         element(
             "main",
             _warnings(plan.warnings),
@@ -172,9 +181,9 @@ def _graph(plan: Plan, before: Plan | None) -> Markup:
     )
     keys = element(
         "p",
-        "Drag to move, click to choose; the wheel zooms once the graph was clicked. "
-        "Keys: arrows along the edges, "
-        "Enter opens, + and - zoom, 0 whole, j k next, r rescale, d difference, f find, Esc. "
+        "Drag to move, click to choose; the wheel zooms after a click on the graph. Keys: arrows follow the "
+        "edges, Enter opens, + and - zoom, 0 shows all, j and k step through kernels, r goes to the next "
+        "rescale, d to the next difference, u undoes an edit, f finds, Esc clears the choice. "
         "The tables below say the same as the graph.",
         id="view-keys", class_="quiet",
     )  # fmt: skip
@@ -214,8 +223,8 @@ def _values_charts(plan: Plan, stats: Statistics | None, losses: Losses | None) 
     """Histograms and weights per channel, where there are any."""
     drawn = Markup() if stats is None else histograms(plan, stats, losses)
     note = (
-        "The values that calibration observed (heights are square roots), the range of the type, "
-        "and its steps if they are wide enough to show."
+        "The values that calibration observed (bar heights are square roots), the range of the type, "
+        "and its steps where they are wide enough to show."
     )
     weights = channels_chart(plan)
     told = "The largest weight that each channel's scale holds, of the weights whose channels differ most."
@@ -244,8 +253,13 @@ def _footer(plan: Plan) -> Markup:
     return element("footer", element("dl", *terms))
 
 
-def _section(title: str, body: Markup, *, shown: bool = True) -> tuple[Markup, ...]:
-    return (element("h2", title, id=title.lower().replace(" ", "-")), body) if shown else ()
+def _section(title: str, body: Markup, many: int | None = None, *, shown: bool = True) -> tuple[Markup, ...]:
+    """A folded section; `many` is the number of its rows."""
+    if not shown:
+        return ()
+    count = Markup() if many is None else element("span", f"{many:,}", class_="quiet")
+    head = element("summary", element("h2", title), " ", count)
+    return (element("details", head, body, class_="part", id=title.lower().replace(" ", "-")),)
 
 
 def _quality(comparisons: Mapping[str, Comparison]) -> Markup:
@@ -285,7 +299,7 @@ def _kernels(plan: Plan) -> Markup:
          _ports(kernel.outputs), "" if kernel.accumulator_bits is None else kernel.accumulator_bits)
         for kernel in plan.kernels_in_order[:SHOWN]
     ]  # fmt: skip
-    head = ("name", "kernel", "row", "inputs", "outputs", "accumulator bits")
+    head = ("name", "kernel", "kernel variant", "inputs", "outputs", "accumulator bits")
     return join(table(head, rows), _more(len(plan.kernels_in_order)))
 
 
@@ -319,17 +333,33 @@ def _float_kernels(plan: Plan) -> Markup:
 
 
 def _rescales(plan: Plan) -> Markup:
+    """All rescales and casts, those of one cause together, most expensive causes first."""
+    if not plan.rescales:
+        return element("p", "(none)", class_="none")
+    left, parts = SHOWN, [rescale_chart(plan)]
+    for cause in rescale_causes(plan):
+        cost, many = f"{cause.cost:,.0f}", len(cause.rescales)
+        head = element(
+            "summary", element("h3", cause.text), " ",
+            element("span", f"{many:,}, cost {cost}", class_="quiet"),
+        )  # fmt: skip
+        mine = [plan.rescales[at] for at in cause.rescales[: max(left, 0)]]
+        left -= len(mine)
+        parts.append(element("details", head, _rescale_table(plan, mine), class_="cause"))
+    return join(*parts, _more(len(plan.rescales)))
+
+
+def _rescale_table(plan: Plan, rescales: Sequence[Rescale]) -> Markup:
     rows: list[tuple[object, ...]] = [
         (rescale.id, rescale.kind, _types(rescale), _consumers(rescale), f"{rescale.elements:,}",
          f"{rescale.cost:,.0f}")
-        for rescale in plan.rescales[:SHOWN]
+        for rescale in rescales
     ]  # fmt: skip
     reasons = [
-        element("section", element("h3", rescale.id), element("pre", explain(plan, rescale.id)))
-        for rescale in plan.rescales[:SHOWN]
+        element("details", element("summary", f"Why {rescale.id}"), element("pre", explain(plan, rescale.id)))
+        for rescale in rescales
     ]
-    head = ("rescale", "kind", "from, to", "read by", "elements", "cost")
-    return join(table(head, rows), _more(len(plan.rescales)), *reasons)
+    return join(table(("rescale", "kind", "from, to", "consumers", "elements", "cost"), rows), *reasons)
 
 
 def _types(rescale: Rescale) -> Markup:

@@ -1,11 +1,13 @@
 """The top of a report: quality and what it was measured on, kernels quantized, cost in its parts, size.
 
-Source: docs/service.md; thresholds are those of docs/accuracy.md.
+The cards are plain data first, so that the page can set those of an edited plan beside them. Source:
+docs/service.md; thresholds are those of docs/accuracy.md.
 """
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from planner.accuracy.coverage import coverage_of
 from planner.accuracy.losses import Losses
@@ -14,6 +16,7 @@ from planner.accuracy.quality import decibels
 from planner.accuracy.verdict import coverage_part, sqnr_level
 from planner.interpreter.compare import Comparison
 from planner.plans.plan import Plan
+from planner.plans.work import CASTS
 from planner.report.charted import causes
 from planner.report.charts import Bar, shares
 from planner.report.markup import Markup, element, join
@@ -21,6 +24,7 @@ from planner.report.totals import size_of, totals
 
 INTERPRETED: Final = "interpreter"
 """In place of a format: the plan itself was run, by the reference interpreter."""
+UNMEASURED: Final = "not measured"
 FEW: Final = 3
 """Causes at the top; the section of float kernels has all reasons."""
 
@@ -43,30 +47,68 @@ def sqnr_text(sqnr: float) -> str:
     return decibels(sqnr) if math.isfinite(sqnr) or sqnr > 0 else "no signal"
 
 
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One card of the top.
+
+    Attributes:
+      title, figure: its name and its figure, with the unit.
+      level: `good`, `fair` or `poor`; "" where nothing grades it.
+      notes: lines below the figure.
+      causes: of float kernels, a line each.
+      parts: of the bar below the figure; none where they are all 0.
+      colors: classes of the parts of the bar; with names of their own in a legend.
+      told: more about the last note.
+    """
+
+    title: str
+    figure: str
+    level: str = ""
+    notes: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    parts: tuple[Bar, ...] = ()
+    colors: tuple[str, ...] = ()
+    told: str = ""
+
+
 def summary(plan: Plan, comparisons: Mapping[str, Comparison], losses: Losses | None) -> Markup:
     """The cards of the top."""
-    cards = [_quality(comparisons, losses), _kernels(plan, comparisons), _cost(plan), _size(plan)]
-    return element("div", *cards, class_="cards")
+    found = [_quality(comparisons, losses), _kernels(plan, comparisons), _cost(plan), _size(plan)]
+    return element("div", *map(_drawn, found), class_="cards", id="cards")
 
 
-def _card(title: str, figure: object, *rest: object, class_: str = "") -> Markup:
-    head = element("h2", title)
+def cards_data(plan: Plan) -> list[dict[str, Any]]:
+    """The cards of a plan that nobody measured, as JSON's types."""
+    found = [_quality({}, None), _kernels(plan, {}), _cost(plan), _size(plan)]
+    kept = ("title", "figure", "level", "notes", "causes")
+    return [{key: value for key, value in asdict(card).items() if key in kept} for card in found]
+
+
+def _drawn(card: Card) -> Markup:
+    figure = join(card.figure, " ", element("span", card.level, class_="level") if card.level else "")
+    bar = shares(card.title, card.parts, card.colors) if any(part.number for part in card.parts) else Markup()
+    notes = [element("p", text, class_="quiet") for text in card.notes]
+    if card.told:
+        notes[-1] = element("p", card.notes[-1], class_="quiet", title=card.told)
+    causes = [element("li", text, title=text) for text in card.causes]
     return element(
-        "section", head, element("p", figure, class_=f"figure {class_}".rstrip()), *rest, class_="card"
+        "section",
+        element("h2", card.title),
+        element("p", figure, class_=f"figure {card.level}".rstrip()),
+        bar,
+        *notes,
+        *((element("ul", *causes, class_="reasons"),) if causes else ()),
+        class_="card",
     )
 
 
-def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None) -> Markup:
-    """The worst output of the best file, with its colour in words too, and the samples behind it."""
+def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None) -> Card:
+    """The worst output of the best file, with its level in words too, and the samples behind it."""
     if comparisons:
         name, best = max(comparisons.items(), key=lambda item: item[1].worst_sqnr)
         scores = [
-            element(
-                "p",
-                f"{metric}: {score_text(metric, score.quantized)}, "
-                f"the model {score_text(metric, score.reference)}",
-            )
-            for metric, score in best.scores.items()
+            f"{metric}: {score_text(metric, one.quantized)}, the model {score_text(metric, one.reference)}"
+            for metric, one in best.scores.items()
         ]
         what = "the plan in the reference interpreter" if name == INTERPRETED else name
         told = f"SQNR of the worst output of {what}, {best.measured_on}"
@@ -75,76 +117,61 @@ def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None) -> Ma
         return _graded(best.worst_sqnr, told, *scores, level=None if part is None else part.level)
     if losses is not None:
         return _graded(losses.sqnr, f"SQNR of {losses.outputs[0].label}, on {losses.samples} samples")
-    told = (
-        "Not measured. qplan plan with --data and a --format that an engine here runs (onnx-qdq does) "
-        "or qplan compare measures it."
-    )
-    return _card("Quality", "–", element("p", told, class_="quiet"))
+    told = "qplan compare measures it; so does qplan plan with --data and --format onnx-qdq."
+    return Card("Quality", UNMEASURED, notes=(told,))
 
 
-def _graded(sqnr: float, told: str, *rest: Markup, level: str | None = None) -> Markup:
-    grade = level or mark(sqnr)
-    figure = join(
-        sqnr_text(sqnr),
-        " ",
-        element("span", grade, class_="grade"),
-    )
-    return _card("Quality", figure, element("p", told, class_="quiet"), *rest, class_=grade)
+def _graded(sqnr: float, *notes: str, level: str | None = None) -> Card:
+    return Card("Quality", sqnr_text(sqnr), level or mark(sqnr), notes)
 
 
-def _kernels(plan: Plan, comparisons: Mapping[str, Comparison]) -> Markup:
+def _kernels(plan: Plan, comparisons: Mapping[str, Comparison]) -> Card:
     files = [one.coverage for one in comparisons.values() if one.coverage is not None]
     count = totals(plan)
     found = causes(plan)
-    others = [element("li", one.text(), title=one.text()) for one in found[:FEW]]
+    others = [one.text() for one in found[:FEW]]
     more = len(found) - FEW
     if more > 0:
-        others.append(element("li", f"{more} more cause{'' if more == 1 else 's'} below", class_="quiet"))
+        others.append(f"{more} more cause{'' if more == 1 else 's'} below")
     n_float = count.kernels - count.integer
-    parts = (Bar("integers", count.integer, str(count.integer)), Bar("float", n_float, str(n_float)))
+    parts = (Bar("integer", count.integer, str(count.integer)), Bar("float", n_float, str(n_float)))
     covered = coverage_part(max(files, key=lambda one: one.pays, default=None) or coverage_of(plan))
-    told = [] if others else [element("p", "Fully quantized", class_="quiet")]
-    told.append(element("p", covered.reason, class_="quiet"))
-    figure = join(f"{count.integer} of {count.kernels} ", element("span", covered.level, class_="level"))
-    return _card(
-        "Kernels quantized", figure, shares("Kernels", parts), *told,
-        *((element("ul", *others, class_="reasons"),) if others else ()), class_=covered.level,
+    told = () if others else ("Fully quantized",)
+    return Card(
+        "Kernels quantized", f"{count.integer} of {count.kernels}", covered.level, (*told, covered.reason),
+        tuple(others), parts, ("share0", "float"),
     )  # fmt: skip
 
 
-def _cost(plan: Plan) -> Markup:
+def _cost(plan: Plan) -> Card:
     count = totals(plan)
-    casts = sum(one.cost for one in plan.rescales if one.kind in ("quantize", "dequantize"))
+    casts = sum(one.cost for one in plan.rescales if one.kind in CASTS)
     lost = count.cost - count.changed
     parts = (
         Bar("rescales", count.changed - casts, f"{count.changed - casts:,.0f}"),
         Bar("casts", casts, f"{casts:,.0f}"),
         Bar("lost bits", lost, f"{lost:,.0f}"),
     )
-    told = f"{count.cost_text}: {count.changed:,.0f} for rescales and casts, {lost:,.0f} for lost bits"
-    return _card(
-        "Cost", f"{count.cost:,.0f}", shares("Cost", parts), element("p", told, class_="quiet"),
-        element(
-            "p",
-            f"{_many(count.rescales, 'rescale')}, {_many(count.casts, 'cast')}; "
-            f"work {count.work.total:,.0f} {count.work_unit}",
-            title=f"Work of the device: {count.work_text}",
-            class_="quiet",
-        ),
-    )  # fmt: skip
+    changes = f"{_many(count.rescales, 'rescale')}, {_many(count.casts, 'cast')}"
+    notes = (
+        f"{count.cost_text}: {count.changed:,.0f} for rescales and casts, {lost:,.0f} for lost bits",
+        f"{changes}; work {count.work.total:,.0f} {count.work_unit}",
+    )
+    told = f"Work of the device: {count.work_text}"
+    return Card("Cost", f"{count.cost:,.0f}", notes=notes, parts=parts, told=told)
 
 
-def _size(plan: Plan) -> Markup:
+def _size(plan: Plan) -> Card:
     before, after = size_of(plan)
     if not before:
-        return _card("Weights", "none", element("p", "No kernel reads a constant.", class_="quiet"))
+        return Card("Weights", "none", notes=("No kernel reads a constant.",))
     share = after / before
     parts = (
         Bar("planned", after, bytes_text(after)),
         Bar("saved", max(before - after, 0.0), bytes_text(max(before - after, 0.0))),
     )
     told = f"of {bytes_text(before)} in the model, {share:.0%}; biases and scales of the format not counted"
-    return _card("Weights", bytes_text(after), shares("Weights", parts), element("p", told, class_="quiet"))
+    return Card("Weights", bytes_text(after), notes=(told,), parts=parts)
 
 
 def _many(number: int, word: str) -> str:

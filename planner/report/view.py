@@ -16,10 +16,15 @@ from planner.plans.diff import diff, worded
 from planner.plans.explain import DEPTH, WORDINGS, refusal, type_text
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, step_rows
+from planner.report.causes import Cause
+from planner.report.charted import causes_by_kernel
 from planner.report.figures import figures
-from planner.report.layout import Layout
-from planner.report.nested import place_nested
-from planner.report.scopes import Group, Scope, groups_of, ordered, scopes_of
+from planner.report.offers import Offer, offers
+from planner.report.placement.layout import Layout
+from planner.report.placement.nested import place_nested
+from planner.report.placement.scopes import Group, Scope, groups_of, ordered, scopes_of
+from planner.report.rescale_causes import rescale_causes
+from planner.report.summary import cards_data
 from planner.report.totals import row_text
 
 MODEL: Final = "model"
@@ -90,6 +95,9 @@ def view_of(
     layout, frames = place_nested(len(nodes), wires.ends, order, groups)
     known = figures(plan, losses)
     kinds = [MODEL, FLOAT, *sorted({node.kind for node in nodes} - {MODEL, FLOAT})]
+    asked = offers(plan)
+    kept = list(dict.fromkeys(asked.values()))
+    place_of = {offer: i for i, offer in enumerate(kept)}
     view = {
         "format": "qplan.view/1",
         "kinds": kinds,
@@ -101,6 +109,7 @@ def view_of(
             "kind": [kinds.index(node.kind) for node in nodes],
             "why": [texts(node.why) for node in nodes],
             "bits": [node.accumulator_bits for node in nodes],
+            "offer": [place_of[asked[node.name]] if node.kind != MODEL else -1 for node in nodes],
             "rank": list(layout.ranks),
             "column": list(layout.columns),
             **{
@@ -125,6 +134,9 @@ def view_of(
         "edges": _edges(wires, layout),
         "rescales": _rescales(plan, texts),
         "values": _values(plan, texts),
+        "offers": list(map(_offer, kept)),
+        "floats": _floats(plan, nodes, texts),
+        "cards": cards_data(plan),
         "changes": None if before is None else _changes(before, plan, nodes, texts),
         "before": None if before is None else view_of(before),
         "page": {
@@ -250,6 +262,31 @@ def _rescales(plan: Plan, texts: Texts) -> Columns:
         "to": [texts(type_text(rescale.to_type)) for rescale in plan.rescales],
         "elements": [rescale.elements for rescale in plan.rescales],
         "cost": [rescale.cost for rescale in plan.rescales],
+        "cause": _causes(plan, texts),
+    }
+
+
+def _causes(plan: Plan, texts: Texts) -> list[int]:
+    """The cause of each rescale, as a sentence."""
+    found = [0] * len(plan.rescales)
+    for cause in rescale_causes(plan):
+        for at in cause.rescales:
+            found[at] = texts(cause.text)
+    return found
+
+
+def _offer(offer: Offer) -> dict[str, Any]:
+    """What may be asked of a kernel, and of its ports."""
+    return {"kernel": offer.kernel, "in": offer.inputs, "out": offer.outputs}
+
+
+def _floats(plan: Plan, nodes: Sequence[_Node], texts: Texts) -> Columns:
+    """Why kernels run in float: a sentence on those of one cause, and their nodes, largest first."""
+    at = {node.name: i for i, node in enumerate(nodes) if node.kind != MODEL}
+    found: list[tuple[Cause, list[str]]] = causes_by_kernel(plan)
+    return {
+        "text": [texts(cause.text()) for cause, _ in found],
+        "nodes": [[at[name] for name in names] for _, names in found],
     }
 
 

@@ -35,6 +35,23 @@ def digits(annotated):
     return planner.plan(annotated, "onnxruntime-cpu")
 
 
+@pytest.fixture(scope="package")
+def full(annotated):
+    """All that a report can have, of the digits."""
+    plan = planner.plan(annotated, "litert-int8")
+    samples = DIGITS / "calibration.npz"
+    stats = planner.calibrate(planner.load_model(DIGITS / "digits.onnx"), samples, method="mse")
+    given = {
+        "comparisons": {
+            "onnx-qdq": planner.compare(annotated, planner.export(annotated, plan, "onnx-qdq"), samples)
+        },
+        "losses": planner.losses(annotated, plan, samples),
+        "stats": stats,
+        "tradeoffs": {"skip/pool_out#0": planner.pareto(plan, "skip/pool_out#0")},
+    }
+    return plan, given
+
+
 @pytest.fixture
 def show(browser, tmp_path):
     """Opens the report of a plan; the page may complain of nothing and ask for nothing."""

@@ -165,6 +165,7 @@ def test_find_leads_to_kernels_and_values(show, digits):
 def test_tables_lead_to_the_graph(show, digits):
     page = show(digits)
     name = digits.kernels_in_order[2].name
+    page.locator("#kernels > summary").click()
     page.locator("td [data-kernel] button").nth(2).click()
     assert state(page)["address"] == name
 
@@ -205,4 +206,5 @@ def test_a_server_s_page_draws_too(browser, tmp_path):
 def test_without_scripts_the_tables_are_there(show, digits):
     page = show(digits, java_script_enabled=False)
     assert page.locator("#view").is_hidden()
+    page.locator("#kernels > summary").click()
     expect(page.locator("td", has_text=digits.kernels_in_order[0].name).first).to_be_visible()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.report.layout import FAR, LANE, place
+from planner.report.placement.layout import FAR, LANE, place
 
 
 @st.composite

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.report.layout import place
-from planner.report.nested import place_nested
-from planner.report.scopes import Group, groups_of, ordered, scopes_of
+from planner.report.placement.layout import place
+from planner.report.placement.nested import place_nested
+from planner.report.placement.scopes import Group, groups_of, ordered, scopes_of
 
 
 @st.composite

@@ -9,7 +9,7 @@ import pytest
 import planner
 from planner.annotated.document import read_annotated
 from tests.report.pages import PATIENCE, expect, once, press, says, state
-from tests.report.test_html import DIGITS, MODEL, NASTY
+from tests.report.test_html import MODEL, NASTY
 from tests.report.test_view import WIDER
 
 WIDTHS = {"phone": 390, "tablet": 820, "desk": 1440}
@@ -29,23 +29,6 @@ def layered(layers=LAYERS, inside=8):
     document = {"format": "qplan.annotated/1", "name": "layers", "values": values, "kernels": kernels,
                 "inputs": ["v0"], "outputs": [f"v{len(names)}"]}  # fmt: skip
     return planner.plan(read_annotated(json.dumps(document)), "litert-int8")
-
-
-@pytest.fixture(scope="module")
-def full(annotated):
-    """All that a report can have, of the digits."""
-    plan = planner.plan(annotated, "litert-int8")
-    samples = DIGITS / "calibration.npz"
-    stats = planner.calibrate(planner.load_model(DIGITS / "digits.onnx"), samples, method="mse")
-    given = {
-        "comparisons": {
-            "onnx-qdq": planner.compare(annotated, planner.export(annotated, plan, "onnx-qdq"), samples)
-        },
-        "losses": planner.losses(annotated, plan, samples),
-        "stats": stats,
-        "tradeoffs": {"skip/pool_out#0": planner.pareto(plan, "skip/pool_out#0")},
-    }
-    return plan, given
 
 
 def boxes(page):
@@ -183,7 +166,7 @@ def test_what_if_shows_the_file_and_the_command_that_do_it(show, annotated, tmp_
     page.locator("#view-panel .asks button", has_text="float").click()
     page.evaluate("planPage.select('stem/conv')")
     page.locator("#view-panel .ports button", has_text="out[0]").click()
-    page.locator("#view-panel .why .asks button", has_text="pin as it is").click()
+    page.locator("#view-panel .why .asks button", has_text="fix this type").click()
     pinned = str(plan.values["stem/relu_out"].type)
     wanted = {"kernels": {"head/gemm": "float"}, "values": {"stem/relu_out": pinned}}
     assert page.evaluate("told") == {
@@ -272,7 +255,8 @@ def test_the_graph_is_saved_as_svg_and_png(show):
 def test_tables_sort_filter_and_save(show, full):
     plan, given = full
     page = show(plan, given=given)
-    section = page.locator("#tables h2", has_text="Values").last.locator("xpath=following-sibling::*")
+    section = page.locator("#tables details#values")
+    section.locator("summary").click()
     section.get_by_role("button", name="bits lost").click()
     cells = section.locator("tbody td:nth-child(3)")
     numbers = [float(text) for text in cells.all_inner_texts()]
@@ -348,7 +332,7 @@ def test_with_keys_alone(show, full):
     assert page.evaluate("document.activeElement.closest('#view-panel') !== null")
     page.keyboard.press("Enter")
     assert len(page.evaluate("planPage.document().kernels")) == 1
-    tab_to("#view-edits button")
+    tab_to("#what-if button")
     assert page.evaluate("document.activeElement.textContent") == "undo"
     page.keyboard.press("Enter")
     assert "kernels" not in page.evaluate("planPage.document()")

@@ -1,8 +1,8 @@
 // Colours: of the page's light and dark dress, of storages, and of figures; the legend says what they mean.
 
 const COLORS = {
-  light: { paper: "#ffffff", ink: "#1b1f24", dim: "#57606a", line: "#98a2ae", soft: "#f3f5f8", frame: "#d3d9e0", mark: "#c62f2f", chosen: "#b4520a", news: "#087f5b", float: "#d3d7dc", model: "#f6f8fa", ramp: ["#f2f4f7", "#f7c98b", "#b4520a", "#6e1f05"] },
-  dark: { paper: "#14171a", ink: "#e6e9ec", dim: "#a4adb7", line: "#68727d", soft: "#1c2126", frame: "#3a424b", mark: "#ff6b61", chosen: "#ffab5e", news: "#51cf90", float: "#464e57", model: "#22272c", ramp: ["#262c33", "#6b4524", "#d07b2f", "#ffd9a8"] },
+  light: { paper: "#ffffff", ink: "#1b1f24", dim: "#57606a", line: "#98a2ae", soft: "#f3f5f8", frame: "#d3d9e0", mark: "#8a1fa0", chosen: "#1b4fd0", news: "#087f5b", float: "#da7a22", model: "#f6f8fa", ramp: ["#f2f4f7", "#f7c98b", "#b4520a", "#6e1f05"] },
+  dark: { paper: "#14171a", ink: "#e6e9ec", dim: "#a4adb7", line: "#68727d", soft: "#1c2126", frame: "#3a424b", mark: "#e29bf0", chosen: "#8ab4ff", news: "#51cf90", float: "#e08a30", model: "#22272c", ramp: ["#262c33", "#6b4524", "#d07b2f", "#ffd9a8"] },
 };
 const STORED = { // by the most bits
   light: [[4, "#dccbf7", "#dccbf7"], [8, "#c5d5fa", "#bde4f1"], [16, "#bfe8d6", "#bfe8d6"], [64, "#d5e8bb", "#d5e8bb"]],
@@ -11,9 +11,9 @@ const STORED = { // by the most bits
 // What a box may be coloured by: its words, the figure of a node, how a group adds up, how far colours are apart.
 const MODES = {
   storage: { title: "storage" },
-  share: { title: "own loss", unit: "of the noise", add: "sum", log: false, text: (x) => `${(100 * x).toPrecision(3)}%` },
+  share: { title: "share of the noise", unit: "of the noise", add: "sum", log: false, text: (x) => `${(100 * x).toPrecision(3)}%` },
   lost: { title: "bits lost", unit: "bits", add: "max", log: false, text: (x) => x.toFixed(2) },
-  macs: { title: "multiply-accumulates", unit: "MACs", add: "sum", log: true, text: amount },
+  macs: { title: "multiply-adds", unit: "multiply-adds", add: "sum", log: true, text: amount },
   work: { title: "work", unit: data.page?.work ?? "elements", add: "sum", log: true, text: amount },
 };
 
@@ -60,10 +60,10 @@ function rampAt(share) {
   return `#${a.map((x, n) => Math.round(x + (b[n] - x) * (at - i)).toString(16).padStart(2, "0")).join("")}`;
 }
 
-// Black or white, whichever is read on a colour.
+// Black or white, whichever has more contrast with a colour (WCAG's relative luminance).
 function inkOn(color) {
-  const [r, g, b] = [1, 3, 5].map((n) => parseInt(color.slice(n, n + 2), 16));
-  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#15181c" : "#f5f7f9";
+  const [r, g, b] = [1, 3, 5].map((n) => parseInt(color.slice(n, n + 2), 16) / 255).map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#15181c" : "#f5f7f9";
 }
 
 function legend(pane) {
@@ -77,10 +77,11 @@ function legend(pane) {
   const found = [];
   if (!scale) {
     const amounts = starts(g.nodes.kind, g.kinds.length);
-    g.kinds.forEach((kind, i) => {
-      const many = amounts[i + 1] - amounts[i];
+    const order = [...g.kinds.keys()].sort((a, b) => (g.kinds[b] === "float") - (g.kinds[a] === "float") || (g.kinds[a] === "model") - (g.kinds[b] === "model"));
+    for (const i of order) {
+      const [kind, many] = [g.kinds[i], amounts[i + 1] - amounts[i]];
       if (many) found.push(entry(colorOfKind(kind), `${kind === "model" ? "inputs and outputs" : kind} ${many.toLocaleString("en")}`));
-    });
+    }
   } else if (scale.most) {
     const { text, unit, log } = MODES[mode];
     const low = log ? text(scale.least) : text(0);

@@ -5,9 +5,11 @@ const FAR = 7; // pixels a rank below which ranks are bars
 const NAMES = 15; // from which boxes have names
 const TYPES = 76; // and types, shapes
 const LIMITS = [0.001, 160];
+const LEAST_FLOAT = 8; // pixels that float kernels in a folded group have at least
 const GUTTER = 15; // pixels between names at the side
 const SANS = "system-ui, sans-serif";
 const MONO = "ui-monospace, monospace";
+const LETTER = 0.6; // width of an average letter, in font sizes
 
 const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 
@@ -305,7 +307,7 @@ function paintBoxes(pane, pen, first, last) {
     pen.beginPath();
     pen.roundRect(x - wide / 2, y - high / 2, wide, high, Math.min(5, high / 4));
     pen.fill();
-    if (item >= g.count) paintStripe(pane, pen, item, { x: x - wide / 2 + 4, y: y + high / 2 - Math.max(2, high * 0.12), wide: wide - 8, high: Math.max(2, high * 0.12) });
+    if (item >= g.count) paintStripe(pane, pen, item, { x: x - wide / 2 + 4, y: y + high / 2 - Math.max(2, high * 0.14), wide: wide - 8, high: Math.max(3, high * 0.14) });
     if (view.unit >= NAMES || chosen) pen.stroke();
     if (isChanged(g, item)) paintNews(pen, x - wide / 2, y - high / 2, high / 3);
     if (view.unit >= NAMES) paintNames(pane, pen, item, { x, y, wide, high, ink: inkOn(color) });
@@ -331,14 +333,18 @@ function colorOf(pane, item) {
   return groupColors.get(item).color;
 }
 
-// On the lower side of a folded group: which storages are in it.
+// On the lower side of a folded group: which storages are in it; float is seen however small its share is.
 function paintStripe(pane, pen, item, { x, y, wide, high }) {
   colorOf(pane, item);
   if (pane.scale) return;
-  pane.groupColors.get(item).shares.forEach((share, kind) => {
+  const { shares } = pane.groupColors.get(item);
+  const float = shares[pane.graph.kinds.indexOf("float")];
+  const least = float ? Math.max(float, Math.min(0.5, LEAST_FLOAT / wide)) : 0;
+  shares.forEach((share, kind) => {
+    const part = wide * (pane.graph.kinds[kind] === "float" ? least : float < 1 ? (share * (1 - least)) / (1 - float) : 0);
     pen.fillStyle = colorOfKind(pane.graph.kinds[kind]);
-    if (share) pen.fillRect(x, y, wide * share, high);
-    x += wide * share;
+    if (part) pen.fillRect(x, y, part, high);
+    x += part;
   });
 }
 
@@ -353,34 +359,89 @@ function paintNews(pen, x, y, size) {
 }
 
 function paintNames({ graph: g, view }, pen, item, { x, y, wide, high, ink }) {
-  const size = clamp(view.unit * 0.3, 8.5, 13);
+  const types = view.unit >= TYPES;
+  const { lines, size, up } = nameIn(g, item, { wide, high, unit: view.unit });
   pen.fillStyle = ink;
   pen.textAlign = "center";
   pen.font = `600 ${size}px ${SANS}`;
+  lines.forEach((line, i) => pen.fillText(line, x, y - up * high + size * (0.36 + 1.08 * (i - (lines.length - 1) / 2))));
   if (item >= g.count) {
     const group = item - g.count;
     const inside = plural(g.groups.last[group] - g.groups.first[group], "kernel");
-    const roomy = view.unit >= 44;
-    pen.fillText(shortened(`▸ ${g.texts[g.groups.name[group]]}`, wide - 8, size), x, roomy ? y - high * 0.06 : y + size * 0.35);
-    pen.font = `11px ${SANS}`;
-    if (roomy) pen.fillText(shortened(inside, wide - 8, 11), x, y + high * 0.28);
+    pen.font = `${Math.min(11, size)}px ${SANS}`;
+    if (up > 0.1) pen.fillText(shortened(inside, wide - 8, 11), x, y + high * 0.28);
     return;
   }
-  const types = view.unit >= TYPES;
-  const [title, below] = [g.nameOf(item), g.texts[g.nodes.kernel[item]]];
-  const last = title.slice(title.lastIndexOf("/") + 1) || title;
-  pen.fillText(shortened(types || g.isModel(item) ? last : below, wide - 8, size), x, types ? y - high * 0.16 : y + size * 0.35);
   if (!types) return;
   pen.font = `11px ${SANS}`;
-  pen.fillText(shortened(below, wide - 8, 11), x, y + high * 0.1);
+  pen.fillText(shortened(g.texts[g.nodes.kernel[item]], wide - 8, 11, true), x, y + high * 0.1);
   const out = portsOf(g, item).find((port) => g.ports.out[port]) ?? portsOf(g, item)[0];
   if (out === undefined) return;
   pen.font = `9.5px ${MONO}`;
-  pen.fillText(shortened(shortType(g.texts[g.ports.type[out]]), wide - 8, 10.5), x, y + high * 0.36);
+  pen.fillText(shortened(shortType(g.texts[g.ports.type[out]]), wide - 8, 10.5, true), x, y + high * 0.36);
 }
 
-// By the width of an average letter: measuring each text would take most of a frame.
-function shortened(text, wide, size) {
-  const letters = Math.floor(wide / (size * 0.61));
-  return text.length <= letters ? text : letters < 2 ? "" : `${text.slice(0, Math.ceil(letters / 2) - 1)}…${text.slice(text.length - Math.floor(letters / 2))}`;
+// The name of an item as lines, how large they are, and how far above the middle of its box they stand.
+function nameIn(g, item, { wide, high, unit }) {
+  const preferred = clamp(unit * 0.3, LEAST_FONT, 13);
+  if (item >= g.count) {
+    const up = unit >= 40 ? 0.18 : 0.06;
+    return { up, ...fitted(`▸ ${g.texts[g.groups.name[item - g.count]]}`, { wide: wide - 8, high: (up > 0.1 ? 0.5 : 0.8) * high, preferred, end: false }) };
+  }
+  const types = unit >= TYPES;
+  const title = g.nameOf(item);
+  const last = title.slice(title.lastIndexOf("/") + 1) || title;
+  const isName = types || g.isModel(item);
+  return { up: types ? 0.25 : 0, ...fitted(isName ? last : g.texts[g.nodes.kernel[item]], { wide: wide - 8, high: (types ? 0.36 : 1) * high, preferred, end: !isName }) };
+}
+
+// Whether all names are whole at a zoom; with very many boxes nobody looks.
+function isRead({ graph: g, scene }, unit) {
+  if (unit < NAMES + 3 || scene.items > MANY) return false;
+  const items = [...scene.shown.flat(), ...scene.boxes.map((i) => g.count + i)];
+  return items.every((item) => {
+    const { w, h } = placeOf(g, scene, item);
+    return !nameIn(g, item, { wide: w * unit, high: h * unit, unit }).cut;
+  });
+}
+
+const MANY = 500;
+const LEAST_FONT = 8.5;
+const BREAKS = /(?<=[_/.:\- ])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/;
+let fits = new Map(); // of the last zoom, what `fitted` found
+
+// A name in as few lines as it takes, in the largest letters that it fits in; where it fits in none, its end is cut off
+// (`end`), or the start, where the end tells names apart.
+function fitted(text, { wide, high, preferred, end }) {
+  const key = `${text}\n${Math.round(wide)} ${Math.round(high)}`;
+  const known = fits.get(key);
+  if (known) return known;
+  let found = null;
+  for (let size = preferred; !found && size > LEAST_FONT - 1; size -= 1) {
+    const at = Math.max(size, LEAST_FONT);
+    const lines = wrapped(text, Math.floor(wide / (at * LETTER)));
+    if (lines && lines.length * at * 1.08 <= high + 1) found = { lines, size: at };
+  }
+  found ??= { lines: [shortened(text, wide, LEAST_FONT, end)], size: LEAST_FONT, cut: true };
+  if (fits.size > 4000) fits = new Map();
+  fits.set(key, found);
+  return found;
+}
+
+// Lines of at most so many letters, broken between words; null where a word is longer.
+function wrapped(text, letters) {
+  const lines = [""];
+  for (const word of text.split(BREAKS)) {
+    if (word.length > letters) return null;
+    if (lines.at(-1).length + word.length <= letters) lines[lines.length - 1] += word;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+// By the width of an average letter: measuring each text would take most of a frame. Cut at the start unless `end` says so.
+function shortened(text, wide, size, end = false) {
+  const letters = Math.floor(wide / (size * LETTER));
+  if (text.length <= letters) return text;
+  return letters < 2 ? "" : end ? `${text.slice(0, letters - 1)}…` : `…${text.slice(1 - letters)}`;
 }

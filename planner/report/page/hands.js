@@ -142,12 +142,14 @@ function fit(pane) {
 
 const fitAll = () => panes.forEach(fit);
 
-// Whole where its names can be read then, else its beginning: the small map has the whole.
+const OPENINGS = [32, 38, 44, 52, 60]; // pixels a rank
+
+// Whole where its names are whole then, else its beginning with whole names: the small map has the rest.
 function openAt(pane) {
   fit(pane);
   const { view, canvas, scene } = pane;
-  if (view.unit >= NAMES + 3 || !pane.graph.count) return;
-  view.unit = 30;
+  if (!pane.graph.count || isRead(pane, view.unit)) return;
+  view.unit = OPENINGS.find((unit) => isRead(pane, unit)) ?? 44;
   view.y = canvas.clientHeight / 2 / view.unit - 0.4;
   const [node] = scene.shown.find((row) => row.length) ?? [0];
   if (pane.scene.wide * view.unit > canvas.clientWidth) view.x = placeOf(pane.graph, scene, node).x;
@@ -320,7 +322,7 @@ function nearestNode(g, scene, rank) {
 const KEYS = {
   ArrowLeft: () => along(0, -1), ArrowRight: () => along(0, 1), ArrowUp: () => along(-1, 0), ArrowDown: () => along(1, 0),
   "+": () => zoom(active, 1.25), "=": () => zoom(active, 1.25), "-": () => zoom(active, 0.8), 0: fitAll, Enter: enter,
-  j: () => step(1), k: () => step(-1), r: nextRescale, d: nextDifference, f: () => box.focus(), "/": () => box.focus(),
+  j: () => step(1), k: () => step(-1), u: () => planPage.undo(), r: nextRescale, d: nextDifference, f: () => box.focus(), "/": () => box.focus(),
   Escape: () => select(null),
 };
 const SHIFTED = { ArrowLeft: [-80, 0], ArrowRight: [80, 0], ArrowUp: [0, -80], ArrowDown: [0, 80] };

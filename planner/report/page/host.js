@@ -15,6 +15,7 @@
 //   show(view): draw another `qplan.view/1` of the same model, made with `before` the plan of this page; null draws
 //     the plan of this page,
 //   read(section): show a section below the graph, by the id of its heading,
+//   measured(quality): that of the plan that is shown, {text, grade, measured_on}, for its card,
 //   say(text): a line at the edits, such as "planning" or why it failed}
 //
 // Events on `document`, bubbling CustomEvents:
@@ -23,8 +24,8 @@
 //   qplan:study   detail {at}: the trade-offs of a value or rescale are asked for
 // In a frame whose data say `live` the same go to the parent as messages {type, detail}, and messages from the
 // parent {type: "qplan:mark", names}, {type: "qplan:show", view}, {type: "qplan:say", text}, {type: "qplan:select", name},
-// {type: "qplan:read", section} call the functions. So a
-// page without an origin (`sandbox allow-scripts`) needs no right to ask the server anything.
+// {type: "qplan:read", section}, {type: "qplan:measured", quality} call the functions. So a page without an origin
+// (`sandbox allow-scripts`) needs no right to ask the server anything.
 // Edits count from the plan that the page was opened with: a host plans that one again with the whole `document`.
 
 const about = data.page ?? { live: false, plan: "plan.json", target: "" };
@@ -78,12 +79,13 @@ window.planPage = {
   select: (name) => selectNamed(name),
   mark: (names) => markChanged(names),
   show: (view) => showView(view ?? opened),
-  read: (section) => document.getElementById(section)?.scrollIntoView(),
+  read: (section) => readSection(section),
+  measured: (quality) => showQuality(quality),
   say: (text) => sayOfEdits(text),
 };
 
 if (about.live) {
-  const CALLS = { "qplan:mark": ({ names }) => markChanged(names), "qplan:show": ({ view }) => planPage.show(view), "qplan:read": ({ section }) => planPage.read(section), "qplan:say": ({ text }) => sayOfEdits(text), "qplan:select": ({ name }) => selectNamed(name) };
+  const CALLS = { "qplan:mark": ({ names }) => markChanged(names), "qplan:show": ({ view }) => planPage.show(view), "qplan:read": ({ section }) => planPage.read(section), "qplan:measured": ({ quality }) => showQuality(quality), "qplan:say": ({ text }) => sayOfEdits(text), "qplan:select": ({ name }) => selectNamed(name) };
   window.addEventListener("message", (event) => {
     if (event.source === window.parent && window.parent !== window) CALLS[event.data?.type]?.(event.data);
   });
@@ -91,24 +93,41 @@ if (about.live) {
 
 // ---- what is offered, and what was chosen ---------------------------------------------------------------------
 
-const WIDTHS = ["i4", "i8", "u8", "i16"];
-
 // Buttons that ask something of a place; `texts` are (label, what an annotations file has there).
 function asks(of, at, texts, help) {
   const list = classed(make("div", "", ...texts.map(([label, value]) => titled(button(label, () => planPage.edit({ of, at, value })), `ask ${value} of ${at}`))), "asks");
   return make("div", "", classed(make("span", help), "quiet"), list);
 }
 
+// What the target has beside what is there: `offers.py` knows its kernel variants.
 function kernelAsks(g, node) {
-  return asks("kernel", g.nameOf(node), [["float", "float"], ["dynamic", "dynamic"], ...WIDTHS.map((width) => [width, width])], "What if it ran in");
+  const now = g.kinds[g.nodes.kind[node]];
+  const others = offerOf(g, node).kernel.filter((name) => name !== now);
+  if (!others.length) return classed(make("p", `${about.target} runs ${g.texts[g.nodes.kernel[node]]} in no other way.`), "quiet");
+  return asks("kernel", g.nameOf(node), others.map((name) => [name, name]), "What if it ran in");
+}
+
+const NO_OFFER = { kernel: [], in: [], out: [] };
+const offerOf = (g, node) => g.data.offers?.[g.nodes.offer?.[node]] ?? NO_OFFER;
+
+// Storages at a port; an input or output of the model has those of the kernels around it.
+function storagesAt(g, port) {
+  const node = g.ports.node[port];
+  if (!g.isModel(node)) return offerOf(g, node)[g.ports.out[port] ? "out" : "in"][g.ports.index[port]] ?? [];
+  const value = g.ports.value[port];
+  const near = [...g.edgesOutOf[node].map((edge) => readerPort(g, edge)), ...g.edgesInto[node].flatMap((edge) => portsOf(g, g.edges.from[edge]).filter((other) => g.ports.out[other]))];
+  return [...new Set(near.filter((other) => g.ports.value[other] === value && !g.isModel(g.ports.node[other])).flatMap((other) => storagesAt(g, other)))];
 }
 
 // A result is asked of the value, for all its readers; an operand of the port alone.
 function portAsks(g, port) {
   const [of, at] = g.ports.out[port] ? ["value", g.texts[g.ports.value[port]]] : ["port", addressOf(g, port)];
   const type = g.texts[g.ports.type[port]];
-  const texts = type.startsWith("!quant.uniform") ? [["pin as it is", type]] : [];
-  texts.push(["float", "!quant.none"], ...WIDTHS.map((width) => [width, `!quant.any<${width}>`]));
+  const now = /^(?:!quant\.uniform<)?([iu]\d+|f\dE\w+)/.exec(type)?.[1];
+  const texts = now ? [["float", "!quant.none"]] : [];
+  if (type.startsWith("!quant.uniform")) texts.unshift(["fix this type", type]); // many scales are shown in short
+  texts.push(...storagesAt(g, port).filter((name) => name !== now).map((name) => [name, `!quant.any<${name}>`]));
+  if (!texts.length) return classed(make("p", `${about.target} has no other type here.`), "quiet");
   return asks(of, at, texts, `What if ${of === "value" ? "the value" : "this operand"} were`);
 }
 
@@ -135,20 +154,39 @@ async function copied(text) {
   }
 }
 
+const bar = document.getElementById("what-if");
+
 function showEdits() {
+  showBar();
   const place = document.getElementById("view-edits");
   place.hidden = !edits.length;
   if (!edits.length) return place.replaceChildren();
   const list = make("ul", "", ...edits.map(({ of, at, value }) => make("li", "", `${of} `, make("code", at), " → ", make("code", shortType(value)))));
   const file = make("pre", annotationsText());
   const parts = [make("h3", `What if: ${plural(edits.length, "edit")}`), list];
-  parts.push(classed(make("p", "The figures at the top and the tables are of the plan without them."), "quiet"));
-  parts.push(classed(make("div", "", button("undo", planPage.undo), button("clear", planPage.clear), button("save edits.yaml", () => save(new Blob([annotationsText()], { type: "text/yaml" }), "edits.yaml"))), "asks"));
-  if (!about.live) parts.push(classed(make("p", "This page cannot plan. Save the edits beside plan.json, and run the command:"), "quiet"));
+  if (!about.live) parts.push(classed(make("p", "This page cannot plan: its cards and tables are of the plan without the edits. Save the edits beside plan.json, and run the command:"), "quiet"));
+  parts.push(classed(make("div", "", button("save edits.yaml", () => save(new Blob([annotationsText()], { type: "text/yaml" }), "edits.yaml"))), "asks"));
   parts.push(make("h4", "edits.yaml", " ", copier(annotationsText, "edits.yaml")), file);
-  parts.push(make("h4", "Command", " ", copier(commandText, "the command")), make("pre", commandText()), Object.assign(make("p"), { id: "view-said", role: "status" }));
+  parts.push(make("h4", "Command", " ", copier(commandText, "the command")), make("pre", commandText()));
   place.replaceChildren(...parts);
   side.scrollTop = place.offsetTop;
+}
+
+// A line that stays in sight: the edits, what they change, and the way back.
+function showBar() {
+  bar.hidden = !edits.length;
+  if (!edits.length) return bar.replaceChildren();
+  const { at, value } = edits.at(-1);
+  const more = edits.length > 1 ? ` and ${plural(edits.length - 1, "more edit")}` : "";
+  const said = Object.assign(make("span"), { id: "view-said", role: "status" });
+  return bar.replaceChildren(make("span", "", make("b", "What if "), make("code", at), ` → ${shortType(value)}${more}`), button("undo", planPage.undo), button("clear", planPage.clear), said);
+}
+
+function readSection(section) {
+  const place = document.getElementById(section);
+  if (!place) return;
+  if (place.tagName === "DETAILS") place.open = true;
+  place.scrollIntoView();
 }
 
 function sayOfEdits(text) {
@@ -163,8 +201,44 @@ function markChanged(names) {
   legend(pane);
 }
 
+// ---- cards ------------------------------------------------------------------------------------------------------
+
+const cards = [...document.querySelectorAll("#cards .card")].map((card) => ({ card, title: card.querySelector("h2").textContent, whole: [...card.childNodes], figure: card.querySelector(".figure").firstChild.textContent.trim() }));
+
+// The cards of the plan that is shown: old → new where a figure changed; null gives those of the plan of this page back.
+function showCards(found) {
+  for (const { card, title, whole, figure } of cards) {
+    const now = found?.find((one) => one.title === title);
+    card.classList.toggle("changed", Boolean(now) && now.figure !== figure);
+    if (!now || (now.figure === figure && title !== "Quality")) card.replaceChildren(...whole);
+    else card.replaceChildren(whole[0], figureOfCard(title, figure, now), ...now.notes.map((text) => classed(make("p", text), "quiet")), ...causesOfCard(now));
+  }
+}
+
+function figureOfCard(title, before, { figure, level }) {
+  const isMeasured = title !== "Quality" || level;
+  const made = classed(make("p", isMeasured && figure !== before ? `${before} → ${figure} ` : `${figure} `), `figure ${level}`);
+  if (level) made.append(classed(make("span", level), "level"));
+  return made;
+}
+
+function causesOfCard({ causes }) {
+  return causes?.length ? [classed(make("ul", "", ...causes.map((text) => titled(make("li", text), text))), "reasons")] : [];
+}
+
+function showQuality({ text, grade, measured_on: on }) {
+  showCards(data.cards.map((card) => (card.title === "Quality" ? { ...card, figure: text, level: grade, notes: [`SQNR of the worst output with the edits, ${on}`] } : card)));
+}
+
+function unmeasured(found) {
+  const { figure } = cards.find(({ title }) => title === "Quality") ?? {};
+  const notes = ["The plan with these edits. The quality button measures it.", figure && figure !== "not measured" ? `Without the edits: ${figure}` : ""].filter(Boolean);
+  return found.map((card) => (card.title === "Quality" ? { ...card, notes } : card));
+}
+
 // Another plan of the same model: folds, place and choice stay, by name.
 function showView(view) {
+  showCards(view === opened ? null : unmeasured(view.cards ?? []));
   const pane = panes.at(-1);
   const chosen = pane.view.selected === null ? "" : itemName(pane.graph, pane.view.selected);
   const open = new Set(pane.scene.frames.map((i) => pathOf(pane.graph, i)));

@@ -31,10 +31,26 @@ function titled(element, title) {
 
 function overview() {
   const { graph: g } = active;
-  const found = [make("h3", "Nothing chosen"), make("p", "Choose a box to see its row, its ports and why they have their types. A group opens on a double click or Enter.")];
-  found.push(...differences(g));
-  if (g.rescales.id.length) found.push(make("h3", "Rescales, the dearest first"), rescaleList(g));
+  const found = [...differences(g), ...floatList(g)];
+  if (g.rescales.id.length) found.push(make("h3", "Rescales and casts, by cause"), ...rescaleList(g));
+  found.push(classed(make("p", "Choose a box to see why its kernel runs as it does. A group opens on a double click or Enter."), "quiet"));
   return found;
+}
+
+// What people look for: kernels in float, by cause, the largest of each first.
+function floatList(g) {
+  const { text, nodes } = g.data.floats ?? { text: [], nodes: [] };
+  const many = nodes.reduce((sum, mine) => sum + mine.length, 0);
+  if (!many) return [make("h3", "No kernel runs in float")];
+  const listed = text.map((said, i) => folded(g.texts[said], "", nodes[i].slice(0, 100).map((node) => make("li", "", button(g.nameOf(node), () => goTo(node)))), nodes[i].length - 100));
+  return [classed(make("h3", `${plural(many, "kernel")} in float`), "float"), ...listed];
+}
+
+// A sentence that opens to a list.
+function folded(said, more, items, left = 0) {
+  const list = make("ul", "", ...items);
+  if (left > 0) list.append(make("li", `and ${left} more, in the table below`));
+  return classed(make("details", "", make("summary", said, classed(make("span", more), "quiet")), list), "cause");
 }
 
 // What is new since the other plan: totals, then every change, those of a kernel with a way to it.
@@ -61,14 +77,17 @@ function differencesAt(g, node) {
 }
 
 function rescaleList(g) {
+  const groups = new Map();
   const order = g.rescales.id.map((_, i) => i).sort((a, b) => g.rescales.cost[b] - g.rescales.cost[a] || a - b);
-  const list = make("ol");
-  for (const rescale of order.slice(0, 100)) {
-    const go = button(g.texts[g.rescales.id[rescale]], () => openRescale(rescale));
-    list.append(make("li", "", go, ` ${g.texts[g.rescales.kind[rescale]]}, costs ${g.rescales.cost[rescale].toLocaleString("en")}`));
+  for (const rescale of order) {
+    const cause = g.texts[g.rescales.cause?.[rescale]] ?? "";
+    groups.set(cause, [...(groups.get(cause) ?? []), rescale]);
   }
-  if (order.length > 100) list.append(make("li", `and ${order.length - 100} more, in the table below`));
-  return list;
+  const costOf = (mine) => mine.reduce((sum, rescale) => sum + g.rescales.cost[rescale], 0);
+  return [...groups].sort(([, a], [, b]) => costOf(b) - costOf(a)).map(([cause, mine]) => folded(cause, ` ${mine.length.toLocaleString("en")}, cost ${costOf(mine).toLocaleString("en")}`, mine.slice(0, 100).map((rescale) => {
+    const go = button(g.texts[g.rescales.id[rescale]], () => openRescale(rescale));
+    return make("li", "", go, ` ${g.texts[g.rescales.kind[rescale]]}, cost ${g.rescales.cost[rescale].toLocaleString("en")}`);
+  }), mine.length - 100));
 }
 
 function facts(entries) {
@@ -94,13 +113,13 @@ function ofNode(g, node) {
   const entries = [];
   const isModel = g.isModel(node);
   if (!isModel) entries.push(["kernel", g.texts[g.nodes.kernel[node]]]);
-  entries.push([g.kinds[g.nodes.kind[node]] === "float" ? "float, because" : isModel ? "is" : "row", g.texts[g.nodes.why[node]]]);
-  if (g.nodes.bits[node] !== null) entries.push(["its sums need", `${g.nodes.bits[node]} bits`]);
+  entries.push([g.kinds[g.nodes.kind[node]] === "float" ? "float, because" : isModel ? "is" : "kernel variant", g.texts[g.nodes.why[node]]]);
+  if (g.nodes.bits[node] !== null) entries.push(["accumulator", `needs ${g.nodes.bits[node]} bits`]);
   for (const name of ["macs", "work", "lost", "share"]) {
     const found = g.nodes[name][node];
     if (found) entries.push([MODES[name].title, `${MODES[name].text(found)} ${name === "macs" ? "" : MODES[name].unit}`]);
   }
-  if (g.nodes.sqnr[node] != null) entries.push(["the output, were it all", `${g.nodes.sqnr[node].toFixed(1)} dB`]);
+  if (g.nodes.sqnr[node] != null) entries.push(["output SQNR with this kernel alone quantized", `${g.nodes.sqnr[node].toFixed(1)} dB`]);
   const found = [make("h3", g.nameOf(node)), facts(entries)];
   if (!isModel && !active.isBefore) found.push(kernelAsks(g, node));
   for (const out of [0, 1]) {
@@ -156,8 +175,8 @@ function decided(g, name) {
 function lossOf(g, name) {
   const i = g.valueOf(name);
   const found = [];
-  if (i !== undefined && g.values.lost[i] >= 0.005) found.push(`its readers lose ${g.values.lost[i].toFixed(2)} bits against a type of their own`);
-  if (i !== undefined && g.values.clip[i]) found.push(`${(100 * g.values.clip[i]).toFixed(2)}% of its range is cut off`);
+  if (i !== undefined && g.values.lost[i] >= 0.005) found.push(`consumers lose ${g.values.lost[i].toFixed(2)} bits of resolution, compared with a type of their own`);
+  if (i !== undefined && g.values.clip[i]) found.push(`${(100 * g.values.clip[i]).toFixed(2)}% of its range is clipped`);
   return found;
 }
 

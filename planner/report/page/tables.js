@@ -62,6 +62,8 @@
     }
   }
 
+  // Paper cannot be opened.
+  window.addEventListener("beforeprint", () => document.querySelectorAll("#tables details").forEach((each) => { each.open = true; }));
   let title = "table";
   document.querySelectorAll("#tables h2, #tables h3, #tables table").forEach((each) => {
     if (each.tagName !== "TABLE") title = each.textContent;

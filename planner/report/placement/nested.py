@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from planner.report.layout import FAR, LANE, Layout, place
-from planner.report.scopes import Group
+from planner.report.placement.layout import FAR, LANE, Layout, place
+from planner.report.placement.scopes import Group
 
 FRAME: Final = 0.3
 """Columns of a group's frame, both sides together."""
