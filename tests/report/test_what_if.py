@@ -1,4 +1,4 @@
-"""What-if edits on the page: the cards follow, undo stands beside them, and only what is possible is offered."""
+"""What-if edits on the page: cards follow, undo stands beside them, and only what is possible is offered."""
 
 import pytest
 
