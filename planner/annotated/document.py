@@ -56,6 +56,7 @@ from planner.ir.graph import (
     Op,
     Region,
     Value,
+    modules_of_steps,
     scaled_from_json,
     scaled_to_json,
     validate,
@@ -141,6 +142,10 @@ def graph_to_document(graph: Graph) -> Nested:
         document["caches"] = [list(pair) for pair in graph.caches]
     if graph.scaled:
         document["scaled"] = scaled_to_json(graph.scaled)
+    if modules := modules_of_steps(graph):
+        document["modules"] = {path: [] for path in modules.values()}
+        for name, path in modules.items():
+            document["modules"][path].append(name)
     return document
 
 
@@ -188,6 +193,7 @@ def _read_graph(document: GraphDoc, path: str) -> Graph:
         wanted=wanted_from_json(document.get("wanted", {}), f"{path}wanted"),
         caches=tuple((past, present) for past, present in document.get("caches", ())),
         scaled=scaled_from_json(document.get("scaled", ())),
+        modules={name: path for path, names in document.get("modules", {}).items() for name in names},
     )
 
 

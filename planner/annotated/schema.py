@@ -90,6 +90,7 @@ class GraphDoc(TypedDict):
     wanted: NotRequired[dict[str, str | dict[str, list[str]]]]
     caches: NotRequired[list[tuple[str, str]]]
     scaled: NotRequired[list[tuple[str, str, float | None]]]
+    modules: NotRequired[dict[str, list[str]]]
 
 
 @with_config(STRICT)

@@ -174,6 +174,7 @@ class Graph:
       module: the MLIR text that the model was read from, which the format `mlir` edits.
       scaled: names of the model as it was read that no value here has, each with the value here that has its
         numbers times a factor (`factors.absorb`); not a number where that is a vector.
+      modules: path of the source's module that an op or region stands for, by name, for people alone.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Graph:
     caches: tuple[tuple[str, str], ...] = ()
     module: str = field(default="", compare=False)
     scaled: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"
@@ -221,6 +223,17 @@ class Graph:
     def steps(self) -> tuple["Op | Region", ...]:
         """Everything that runs, in order: regions, then ops that no region holds."""
         return (*self.regions, *self.ops)
+
+
+def modules_of_steps(graph: Graph) -> dict[str, str]:
+    """Path of the source's module by region, and by op that no region holds; those that have one."""
+    found = {}
+    for step in graph.steps() if graph.modules else ():
+        names = (step.name, *(op.name for op in step.ops)) if isinstance(step, Region) else (step.name,)
+        path = next((graph.modules[name] for name in names if name in graph.modules), "")
+        if path:
+            found[step.name] = path
+    return found
 
 
 def port_address(kernel: str, side: str, index: int) -> str:

@@ -35,6 +35,7 @@ from planner.onnx.quantized.quantizers_to_facts import QUANTIZED_OPS, absorb
 from planner.onnx.shapes import infer
 from planner.onnx.structure.calls import mark_calls
 from planner.onnx.structure.cut import cut_to, tensors_before
+from planner.onnx.structure.modules import modules_of, with_modules
 from planner.onnx.structure.subgraphs_to_functions import open_bodies
 from planner.onnx.write import SCALED
 
@@ -74,7 +75,7 @@ def read_onnx(
     if _has_quantizers(written, opened):
         opened = replace(opened, written=_settled(written))
     # Sized before, so that what follows from sizes is folded; again, as bodies bring shapes of their own.
-    return _settled(_with_names(validate(_told(named_dims(opened, sizes)))))
+    return _settled(with_modules(_with_names(validate(_told(named_dims(opened, sizes)))), graph.modules))
 
 
 def read_written(
@@ -177,7 +178,7 @@ def _as_written(source: str | Path | bytes, name: str | None, outputs: tuple[str
     stem = Path(source).stem.removesuffix(CORRECTED) if isinstance(source, (str, Path)) else ""
     _check_tensors(model.graph)
     graph = decoded(model.graph, opsets, name or stem or model.graph.name or "model", folder)
-    graph = replace(graph, scaled=_scaled(parsed))
+    graph = replace(graph, scaled=_scaled(parsed), modules=modules_of(model.graph.node))
     notes = tuple(f"function {function.name} is inlined" for function in parsed.functions)
     sorted_ops = topological(graph.ops)
     return canonical(to_opset_7(validate(replace(graph, ops=sorted_ops, notes=notes, scopes=scopes))))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from planner.accuracy.losses import Losses
-from planner.ir.graph import BOUNDARY, port_address
+from planner.ir.graph import BOUNDARY, modules_of_steps, port_address
 from planner.ir.types.qtypes import Uniform
 from planner.plans.diff import diff, worded
 from planner.plans.explain import DEPTH, WORDINGS, refusal, type_text
@@ -197,7 +197,7 @@ def _groups(plan: Plan, nodes: Sequence[_Node], wires: _Wires) -> tuple[list[int
     """An order of the nodes and the groups in it, by scopes of names; inputs and outputs are in none."""
     kernels = [node for node in nodes if node.kind != MODEL]
     weights = [[port.value for port in node.inputs if port.value in plan.graph.constants] for node in kernels]
-    found = scopes_of([node.name for node in kernels], weights)
+    found = scopes_of([node.name for node in kernels], weights, modules_of_steps(plan.graph))
     first = len(plan.graph.inputs)
     outputs: list[Scope] = [()] * (len(nodes) - first - len(found))
     scopes: list[Scope] = [*([()] * first), *found, *outputs]

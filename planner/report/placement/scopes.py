@@ -1,4 +1,4 @@
-"""Scopes of kernels for the page: groups by the prefixes of their names, each a stretch of one order.
+"""Scopes of kernels for the page: groups by modules or by prefixes of names, each a stretch of one order.
 
 The order follows the edges and stays in a scope as long as anything there can run, so groups nest and no path
 leaves a group and comes back; a scope that has to be left and entered again is two groups of one name.
@@ -6,9 +6,10 @@ Names only; `nested` gives places. Source: names as PyTorch's exporter writes th
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import takewhile
 from typing import Final, TypeAlias
 
 Scope: TypeAlias = tuple[str, ...]
@@ -37,13 +38,18 @@ class Group:
     last: int
 
 
-def scopes_of(names: Sequence[str], weights: Sequence[Sequence[str]]) -> list[Scope]:
-    """The scope of each kernel: the parts of its name but the last; else the layer whose weights it follows.
+def scopes_of(
+    names: Sequence[str], weights: Sequence[Sequence[str]], modules: Mapping[str, str] | None = None
+) -> list[Scope]:
+    """The scope of each kernel: its module; else the parts of its name but the last, or its weights' layer.
 
     Args:
       names: of kernels, in plan order.
       weights: names of the constants that each reads; an exporter that numbers its kernels leaves these.
+      modules: paths of the source's modules, by names of kernels; those without one stand between others.
     """
+    if modules:
+        return _between([tuple(modules[name].split("/")) if name in modules else None for name in names])
     if any("/" in name for name in names):
         return [_parts(name, "/") for name in names]
     if sum("." in name for name in names) > DOTTED * len(names):
@@ -56,6 +62,22 @@ def scopes_of(names: Sequence[str], weights: Sequence[Sequence[str]]) -> list[Sc
             layer = _LAYER.search(dotted[0])
             here = (layer[0],) if layer else ()
         found.append(here)
+    return found
+
+
+def _between(known: Sequence[Scope | None]) -> list[Scope]:
+    """The scopes, with that which those before and behind have in common where there is none."""
+    behind: list[Scope] = []
+    nearest: Scope = ()
+    for scope in reversed(known):
+        nearest = nearest if scope is None else scope
+        behind.append(nearest)
+    behind.reverse()
+    found: list[Scope] = []
+    for scope, after in zip(known, behind, strict=True):
+        before = found[-1] if found else ()
+        alike = (a == b for a, b in zip(before, after, strict=False))
+        found.append(before[: sum(takewhile(bool, alike))] if scope is None else scope)
     return found
 
 
