@@ -44,8 +44,9 @@ def with_modules(graph: Graph, by_result: Mapping[str, str]) -> Graph:
         name = op.name
         while op.name not in known and "/" in name:
             name = name.rpartition("/")[0]
-            if path := known.get(name) or by_result.get(name):
-                known[op.name] = path
+            whole = known.get(name) or by_result.get(name)
+            if whole:
+                known[op.name] = whole
     return replace(graph, modules=known)
 
 
