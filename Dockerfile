@@ -14,6 +14,7 @@ COPY docker docker
 COPY planner planner
 COPY api api
 COPY targets targets
+COPY examples/digits examples/digits
 RUN docker/build.sh /opt/qplan
 
 FROM $PYTHON_IMAGE

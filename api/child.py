@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -401,7 +401,9 @@ def _model(job: Arguments) -> tuple[str, Graph]:
         scan_mlir(data)
     # Only a path has a folder for external data; only bytes have the name that the file gives itself.
     source = path if path.name == MODEL_FILE else data
-    return kind, check_sizes(load_model(source, format=kind, dims=job.get("dims")))
+    graph = check_sizes(load_model(source, format=kind, dims=job.get("dims")))
+    called = job.get("called") or graph.name
+    return kind, graph if called == graph.name else replace(graph, name=called)
 
 
 def _planned(job: Arguments) -> Planned:

@@ -1,7 +1,8 @@
 """How this copy of the planner is installed: a checkout, or a wheel.
 
-A checkout has the shipped targets in `targets` and the service in `api`. A wheel has names that cannot meet a
-user's own packages: the targets are data of `planner`, and the service is `quant_planner_service` (setup.py).
+A checkout has the shipped targets in `targets`, the example in `examples/digits` and the service in `api`. In
+a wheel, whose names cannot meet a user's own packages, the first two are data of `planner`, and the service
+is `quant_planner_service` (setup.py).
 """
 
 from importlib.metadata import PackageNotFoundError, requires
@@ -11,11 +12,17 @@ from typing import Final
 _PLANNER: Final = Path(__file__).resolve().parent
 _DISTRIBUTION: Final = "quant-planner"
 _SHIPPED: Final = _PLANNER / "shipped_targets"
+_EXAMPLE: Final = _PLANNER / "shipped_example"
 
 
 def targets_folder() -> Path:
     """Return the folder of the shipped targets."""
     return _SHIPPED if _SHIPPED.is_dir() else _PLANNER.parent / "targets"
+
+
+def example_folder() -> Path:
+    """Return the folder of the example: `digits.onnx` and `calibration.npz`."""
+    return _EXAMPLE if _EXAMPLE.is_dir() else _PLANNER.parent / "examples" / "digits"
 
 
 def service_package() -> str:

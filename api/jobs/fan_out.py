@@ -20,7 +20,7 @@ from .executors import Executor
 from .records import File, follow_up, made, stored, work
 from .task_names import QUANTIZE
 
-MODEL: Final = ("model", "external", "dims")
+MODEL: Final = ("model", "external", "called", "dims")
 PLANNED: Final = (*MODEL, "stats", "target", "options", "steps")
 """Arguments of a search that its plan has too."""
 SEARCHED: Final = (*PLANNED, "annotations", "effort", "metric", "output", "state")

@@ -10,11 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from planner.installation import example_folder
 from planner.report.resources import policy
 
 STATIC: Final = Path(__file__).parent / "static"
 PREFIX: Final = "/page/"
 KINDS: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+EXAMPLE: Final = ("digits.onnx", "calibration.npz")
+"""Files of the example that the page runs, which needs no file of the user's own."""
 PLACES: Final = re.compile(r"/|/docs|/(models|plans|jobs|targets)(/[^/]{1,300})?")
 """Paths of pages. They hold nothing that is kept, so they need no token; what they ask the API for does."""
 
@@ -30,7 +33,9 @@ class File(NamedTuple):
 def files() -> dict[str, File]:
     """The files by name, but the page itself."""
     found = sorted(path for path in STATIC.iterdir() if path.suffix in KINDS)
-    return {path.name: File(path.read_bytes(), KINDS[path.suffix]) for path in found}
+    example = (example_folder() / name for name in EXAMPLE)
+    binary = "application/octet-stream"
+    return {path.name: File(path.read_bytes(), KINDS.get(path.suffix, binary)) for path in (*found, *example)}
 
 
 @cache

@@ -15,7 +15,7 @@ from planner.report.markup import Markup, element, join
 from .files import PREFIX, version
 
 _LINKS: Final = (
-    ("Models", "/"),
+    ("Home", "/"),
     ("Plans", "/plans"),
     ("Jobs", "/jobs"),
     ("Targets", "/targets"),

@@ -17,7 +17,7 @@ from planner.errors import InputError, UnknownName, unknown_name
 from planner.plans.diff import PlanDiff, diff, outline, worded
 from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, Port
-from planner.report.charted import reasons
+from planner.report.charted import causes, reasons
 from planner.report.totals import size_of, totals
 from planner.what_if.pareto import Tradeoff, pareto
 from planner.what_if.suggest import Suggestion, suggest
@@ -178,8 +178,10 @@ def summary(plans: Sequence[Plan], given: Arguments) -> bytes:
         "work_unit": count.work_unit,
         "weight_bytes": size_of(plan),
         "reasons": {reason: sum(kinds.values()) for reason, kinds in reasons(plan)[:MOST_REASONS]},
+        "causes": [cause.text() for cause in causes(plan)[:MOST_REASONS]],
         "warnings": list(plan.warnings[:MOST_REASONS]),
         "verdict": _verdict(plan),
+        "formats": list(plan.target.files.formats),
         "quality": quality_of(given["quality"]),
     }
     return json.dumps(document).encode()

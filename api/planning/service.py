@@ -143,7 +143,8 @@ def model_arguments(store: Store, record: Mapping[str, Any]) -> dict[str, Any]:
     for blob in (record["blob"], *(entry["blob"] for entry in given)):
         store.find("blobs", blob)
     external = [[entry["location"], stored("blobs", entry["blob"])] for entry in given]
-    return {"model": stored("blobs", record["blob"]), "external": external, "dims": record.get("dims", {})}
+    about = {"called": record.get("name", ""), "dims": record.get("dims", {})}
+    return {"model": stored("blobs", record["blob"]), "external": external, **about}
 
 
 async def read_model(service: Service, request: ModelRequest) -> dict[str, Any]:

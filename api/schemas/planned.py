@@ -176,6 +176,12 @@ class PlanSummary(BaseModel):
     work_unit: str
     weight_bytes: tuple[float, float] = Field(description="of the model, and as planned")
     reasons: dict[str, int]
+    formats: list[str] = Field(
+        default_factory=list, description="that the tools of the target read; none where it names none"
+    )
+    causes: list[str] = Field(
+        default_factory=list, description="the reasons in sentences, those of one cause together"
+    )
     warnings: list[str]
     verdict: VerdictRecord | None = Field(
         default=None, description="of the plan alone, by its coverage; `quality` has that of a file"

@@ -178,6 +178,11 @@ class ModelRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"blob": BLOB}]})
     blob: Digest
+    name: str = Field(
+        default="",
+        max_length=300,
+        description="what the model is called, such as the name of its file; else as it calls itself",
+    )
     external_data: list[ExternalData] = Field(default_factory=list, max_length=1000)
     dims: dict[Annotated[str, Field(max_length=1000)], Annotated[Whole, Field(ge=1, lt=1 << 31)]] = Field(
         default_factory=dict,

@@ -85,7 +85,7 @@ def write_report(
     hidden = {"class_": "unseen"} if live else {}
     name = element("h1", plan.graph.name, element("span", f" on {plan.target.id}", class_="quiet"), **hidden)
     sections = [
-        element("header", name, summary(plan, given, losses)),
+        element("header", name, summary(plan, given, losses, live=live)),
         element("section", id="what-if", hidden="", aria_label="what if"),
         element(
             "main",

@@ -25,6 +25,8 @@ from planner.report.totals import size_of, totals
 INTERPRETED: Final = "interpreter"
 """In place of a format: the plan itself was run, by the reference interpreter."""
 UNMEASURED: Final = "not measured"
+BY_COMMAND: Final = "qplan compare measures it; so does qplan plan with --data and --format onnx-qdq."
+BY_BUTTON: Final = "The quality button below measures it, on samples."
 FEW: Final = 3
 """Causes at the top; the section of float kernels has all reasons."""
 
@@ -71,9 +73,15 @@ class Card:
     told: str = ""
 
 
-def summary(plan: Plan, comparisons: Mapping[str, Comparison], losses: Losses | None) -> Markup:
-    """The cards of the top."""
-    found = [_quality(comparisons, losses), _kernels(plan, comparisons), _cost(plan), _size(plan)]
+def summary(
+    plan: Plan, comparisons: Mapping[str, Comparison], losses: Losses | None, *, live: bool = False
+) -> Markup:
+    """The cards of the top.
+
+    Args:
+      live: whether a host with a button measures the quality, in place of a command.
+    """
+    found = [_quality(comparisons, losses, live=live), _kernels(plan, comparisons), _cost(plan), _size(plan)]
     return element("div", *map(_drawn, found), class_="cards", id="cards")
 
 
@@ -102,7 +110,7 @@ def _drawn(card: Card) -> Markup:
     )
 
 
-def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None) -> Card:
+def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None, *, live: bool = False) -> Card:
     """The worst output of the best file, with its level in words too, and the samples behind it."""
     if comparisons:
         name, best = max(comparisons.items(), key=lambda item: item[1].worst_sqnr)
@@ -117,8 +125,7 @@ def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None) -> Ca
         return _graded(best.worst_sqnr, told, *scores, level=None if part is None else part.level)
     if losses is not None:
         return _graded(losses.sqnr, f"SQNR of {losses.outputs[0].label}, on {losses.samples} samples")
-    told = "qplan compare measures it; so does qplan plan with --data and --format onnx-qdq."
-    return Card("Quality", UNMEASURED, notes=(told,))
+    return Card("Quality", UNMEASURED, notes=(BY_BUTTON if live else BY_COMMAND,))
 
 
 def _graded(sqnr: float, *notes: str, level: str | None = None) -> Card:

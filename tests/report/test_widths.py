@@ -10,7 +10,7 @@ WIDTHS = (390, 768, 1440)
 LEAST_LETTERS = 8
 """Letters that every cell of a table and every card has room for, if its text is as long."""
 
-PARTS = "td, th, .card, .card li, .card p, summary, #what-if, #view-panel li"
+PARTS = "td, th, dt, dd, .card, .card li, .card p, summary, #what-if, #view-panel li"
 NARROW = """([least, parts]) => { const found = [];
   const letter = Object.assign(document.createElement("canvas")).getContext("2d");
   for (const each of document.querySelectorAll(parts)) {
@@ -38,6 +38,15 @@ def plan():
     assert sum(not is_integer(kernel) for kernel in found.kernels_in_order) == 30
     assert max(len(kernel.reason or "") for kernel in found.kernels_in_order) > 250
     return found
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_was_measured_fits_beside_its_names(show, full, width):
+    plan, given = full
+    page = show(plan, given=given, viewport={"width": width, "height": 900})
+    page.evaluate("planPage.select('stem/conv')")
+    says(page.locator("#view-panel dl"), "share of the noise")
+    assert page.evaluate(NARROW, [LEAST_LETTERS, PARTS]) == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -8,7 +8,7 @@ import { planPage, plansPage } from "./plans.js";
 import { targetPage, targetsPage } from "./targets.js";
 
 const PLACES = [
-  [/^\/$/, modelsPage, "Models"], [/^\/models\/(.+)$/, modelPage, "Model"],
+  [/^\/$/, modelsPage, "Home"], [/^\/models\/(.+)$/, modelPage, "Model"],
   [/^\/plans$/, plansPage, "Plans"], [/^\/plans\/(.+)$/, planPage, "Plan"],
   [/^\/jobs/, jobsPage, "Jobs"],
   [/^\/targets$/, targetsPage, "Targets"], [/^\/targets\/(.+)$/, targetPage, "Target"],

@@ -15,7 +15,7 @@ export async function jobsPage(main, { may }) {
       may("plan") && ["queued", "running"].includes(job.state) ? button("cancel", async () => { await ask("POST", `/v1/jobs/${job.id}:cancel`); await update(); }, { "aria-label": `cancel job ${job.id}` }) : "",
     ]);
     const text = JSON.stringify(items);
-    if (text !== place.dataset.shown) place.replaceChildren(table("jobs", ["asked", "kind", "state", "outcome", "actions"], rows));
+    if (text !== place.dataset.shown) place.replaceChildren(table("jobs", ["requested", "kind", "state", "outcome", "actions"], rows));
     place.dataset.shown = text;
     return items.some((job) => ["queued", "running"].includes(job.state));
   };

@@ -28,9 +28,13 @@ export async function planPage(main, { server, may }, key) {
   document.title = `${model} on ${target} · quant-planner`;
   main.querySelector("h1").textContent = `${model} on ${target}`;
   main.classList.add("whole");
-  const format = make("select", { id: "format" }, server.exports.map((name) => make("option", { selected: name === "onnx-qdq" }, name)));
+  // What the device's own tools read comes first.
+  const own = about.formats.filter((name) => server.exports.includes(name));
+  const option = (name) => make("option", { selected: name === (own[0] ?? "onnx-qdq") }, name);
+  const rest = server.exports.filter((name) => !own.includes(name)).map(option);
+  const format = make("select", { id: "format" }, own.length ? [make("optgroup", { label: "what the target's tools read" }, own.map(option)), make("optgroup", { label: "other formats" }, rest)] : rest);
   const edited = make("span", { role: "status", id: "edited" });
-  const bar = make("div", { class: "row" }, record.model && link(`/models/${record.model}`, "the model"),
+  const bar = make("div", { class: "row" }, record.model && link(`/models/${record.model}`, "other targets for this model"),
     may("plan") && record.model && [make("label", { for: "format" }, "Format"), format, button("export and download", () => exportPlan(state, format.value, model), { class: "main" })],
     button("save plan.json", async () => download(await (await ask("GET", `/v1/plans/${state.shown}`)).blob(), "plan.json")),
     button("save report.html", async () => download(await (await ask("GET", `/v1/plans/${state.shown}/report?${state.shown === key ? state.asked : ""}`)).blob(), "report.html")),
@@ -68,6 +72,7 @@ export async function planPage(main, { server, may }, key) {
   });
   if (mayEdit && about.kernels >= MANY) { held = true; foretell(key, {}); }
   const tell = (message) => frame.contentWindow.postMessage(message, "*");
+  state.tell = tell;
   const hear = (text) => tell({ type: "qplan:say", text });
   let going = new AbortController(); // for the last edit; another one ends it
   window.addEventListener("message", async (event) => {
@@ -108,7 +113,7 @@ export async function planPage(main, { server, may }, key) {
     state.shown = shown;
     tell({ type: "qplan:show", view });
     const worse = now.integer < about.integer && now.cost < about.cost ? " (a lower price for more kernels in float)" : "";
-    const said = `cost ${figure(about.cost)} → ${figure(now.cost)}, on integers ${about.integer} → ${now.integer}${worse}`;
+    const said = `cost ${figure(about.cost)} → ${figure(now.cost)}, kernels quantized ${about.integer} → ${now.integer}${worse}`;
     hear(said);
     return said;
   }
@@ -132,7 +137,7 @@ function beside(plans, record, state) {
     if (picker.value) state.asked.set("before", picker.value);
     location.assign(`?${state.asked}`);
   } }, make("option", { value: "" }, "none"), others.map((plan) => make("option", { value: plan.key, selected: plan.key === state.asked.get("before") }, said(plan))));
-  return make("span", {}, make("label", { for: "before" }, "Beside "), picker);
+  return make("span", {}, make("label", { for: "before" }, "Compare with "), picker);
 }
 
 async function exportPlan(state, format, name) {
@@ -148,15 +153,16 @@ async function studies(state, record, draw) {
   const goal = make("input", { id: "goal", value: "sqnr=30", size: "12" });
   const buttons = [
     button("quality", async () => {
-      place.textContent = "measuring quality";
+      place.textContent = "measuring the quality";
       const { quality } = await work("/v1/comparisons", { model: state.model, plan: state.shown, samples: buttons.samples, ...(record.stats ? { stats: record.stats } : {}) });
       place.replaceChildren(make("p", {}, make("span", { class: quality.grade }, `${quality.text}, ${gradeText(quality)}`), ` ${quality.measured_on}, ${quality.format === "interpreter" ? "in the reference interpreter" : `written as ${quality.format}`}; kept with the plan`));
       if (state.shown === state.key) await draw();
+      else state.tell({ type: "qplan:measured", quality });
     }, { disabled: !before }),
     button("losses", async () => {
       place.textContent = "measuring losses";
       const found = await work("/v1/losses", { model: state.model, plan: state.shown, samples: buttons.samples });
-      place.replaceChildren(make("p", {}, `Judged by ${found.judged}; ${found.begins}`), table("losses", ["kernel", "share of the noise", "SQNR alone"], found.kernels.slice(0, 20).map((one) => [one.name, one.share === null ? "" : `${(one.share * 100).toFixed(1)} %`, one.sqnr === null ? "" : `${one.sqnr.toFixed(1)} dB`])));
+      place.replaceChildren(make("p", {}, `Output ${found.judged}; ${found.begins}`), table("losses", ["kernel", "share of the noise", "SQNR alone"], found.kernels.slice(0, 20).map((one) => [one.name, one.share === null ? "" : `${(one.share * 100).toFixed(1)} %`, one.sqnr === null ? "" : `${one.sqnr.toFixed(1)} dB`])));
     }, { disabled: !before }),
     button("search", async () => {
       place.textContent = "searching";

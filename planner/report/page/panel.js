@@ -119,7 +119,7 @@ function ofNode(g, node) {
     const found = g.nodes[name][node];
     if (found) entries.push([MODES[name].title, `${MODES[name].text(found)} ${name === "macs" ? "" : MODES[name].unit}`]);
   }
-  if (g.nodes.sqnr[node] != null) entries.push(["output SQNR with this kernel alone quantized", `${g.nodes.sqnr[node].toFixed(1)} dB`]);
+  if (g.nodes.sqnr[node] != null) entries.push(["output, if only this is quantized", `${g.nodes.sqnr[node].toFixed(1)} dB`]);
   const found = [make("h3", g.nameOf(node)), facts(entries)];
   if (!isModel && !active.isBefore) found.push(kernelAsks(g, node));
   for (const out of [0, 1]) {

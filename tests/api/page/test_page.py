@@ -98,7 +98,7 @@ def test_the_walk_of_a_new_user(opened, url):
     page.wait_for_function("() => !document.querySelector('#edited a')")
     with page.expect_download() as download:
         page.get_by_role("button", name="export and download").click()
-    assert download.value.suggested_filename.endswith(".onnx-qdq.onnx")
+    assert download.value.suggested_filename.endswith("digits.litert.tflite")
     assert len(Path(download.value.path()).read_bytes()) > 1000
 
 
@@ -134,7 +134,7 @@ def test_by_keys_alone(opened, url):
     for _ in range(8):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.textContent || document.activeElement.id"))
-    assert seen[:7] == ["quant-planner", "Models", "Plans", "Jobs", "Targets", "API", "model-file"]
+    assert seen[:7] == ["quant-planner", "Home", "Plans", "Jobs", "Targets", "API", "model-file"]
 
 
 @pytest.mark.parametrize("size", [0, 1, 55, 56, 63, 64, 65, 119, 1000])
@@ -154,12 +154,12 @@ def test_sha256_in_parts(opened, url, size):
 def test_a_target_is_linted_as_one_types_and_kept(opened, url):
     page = opened(url, "/targets/litert-int8")
     ready(page)
-    page.get_by_text("it loads").wait_for()
+    page.get_by_text("No problems").wait_for()
     text = page.input_value("#yaml")
-    page.get_by_role("button", name="run its tests").click()
+    page.get_by_role("button", name="Run tests").click()
     page.get_by_text("0 failed").wait_for()
     page.fill("#yaml", text.replace("id: litert-int8", "id: my-own", 1))
-    page.get_by_role("button", name="keep as a version").click()
+    page.get_by_role("button", name="Save as a version").click()
     page.wait_for_url("**/targets/my-own*")
     name = page.locator("h1").inner_text()
     assert name.startswith("my-own@")
@@ -272,7 +272,8 @@ def test_trade_offs_and_another_plan_are_drawn_where_they_are_asked_for(opened, 
     page = opened(url, f"/plans/{key}")
     ready(page)
     page.frames[1].wait_for_function("() => window.__view && window.__view.frames > 0")
-    page.frames[1].locator("#view-panel ol button").first.click()
+    page.frames[1].locator("#view-panel details.cause summary").first.click()
+    page.frames[1].locator("#view-panel details.cause button").first.click()
     page.frames[1].get_by_role("button", name="trade-offs").click()
     page.wait_for_url("**?pareto=*")
     page.frames[-1].get_by_role("heading", name="Trade-offs").wait_for()
@@ -341,7 +342,7 @@ def test_the_page_of_a_plan_measures_it(opened, service, url):
     key = service.post("/v1/plans", json=asked).json()["key"]
     page = opened(url, f"/plans/{key}")
     ready(page)
-    says(page.frames[1].locator(".cards .card").first, "Not measured")
+    says(page.frames[1].locator(".cards .card").first, "not measured")
     page.set_input_files("#study-file", DIGITS / "calibration.npz")
     page.get_by_role("button", name="quality", exact=True).click()
     page.get_by_text("kept with the plan").wait_for()
