@@ -1,8 +1,8 @@
 """Which packages a wheel has, and where they lie here; all else is in pyproject.toml.
 
 `api` and `targets` are names that users have for packages of their own. So a wheel holds the service as
-`quant_planner_service`, and the target files and the example of the page as data of `planner`. An editable install is the checkout
-itself, where folders keep their names; `planner.installation` tells the two apart.
+`quant_planner_service`, and the target files and the page's example as data of `planner`. An editable install
+is the checkout itself, where folders keep their names; `planner.installation` tells the two apart.
 """
 
 import sys
