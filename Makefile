@@ -24,7 +24,7 @@ setup: $(VENV)/.test ## install all that development needs into .venv
 serve: $(VENV)/.service ## serve the planner over HTTP on loopback, data in out/service
 	$(BIN)/qplan serve --data out/service
 
-oracles: .oracles/hls4ml/.made .oracles/iree/.made .oracles/jax/.made .oracles/litert/.made .oracles/mlir/.made .oracles/openapi/.made .oracles/otel/.made .oracles/qnn/.made .oracles/qonnx/.made .oracles/schemathesis/.made .oracles/tosa/.made .oracles/vela/.made ## the tools that tests compare with, each in an environment of its own
+oracles: .oracles/hls4ml/.made .oracles/iree/.made .oracles/jax/.made .oracles/litert/.made .oracles/mlir/.made .oracles/openapi/.made .oracles/otel/.made .oracles/qnn/.made .oracles/qonnx/.made .oracles/schemathesis/.made .oracles/torch/.made .oracles/tosa/.made .oracles/vela/.made ## the tools that tests compare with, each in an environment of its own
 
 test: lint oracles ## format, lint, types, and every test but those of soak
 	$(COMPILE)
@@ -48,7 +48,7 @@ bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the mode
 qonnx-suite: $(VENV)/.core .oracles/qonnx-suite/.made .oracles/qonnx-source ## qonnx's own tests with ours in their place, into docs/results/qonnx-suite.md
 	$(BIN)/python -m benchmarks.qonnx_suite --source .oracles/qonnx-source --python .oracles/qonnx-suite/bin/python --version $(QONNX_AT) --write
 
-soak: $(VENV)/.test oracles .oracles/torch/.made .oracles/typescript/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
+soak: $(VENV)/.test oracles .oracles/typescript/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
 	$(COMPILE)
 	$(BIN)/python -m pytest -m "slow or soak" --junitxml out/soak.xml $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/results/soak.md

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from planner.report.html import write_report
     from planner.target.load import load_target, target_ids
     from planner.target.records import Target
+    from planner.training.groups import training_spec
+    from planner.training.learned import with_learned
     from planner.weight_conditioning.biases import correct_biases
     from planner.weight_conditioning.condition import condition
     from planner.what_if.pareto import pareto
@@ -102,8 +104,10 @@ _HOMES: Final = {
     "target_ids": "planner.target.load",
     "tensors": "planner.analysis.tensors",
     "to_networkx": "planner.plans.networkx_graph",
+    "training_spec": "planner.training.groups",
     "unlike_calibration": "planner.accuracy.unlike",
     "with_caches": "planner.calibration.caches.per_head",
+    "with_learned": "planner.training.learned",
     "with_wanted": "planner.ir.asked",
     "write_report": "planner.report.html",
 }
@@ -154,8 +158,10 @@ __all__ = [
     "target_ids",
     "tensors",
     "to_networkx",
+    "training_spec",
     "unlike_calibration",
     "with_caches",
+    "with_learned",
     "with_wanted",
     "write_report",
 ]

@@ -54,6 +54,8 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.target": 1,
     "planner.target_exchange": 1,
     "planner.target_tests": 4,
+    "planner.torch": 4,
+    "planner.training": 3,
     "planner.version": 0,
 }
 
@@ -76,8 +78,9 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
         *("planner.calibration", "planner.interpreter", "planner.onnx.sessions"),
         "planner.target_tests.engines.run_qnn",
     ),
-    "pydantic": ("planner.annotated", "planner.plans", "planner.target", "api"),
+    "pydantic": ("planner.annotated", "planner.plans", "planner.target", "planner.training.document", "api"),
     "rich": ("planner.cli",),
+    "torch": ("planner.torch",),
     "tosa_reference_model": ("planner.target_tests.engines.run_tosa",),
     "tflite": ("planner.exporters.litert.flatbuffer",),
     "typer": ("planner.cli",),
@@ -116,6 +119,7 @@ BY_NAME: Final = {
     "planner.propagation.selection.signs": "networkx, for few plans",
     "planner.model_objects": "torch.onnx, of a caller who has it",
     "planner.stablehlo_reader.custom_form": "jaxlib, an extra",
+    "planner.torch": "PyTorch, an extra",
 }
 MODULES: Final = 16
 """Of one folder at most: the tree is the glossary, and a longer list is no glossary."""

@@ -1,5 +1,6 @@
 """The how-tos, followed step by step: their files, their commands, what the pages say these print."""
 
+import os
 import re
 import shlex
 import shutil
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
 FOLLOWED = [*PAGES, ROOT / "docs" / "contributing" / "add-a-target.md"]
 VELA = ROOT / ".oracles" / "vela" / "bin" / "vela"
+TORCH = ROOT / ".oracles" / "torch" / "bin" / "python"
 QPLAN = "import sys; from planner.cli.app import main; main(sys.argv[1:])"
 FEWEST, MOST = 300, 600
 """Words of a page."""
@@ -29,8 +31,14 @@ def folder(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "examples" / "digits", tmp_path / "examples" / "digits")
     (tmp_path / "targets").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # PyTorch has an environment of its own, which takes all else from this one.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(is_of_packages, sys.path)]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     return tmp_path
+
+
+def is_of_packages(place: str) -> bool:
+    return Path(place).name == "site-packages"
 
 
 class Walk:
@@ -38,6 +46,7 @@ class Walk:
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.capsys = capsys
+        self.python = sys.executable
         self.port = free_port()
         self.printed: list[str] = []
         self.servers: list[subprocess.Popen[str]] = []
@@ -56,7 +65,7 @@ class Walk:
             code = run(words[1:])
             self.printed += self.capsys.readouterr().out.splitlines()
             return code
-        words[0] = {"python": sys.executable, "vela": str(VELA)}.get(words[0], words[0])
+        words[0] = {"python": self.python, "vela": str(VELA)}.get(words[0], words[0])
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
         self.printed += done.stdout.splitlines()
         return done.returncode
@@ -88,6 +97,10 @@ def test_the_page_is_true(page, folder, walk):
     found = list(blocks(page))
     if any(block.text.startswith("vela ") for block in found) and not VELA.exists():
         pytest.skip("no .oracles/vela: run make oracles")
+    if any("import torch" in block.text for block in found):
+        if not TORCH.exists():
+            pytest.skip("no .oracles/torch: run make oracles")
+        walk.python = str(TORCH)
     for block in found:
         if block.mark == "file":
             (folder / block.name).write_text(walk.with_port(block.text), encoding="utf-8")
@@ -120,3 +133,8 @@ def test_a_line_is_compared_by_its_words_and_roughly_by_its_numbers():
     assert is_printed("cost: 1,230", printed)
     assert not is_printed("top1 25.1 %, float 99.8 %", printed)
     assert not is_printed("top5 21.1 %, float 99.8 %", printed)
+
+
+def test_the_example_is_the_file_of_the_page():
+    (file,) = [block for block in blocks(ROOT / "docs/howto/train-under-a-plan.md") if block.mark == "file"]
+    assert (ROOT / "examples" / "train_under_a_plan.py").read_text(encoding="utf-8") == file.text

@@ -94,6 +94,7 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "replan": advice.replan,
     "restore": advice.restore,
     "retarget": advice.retarget,
+    "training-spec": plans.training_spec,
     "mlir": dialects.mlir,
     "convert": dialects.convert,
     "run": dialects.run,

@@ -1,5 +1,6 @@
-"""Verbs that read a plan: `show`, `view`, `explain`, `export`, `check`."""
+"""Verbs that read a plan: `show`, `view`, `explain`, `export`, `check`, `training-spec`."""
 
+import json as jsonlib
 from typing import Annotated
 
 import typer
@@ -232,3 +233,24 @@ def check(
     else:
         say(f"ok: {len(planned.kernels_in_order)} kernels hold on {device.id} {device.version}")
     return 0
+
+
+def training_spec(
+    plan_file: PlanFile,
+    *,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", metavar="NAME", help="Leave the scale of this value or glob; repeatable."),
+    ] = None,
+    out: OutFile = None,
+    json: JsonOption = False,
+) -> None:
+    """Write what a plan asks of training: types, tied scales, grids and limits, as JSON."""
+    import planner
+
+    planned = read_plan(plan_file)
+    text = planner.training_spec(planned, keep=keep or ()).to_json()
+    if json:
+        say_json(jsonlib.loads(text))
+        return
+    put_text(text, out, plan_file)

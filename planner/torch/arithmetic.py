@@ -1,0 +1,110 @@
+"""Arithmetic: how a device brings exact integers onto a grid, in torch's integers, without gradients.
+
+The same functions as `interpreter.fixed_point`, `interpreter.requantize` and `interpreter.kernels.htp`, which
+work on numpy arrays and exact fractions: forward gives their numbers, and a test compares. A ratio is a
+float64: products of two float32 scales are exact there, so their quotient is rounded once. Source:
+docs/specification.md, section 8.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import torch
+from torch import Tensor
+
+from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM
+
+Term: TypeAlias = tuple[Tensor, Tensor]
+"""Integers as int64, and the float64 ratio of their step to the result's."""
+FOLDED: Final = frozenset({"tosa_double", "tosa_single"})
+SHIFTED: Final = frozenset({"gemmlowp", "litert"})
+SINGLE: Final = frozenset({"tosa_single"})
+EVEN: Final = frozenset({"exact_even", "float32_spec", "float32_qdq"})
+_DIGITS: Final = 31
+_MOST_SHIFT: Final = 62
+_HTP_DIGITS: Final = 10
+_HTP_KEPT: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The grid that integers are brought onto.
+
+    Attributes:
+      bits: of its storage.
+      zero_point: stored; only `htp` adds it before it rounds.
+    """
+
+    bits: int
+    zero_point: int
+
+
+def knows(arithmetic: str, terms: int = 1) -> bool:
+    """Whether sums of so many terms are computed here as the interpreter does."""
+    if terms > 1:
+        return arithmetic in FOLDED | SHIFTED
+    return arithmetic in FOLDED | SHIFTED | EVEN | {"float32_even", "htp", "power_of_two"}
+
+
+def scaled_sum(terms: Sequence[Term], arithmetic: str, result: Result) -> Tensor:
+    """Whole steps from real zero of a sum of scaled integers, float64, not saturated."""
+    if len(terms) > 1:
+        return _added(terms, arithmetic, HEADROOM if result.bits <= 8 else WORD_HEADROOM)
+    integers, ratio = terms[0]
+    if arithmetic in FOLDED | SHIFTED:
+        multiplier, shift = _multiplier(ratio)
+        return _applied(integers, multiplier, shift, double=arithmetic not in SINGLE).double()
+    if arithmetic == "float32_even":
+        return torch.round(integers.float() * ratio.float()).double()
+    if arithmetic == "htp":
+        return _htp(integers, ratio.float(), result.zero_point)
+    exact = integers.double() * ratio
+    return torch.floor(exact + 0.5) if arithmetic == "power_of_two" else torch.round(exact)
+
+
+def _multiplier(ratio: Tensor) -> tuple[Tensor, Tensor]:
+    """A ratio as a multiplier of 31 bits and a shift; what no shift reaches gives bits up."""
+    fraction, exponent = torch.frexp(ratio)
+    multiplier = torch.floor(torch.ldexp(fraction, torch.full_like(exponent, _DIGITS)) + 0.5).long()
+    is_full = multiplier == 1 << _DIGITS
+    shift = _DIGITS - exponent.long() - is_full.long()
+    multiplier = torch.where(is_full, multiplier >> 1, multiplier)
+    beyond = (shift - _MOST_SHIFT).clamp(0, _DIGITS)
+    return multiplier >> beyond, shift.clamp(1, _MOST_SHIFT)
+
+
+def _applied(integers: Tensor, multiplier: Tensor, shift: Tensor, *, double: bool) -> Tensor:
+    """`integers * multiplier / 2^shift`, half up; twice rounded above a shift of 31, as gemmlowp does."""
+    offset = torch.ones_like(shift) << (shift - 1)
+    if double:
+        first = torch.where(integers >= 0, 1 << 30, -(1 << 30))
+        offset = offset + torch.where(shift > _DIGITS, first, 0)
+    return (integers * multiplier + offset) >> shift
+
+
+def _added(terms: Sequence[Term], arithmetic: str, headroom: int) -> Tensor:
+    """Terms with headroom below their last bit, then their sum: TOSA folds the shift, TFLite shifts."""
+    twice = torch.stack([ratio.max() for _, ratio in terms]).max() * 2
+    double = arithmetic not in SINGLE
+    total = torch.zeros((), dtype=torch.long, device=twice.device)
+    for integers, ratio in terms:
+        multiplier, shift = _multiplier(ratio / twice)
+        if arithmetic in FOLDED:
+            total = total + _applied(integers, multiplier, (shift - headroom).clamp(1), double=double)
+        else:
+            total = total + _applied(integers << headroom, multiplier, shift, double=double)
+    return _applied(total, *_multiplier(twice / (1 << headroom)), double=double).double()
+
+
+def _htp(integers: Tensor, factor: Tensor, zero_point: int) -> Tensor:
+    """Qualcomm's: 11 bits of multiplier, the zero point in the sum, its last bits cut off."""
+    total = integers + torch.round(torch.tensor(float(zero_point), device=factor.device) / factor).long()
+    mantissa, exponent = torch.frexp(factor.double())
+    digits = torch.round(mantissa * (1 << (_HTP_DIGITS + 1))).long()
+    exponent = exponent.long()
+    cut = (1 - _HTP_KEPT - exponent).clamp(0)
+    product, shift = (total >> cut) * digits, -(exponent - (_HTP_DIGITS + 1) + cut)
+    right, left = shift.clamp(0), (-shift).clamp(0)
+    half = torch.where(shift > 0, torch.ones_like(shift) << (shift - 1).clamp(0), 0)
+    return (((product << left) + half) >> right).double() - zero_point

@@ -1,0 +1,279 @@
+"""FakeQuantized: a planned model as a torch module, which computes what the plan does and can be trained.
+
+Kernels run one after the other, as the reference interpreter runs them: operands are seen through the types
+of their ports, results are rounded onto theirs. Source: docs/howto/train-under-a-plan.md.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from planner.checker.origins import check_model
+from planner.errors import InputError, expect
+from planner.factors.form import form_of_plan
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan, require_plan
+from planner.torch.arithmetic import Result, scaled_sum
+from planner.torch.operators import FUNCTIONS
+from planner.torch.quantizers import EdgeQuantizer, GroupScale, derived_scale
+from planner.torch.steps import Maker, Read, Step, Write
+from planner.training.groups import training_spec
+from planner.training.learned import Learned
+from planner.training.spec import TrainingSpec
+
+
+class FakeQuantized(torch.nn.Module):
+    """A planned model whose weights and scales are parameters.
+
+    Call it with the inputs of the model in order; it returns its output, or a tuple of them. Checkpoints are
+    its `state_dict`. `weights()` and `scales()` are for an optimizer with two learning rates.
+
+    Attributes:
+      spec: what the plan asks of training.
+    """
+
+    def __init__(self, model: Graph, plan: Plan, spec: TrainingSpec) -> None:
+        """See `fake_quantized`."""
+        super().__init__()
+        self.spec = spec
+        self._inputs, self._outputs = model.inputs, model.outputs
+        self._dtypes = {name: model.values[name].is_float for name in model.inputs}
+        self._names = _attribute_names((*spec.groups, *model.constants))
+        edges = {(edge.value, spec.type_of(edge)): f"edge{i}" for i, edge in enumerate(spec.all_edges)}
+        self.quantizers = torch.nn.ModuleDict(
+            {f"edge{i}": EdgeQuantizer(edge) for i, edge in enumerate(spec.all_edges)}
+        )
+        self.group_scales = torch.nn.ModuleDict(
+            {
+                self._names[name]: GroupScale(group)
+                for name, group in spec.groups.items()
+                if group.moves != "derived"
+            }
+        )
+        self.constants = torch.nn.ParameterDict()
+        self._steps = tuple(Maker(model, plan, edges, {}).steps())
+        self._trained = tuple(_trained(model, plan, spec))
+        for name in _read_constants(self._steps, model):
+            numbers = torch.tensor(np.asarray(model.constants[name].array, np.float32))
+            self.constants[self._names[name]] = torch.nn.Parameter(
+                numbers, requires_grad=name in self._trained
+            )
+        pins = {name: plan.stored_pins.get(name) for name in model.inputs}
+        self._stored = {name: edges[name, kind] for name, kind in pins.items() if isinstance(kind, Uniform)}
+
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Compute the model's outputs; one of a fixed type is on its grid, as reals."""
+        if len(inputs) != len(self._inputs):
+            told = ", ".join(map(repr, self._inputs))
+            raise InputError(f"{len(inputs)} inputs; the model has {len(self._inputs)}: {told}")
+        scales = self._all_scales()
+        values: dict[str, Tensor] = {}
+        seen: dict[tuple[str, str], Tensor] = {}
+        for name, x in zip(self._inputs, inputs, strict=True):
+            edge = self._stored.get(name, "")
+            values[name] = self._through(edge, x.float() if self._dtypes[name] else x, scales, "even")
+        for step in self._steps:
+            inner: dict[str, Tensor] = {}
+            for call in step.calls:
+                operands = [self._operand(read, values, inner, seen, scales) for read in call.reads]
+                found = FUNCTIONS[call.op.type](call.op, operands, call.statics)
+                results = found if isinstance(found, tuple) else (found,)
+                inner.update(zip(call.op.outputs, results, strict=False))
+            for write in step.writes:
+                x = inner[write.name]
+                for i, edge in enumerate(write.edges):
+                    known = None
+                    if i and write.rescales:
+                        known = self._rescaled(write.edges[0], edge, x, scales, write.rescales)
+                    elif not i and write.sums is not None:
+                        known = self._known(write, values, inner, seen, scales)
+                    x = self._through(edge, x, scales, write.ties, known)
+                values[write.name] = x
+        outputs = tuple(values[name] for name in self._outputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def weights(self) -> list[torch.nn.Parameter]:
+        """The constants that are trained."""
+        return [
+            self.constants[self._names[name]] for name in self._trained if self._names[name] in self.constants
+        ]
+
+    def scales(self) -> list[torch.nn.Parameter]:
+        """The scales that are learned, one parameter for each tied group: logarithms, 0 at the start."""
+        return [*self.group_scales.parameters()]
+
+    def freeze_scales(self, frozen: bool = True) -> None:  # noqa: FBT001, FBT002 - as torch's requires_grad_
+        """Stop learning scales, or go on."""
+        for parameter in self.scales():
+            parameter.requires_grad_(not frozen)
+
+    def learned(self) -> Learned:
+        """The weights and scales as they are now, which `planner.with_learned` takes."""
+        with torch.no_grad():
+            scales = {
+                name: tuple(self.group_scales[self._names[name]]().cpu().double().tolist())
+                for name, group in self.spec.groups.items()
+                if group.moves != "derived"
+            }
+            constants = {
+                name: self.constants[self._names[name]].detach().cpu().float().numpy().copy()
+                for name in self._trained
+                if self._names[name] in self.constants
+            }
+        return Learned(self.spec, scales, constants)
+
+    def save(self, path: str | Path) -> None:
+        """Write the learned weights and scales, which `planner.with_learned` reads without torch."""
+        self.learned().save(path)
+
+    def _all_scales(self) -> dict[str, Tensor]:
+        """The scales of every group; those of biases follow from the others."""
+        found = {
+            name: self.group_scales[self._names[name]]()
+            for name, group in self.spec.groups.items()
+            if group.moves != "derived"
+        }
+        for name, group in self.spec.groups.items():
+            if group.moves == "derived":
+                found[name] = derived_scale(group.of, found)
+        return found
+
+    def _operand(
+        self,
+        read: Read | None,
+        values: Mapping[str, Tensor],
+        inner: Mapping[str, Tensor],
+        seen: dict[tuple[str, str], Tensor],
+        scales: Mapping[str, Tensor],
+    ) -> Tensor | None:
+        if read is None:
+            return None
+        if read.name in inner:
+            return inner[read.name]
+        key = read.name, read.edge
+        if key not in seen:
+            attribute = self._names.get(read.name)
+            is_constant = read.name not in values and attribute in self.constants
+            x = self.constants[attribute] if is_constant else values[read.name]
+            known = self._rescaled(read.base, read.edge, x, scales, read.arithmetic) if read.base else None
+            seen[key] = self._through(read.edge, x, scales, read.ties, known)
+        return seen[key]
+
+    def _through(
+        self, edge: str, x: Tensor, scales: Mapping[str, Tensor], ties: str, known: Tensor | None = None
+    ) -> Tensor:
+        if not edge:
+            return x
+        quantizer = self.quantizers[edge]
+        found: Tensor = quantizer(x, scales[quantizer.edge.group], ties, known)
+        return found
+
+    @torch.no_grad()
+    def _rescaled(
+        self, base: str, edge: str, x: Tensor, scales: Mapping[str, Tensor], arithmetic: str
+    ) -> Tensor:
+        """The whole steps of integers of one grid on another."""
+        unit, to = self._scale(base, scales).reshape(()), self._scale(edge, scales).reshape(())
+        kind = self.quantizers[edge].edge
+        integers = torch.round(x.double() / unit).long()
+        return scaled_sum([(integers, unit / to)], arithmetic, Result(kind.storage.bits, kind.zero_points[0]))
+
+    def _scale(self, edge: str, scales: Mapping[str, Tensor]) -> Tensor:
+        return scales[self.quantizers[edge].edge.group].detach().double()
+
+    @torch.no_grad()
+    def _known(
+        self,
+        write: Write,
+        values: Mapping[str, Tensor],
+        inner: Mapping[str, Tensor],
+        seen: dict[tuple[str, str], Tensor],
+        scales: Mapping[str, Tensor],
+    ) -> Tensor:
+        """The whole steps of a result as its kernel's arithmetic gives them, before they saturate."""
+        sums, edge = write.sums, self.quantizers[write.edges[0]].edge
+        if sums is None:
+            raise TypeError(f"{write.name!r} has no sums")
+        to = self._scale(write.edges[0], scales)
+        reals = [self._operand(read, values, inner, seen, scales) for read in sums.operands]
+        terms = []
+        for x, units in zip(reals or [inner[sums.source]], sums.units, strict=True):
+            unit = torch.full((), sums.factor, dtype=torch.float64, device=to.device)
+            for one in units:
+                scale = self._scale(one, scales)
+                unit = unit * (
+                    scale.reshape(-1, *[1] * sums.trailing) if scale.numel() > 1 else scale.reshape(())
+                )
+            if x is None:
+                raise TypeError(f"an operand of {write.name!r} is absent")
+            terms.append((torch.round(x.double() / unit).long(), unit / to.reshape(())))
+        steps = scaled_sum(terms, sums.arithmetic, Result(edge.storage.bits, edge.zero_points[0]))
+        if write.activation is None:
+            return steps
+        ends = FUNCTIONS[write.activation.op.type](
+            write.activation.op,
+            [torch.tensor([-torch.inf, torch.inf], dtype=torch.float64, device=to.device)],
+            write.activation.statics,
+        )
+        if isinstance(ends, tuple):
+            raise TypeError("an activation has one result")
+        low, high = torch.round(ends.float() / to.float().reshape(())).double()
+        return steps.clamp(low, high)
+
+
+def fake_quantized(model: Graph, plan: Plan, *, keep: Sequence[str] = ()) -> FakeQuantized:
+    """Return a module that computes what `planner.evaluate` does, and trains weights and scales.
+
+    Gradients pass straight through the rounding, and scales have those of LSQ. Scales that the plan ties are
+    one parameter, so that planning again needs no rescale more.
+
+    Args:
+      model: the annotated model that the plan was made of.
+      plan: of that model.
+      keep: names or globs of values whose scales stay as they are.
+
+    Raises:
+      PlanInvalid: a plan of another model.
+      InputError: a plan that cannot be trained under; names kernel and row.
+      UnknownName: an operator that training has no function of.
+
+    Example:
+      >>> module = planner.torch.fake_quantized(model, plan)  # doctest: +SKIP
+    """
+    expect(model, Graph, "a model is what load_model or annotate gives")
+    require_plan(plan)
+    form = form_of_plan(model, plan.graph)
+    check_model(plan, form)
+    return FakeQuantized(form, plan, training_spec(plan, keep=keep))
+
+
+def _attribute_names(names: Sequence[str]) -> dict[str, str]:
+    """A name for each that torch takes as that of a parameter: without dots, and no two alike."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in dict.fromkeys(names):
+        plain = "p_" + name.replace(".", "_").replace("/", "_")
+        while plain in taken:
+            plain += "_"
+        taken.add(plain)
+        found[name] = plain
+    return found
+
+
+def _trained(model: Graph, plan: Plan, spec: TrainingSpec) -> Iterator[str]:
+    """Float constants at the ports of kernels whose rows let them change."""
+    frozen = {item.edge.value for item in spec.constants if not item.trained}
+    ports = (port.value for kernel in plan.kernels_in_order for port in kernel.inputs if port.value)
+    for name in dict.fromkeys(ports):
+        constant = model.constants.get(name)
+        if constant is not None and constant.array is not None and name not in frozen:
+            yield name
+
+
+def _read_constants(steps: Sequence[Step], model: Graph) -> dict[str, None]:
+    reads = [read for step in steps for call in step.calls for read in call.reads if read is not None]
+    return {read.name: None for read in reads if read.name in model.constants}

@@ -1,0 +1,236 @@
+"""Steps: a plan's kernels in order as training runs them, with the quantizers that operands and results pass.
+
+Made once of a plan; what they compute is `module`'s. Kernels are those of the reference interpreter
+(`interpreter.blocks`). Source: docs/specification.md, sections 3 and 8.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeGuard
+
+from planner.errors import InputError, unknown_name
+from planner.interpreter.blocks import Block, Floats, mover_kind, needed_regions, stages_of
+from planner.interpreter.calls import HTP, is_accumulator
+from planner.ir.graph import Graph, Op
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
+from planner.torch.arithmetic import FOLDED, SHIFTED, knows
+from planner.torch.operators import FUNCTIONS
+
+EVEN: Final = frozenset({"exact_even", "float32_even", "float32_qdq", "float32_spec", HTP})
+"""Arithmetics that round ties to even; fixed point rounds them up, and averages away from zero."""
+RESCALING: Final = FOLDED | SHIFTED | {"exact_even", "power_of_two"}
+"""Arithmetics in which a rescale is one of integers."""
+PRODUCTS: Final = frozenset({("Conv",), ("ConvTranspose",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})
+ADDED: Final = frozenset({("Add",)})
+AVERAGES: Final = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean"})
+BYTE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An operand: a value or a constant, through the quantizer of an edge; "" is as it is.
+
+    Attributes:
+      base: the edge that the value is on before, where integers of one grid become those of another.
+      arithmetic: that they do by.
+    """
+
+    name: str
+    edge: str = ""
+    ties: str = "even"
+    base: str = ""
+    arithmetic: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One operator: its operands, and the numbers of those that say shapes, indices and bounds."""
+
+    op: Op
+    reads: tuple[Read | None, ...]
+    statics: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Integers that a kernel adds up exactly, and how it brings them onto the grid of its result.
+
+    Attributes:
+      source: the result of the last operator that adds.
+      units: for each term the edges whose scales make its step; a sum of products is one term.
+      operands: the terms where there are several; (): `source` itself.
+      trailing: axes behind the channels of the result.
+      factor: of a Gemm.
+    """
+
+    source: str
+    units: tuple[tuple[str, ...], ...]
+    arithmetic: str
+    operands: tuple[Read, ...] = ()
+    trailing: int = 0
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Write:
+    """What becomes of a result: the edges whose quantizers it passes.
+
+    Attributes:
+      sums: of the first of them, where its integers are known.
+      activation: the Relu or Clip behind these.
+      rescales: the arithmetic by which integers go from the first edge to a second.
+    """
+
+    name: str
+    edges: tuple[str, ...] = ()
+    ties: str = "even"
+    sums: Sum | None = None
+    activation: Call | None = None
+    rescales: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A kernel, or float kernels in a row."""
+
+    calls: tuple[Call, ...]
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Maker:
+    """Makes the steps of a plan.
+
+    Attributes:
+      edges: names of quantizers by value and type.
+      bases: the type that consumers of each value start from, as far as steps are made.
+    """
+
+    model: Graph
+    plan: Plan
+    edges: Mapping[tuple[str, Uniform], str]
+    bases: dict[str, PortTyped]
+
+    def steps(self) -> Iterator[Step]:
+        """Yield every step in order.
+
+        Raises:
+          UnknownName: an operator that training has no function of.
+          InputError: an operator with a body.
+        """
+        pinned = self.plan.stored_pins
+        self.bases.update((name, pinned.get(name)) for name in self.model.inputs)
+        for stage in stages_of(self.model, self.plan, None, pinned, needed_regions(self.plan)):
+            yield self._floats(stage) if isinstance(stage, Floats) else self._block(stage)
+
+    def _floats(self, stage: Floats) -> Step:
+        calls = tuple(self._call(op, {}, "") for op in stage.ops)
+        writes = []
+        for name in stage.outputs:
+            pin = self.plan.stored_pins.get(name)
+            self.bases[name] = pin
+            writes.append(Write(name, () if pin is None else (self.edges[name, pin],)))
+        return Step(calls, tuple(writes))
+
+    def _block(self, block: Block) -> Step:
+        ops = (*block.core, *(() if block.activation is None else (block.activation,)))
+        calls = tuple(self._call(op, block.kinds, block.arithmetic) for op in ops)
+        ties = "even" if block.arithmetic in EVEN else "up"
+        ties = "away" if ties == "up" and block.core[0].type in AVERAGES else ties
+        kind = mover_kind(block, self.model)
+        ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
+        # What only moves data of one type leaves it on its grid; bounds of a Clip are rounded onto it.
+        stays = kind is not None and block.core[0].type != "Clip" and all(port.type == kind for port in ports)
+        sums = None if stays else self._sums(block, calls)
+        activation = None if block.activation is None else calls[-1]
+        writes = [Write(name) for name in block.others]
+        for port in block.kernel.outputs:
+            if not port.value:
+                continue
+            pin = self.plan.stored_pins.get(port.value, port.type)
+            kinds = [] if stays else [port.type]
+            kinds += [] if pin == port.type else [pin]
+            edges = tuple(self.edges[port.value, kind] for kind in kinds if isinstance(kind, Uniform))
+            self.bases[port.value] = pin
+            by = block.arithmetic if _is_rescaled(port.type, pin, block.arithmetic) else ""
+            writes.append(Write(port.value, edges, ties, sums if edges else None, activation, by))
+        return Step(calls, tuple(writes))
+
+    def _sums(self, block: Block, calls: Sequence[Call]) -> Sum | None:
+        """The exact sums of a kernel whose arithmetic is known here; None where it computes in float."""
+        types, y = tuple(op.type for op in block.core), block.result
+        if y is None or not y.is_per_tensor or block.others or (block.row is not None and block.row.table):
+            return None
+        return self._added(block, calls) if types in ADDED else self._product(block, types)
+
+    def _added(self, block: Block, calls: Sequence[Call]) -> Sum | None:
+        op = block.core[0]
+        kinds = [block.kinds.get((op.name, i)) for i in range(len(op.inputs))]
+        whole = [kind for kind in kinds if kind is not None and kind.is_per_tensor]
+        if len(whole) < len(kinds) or not knows(block.arithmetic, len(kinds)):
+            return None
+        reads = tuple(read for read in calls[0].reads if read is not None)
+        units = tuple((self.edges[pair],) for pair in zip(op.inputs, whole, strict=True))
+        return Sum(op.outputs[0], units, block.arithmetic, reads)
+
+    def _product(self, block: Block, types: tuple[str, ...]) -> Sum | None:
+        op = block.core[0]
+        if types not in PRODUCTS or not knows(block.arithmetic):
+            return None
+        x, w = (block.kinds.get((op.name, i)) for i in (0, 1))
+        if x is None or w is None or not x.is_per_tensor or w.is_sub_channel:
+            return None
+        if block.arithmetic == HTP and x.storage.bits > BYTE:
+            return None
+        constants = self.model.constants
+        biases = [
+            block.kinds.get((one.name, i))
+            for one in block.core
+            for i, name in enumerate(one.inputs)
+            if name in constants and (one is not op or i > 1)
+        ]
+        # A bias on a grid of its own is no integer of the sum.
+        if not all(bias is not None and is_accumulator(bias, x, w) for bias in biases):
+            return None
+        units = ((self.edges[op.inputs[0], x], self.edges[op.inputs[1], w]),)
+        rank = len(self.model.values[op.inputs[1]].shape or ()) if op.type.startswith("Conv") else 2
+        alpha = float(op.attributes.get("alpha", 1.0)) if op.type == "Gemm" else 1.0
+        return Sum(block.core[-1].outputs[0], units, block.arithmetic, (), rank - 2, alpha)
+
+    def _call(self, op: Op, kinds: Mapping[tuple[str, int], Uniform], arithmetic: str) -> Call:
+        if op.type not in FUNCTIONS:
+            raise unknown_name("operator for training", op.type, FUNCTIONS)
+        if op.captures:
+            raise InputError(f"{op.type} at {op.name!r} has a body, and training goes straight through")
+        statics = tuple(map(self._static, op.inputs))
+        reads = tuple(
+            self._read(name, kinds.get((op.name, i)), arithmetic) for i, name in enumerate(op.inputs)
+        )
+        return Call(op, reads, statics)
+
+    def _static(self, name: str) -> Any:
+        """The numbers of a constant that says a shape, an index or a bound, as Python's, which compile."""
+        constant = self.model.constants.get(name)
+        if constant is None or constant.array is None:
+            return None
+        is_data = self.model.values[name].is_float and constant.array.size > 1
+        return None if is_data else constant.array.tolist()
+
+    def _read(self, name: str, kind: Uniform | None, arithmetic: str) -> Read | None:
+        if not name or (name in self.model.constants and not self.model.values[name].is_float):
+            return None
+        base = self.bases.get(name)
+        if kind is None or base == kind:
+            return Read(name)
+        ties = "even" if arithmetic in EVEN or not isinstance(base, Uniform) else "up"
+        start = self.edges[name, base] if _is_rescaled(base, kind, arithmetic) else ""
+        return Read(name, self.edges[name, kind], ties, start, arithmetic)
+
+
+def _is_rescaled(base: PortTyped, kind: PortTyped, arithmetic: str) -> TypeGuard[Uniform]:
+    """Whether integers of one type become those of another without becoming reals in between."""
+    if not isinstance(base, Uniform) or not isinstance(kind, Uniform) or arithmetic not in RESCALING:
+        return False
+    return base.is_per_tensor and kind.is_per_tensor and base != kind

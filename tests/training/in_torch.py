@@ -1,0 +1,163 @@
+"""What tests run in the environment of PyTorch: one process, JSON out."""
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+
+import planner
+import planner.torch
+from planner.torch.arithmetic import Result, scaled_sum
+
+SEED = 3
+
+
+def annotated(model: Any, bits: int) -> Any:
+    """The example, with narrow weights and results of its convolutions below 8 bits."""
+    stats = planner.calibrate(model, "examples/digits/calibration.npz")
+    if bits == 8:
+        return planner.annotate(model, stats=stats)
+    signed = {"res/conv2", "separable/pointwise"}
+    convs = [op.name for op in model.ops if op.type == "Conv"]
+    kernels = {n: {"in": ["*", "*"], "out": [f"{'i' if n in signed else 'u'}{bits}"]} for n in convs}
+    values = {"*_weight": f"!quant.any<i{bits}>"}
+    asked = {"format": "qplan.annotations/1", "values": values, "kernels": kernels}
+    return planner.annotate(model, stats=stats, annotations=asked)
+
+
+def fit(module: Any, images: Any, labels: Any, steps: int) -> list[float]:
+    """Train for some steps of 64 images; the losses."""
+    torch.manual_seed(SEED)
+    optimizer = torch.optim.Adam(
+        [{"params": module.weights(), "lr": 2e-3}, {"params": module.scales(), "lr": 1e-2}]
+    )
+    losses = []
+    for step in range(steps):
+        batch = torch.arange(step * 64, step * 64 + 64) % len(labels)
+        loss = torch.nn.functional.nll_loss(torch.log(module(images[batch]) + 1e-6), labels[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    return losses
+
+
+def shape_of(plan: Any) -> Any:
+    """Rows, storages and rescales of a plan."""
+    kernels = [
+        (
+            k.name,
+            k.row,
+            [p.type and (str(p.type.storage), p.type.zero_points) for p in (*k.inputs, *k.outputs)],
+        )
+        for k in plan.kernels_in_order
+    ]
+    return kernels, [(r.id, r.kind, r.consumers, r.cost) for r in plan.rescales]
+
+
+def law(target: str, bits: int, data: Any) -> dict[str, Any]:
+    """Train under a plan, plan again, and compare plans and numbers."""
+    images, labels = torch.tensor(data["image"]), torch.tensor(data["label"])
+    model = annotated(planner.load_model("examples/digits/digits.onnx"), bits)
+    plan = planner.plan(model, target)
+    module = planner.torch.fake_quantized(model, plan)
+    sample = {"image": data["image"][:64]}
+    before = planner.evaluate(model, plan, sample).outputs["probabilities"]
+    start = module(images[:64]).detach().numpy()
+    losses = fit(module, images, labels, 8)
+    trained = planner.with_learned(model, module)
+    again = planner.plan(trained, target)
+    planner.check(again, trained, target)
+    after = planner.evaluate(trained, again, sample).outputs["probabilities"]
+    end = module(images[:64]).detach().numpy()
+    last = next(e for e in module.spec.edges if e.value == "probabilities") if target != "finn-fpga" else None
+    step = module.spec.type_of(last, module.learned().scales).scale if last else 1e-3
+    return {
+        "same": shape_of(plan) == shape_of(again),
+        "cost": [plan.cost, again.cost],
+        "groups": len(module.scales()),
+        "moved": max(float(p.abs().max()) for p in module.scales()),
+        "losses": losses,
+        "steps_off": [float(np.abs(a - b).max() / step) for a, b in ((start, before), (end, after))],
+        "off": [float(np.mean(np.abs(a - b) > step / 2)) for a, b in ((start, before), (end, after))],
+    }
+
+
+def modules(data: Any) -> dict[str, Any]:
+    """What PyTorch's own means do with a module: checkpoints, frozen scales, compile, mixed precision."""
+    images = torch.tensor(data["image"][:32])
+    model = annotated(planner.load_model("examples/digits/digits.onnx"), 8)
+    plan = planner.plan(model, "litert-int8")
+    module = planner.torch.fake_quantized(model, plan)
+    fit(module, torch.tensor(data["image"]), torch.tensor(data["label"]), 2)
+    resumed = planner.torch.fake_quantized(model, plan)
+    resumed.load_state_dict(module.state_dict())
+    module.freeze_scales()
+    module.zero_grad()
+    module(images).sum().backward()
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = module(images)
+    compiled = torch.compile(module, backend="eager")(images)
+    module.save("learned.npz")
+    read = planner.with_learned(model, "learned.npz")
+    direct = planner.with_learned(model, resumed)
+    return {
+        "resumed": bool(torch.equal(resumed(images), module(images))),
+        "frozen": all(p.grad is None for p in module.scales()) and module.weights()[0].grad is not None,
+        "mixed": float((mixed - module(images)).abs().max()),
+        "compiled": bool(torch.equal(compiled, module(images))),
+        "file": {k: v.facts for k, v in read.values.items()}
+        == {k: v.facts for k, v in direct.values.items()},
+        "kept": len(planner.torch.fake_quantized(model, plan, keep=["*"]).scales()),
+    }
+
+
+def refused() -> list[str]:
+    """Messages of what cannot be trained."""
+    found = []
+    model = annotated(planner.load_model("examples/digits/digits.onnx"), 8)
+    other = planner.load_model("examples/digits/digits.onnx")
+    plan = planner.plan(model, "litert-int8")
+    changed = planner.correct_biases(
+        model, "litert-int8", planner.calibrate(other, "examples/digits/calibration.npz")
+    )
+    module = planner.torch.fake_quantized(model, plan)
+    with torch.no_grad():
+        module.scales()[0].fill_(float("nan"))
+    for attempt in (
+        lambda: planner.torch.fake_quantized(changed, plan),
+        lambda: planner.with_learned(model, module),
+        lambda: module(torch.zeros(1), torch.zeros(1)),
+    ):
+        try:
+            attempt()
+        except planner.PlannerError as error:
+            found.append(str(error))
+    return found
+
+
+def sums() -> dict[str, list[int]]:
+    """Random sums by each arithmetic, of one term and of two, as the interpreter has them in `numbers.npz`."""
+    drawn = np.load("numbers.npz")
+    terms = [(torch.tensor(drawn["integers"]), torch.tensor(drawn["ratios"]))]
+    bytes_of = torch.tensor(drawn["others"])
+    two = [
+        (bytes_of.flip(0), torch.tensor(drawn["ratios"][:1])),
+        (bytes_of, torch.tensor(drawn["other_ratio"])),
+    ]
+    names = ("exact_even", "power_of_two", "tosa_single", "tosa_double", "gemmlowp", "litert")
+    found = {name: scaled_sum(terms, name, Result(8, 0)).long().flatten().tolist() for name in names}
+    for name in names[2:]:
+        found[f"{name} of two"] = scaled_sum(two, name, Result(8, 0)).long().flatten().tolist()
+    return found
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    test = np.load("examples/digits/test.npz")
+    asked = json.loads(sys.argv[1])
+    answer: dict[str, Any] = {f"{target} {bits}": law(target, bits, test) for target, bits in asked["law"]}
+    answer |= {"modules": modules(test), "refused": refused(), "sums": sums()} if asked.get("rest") else {}
+    sys.stdout.write(json.dumps(answer))

@@ -1,0 +1,110 @@
+"""Torch beside the interpreter, in torch's own environment: the same numbers, before and after training."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.interpreter.fixed_point import HEADROOM, ratios, scaled_sum
+from tests.conftest import ROOT
+
+TORCH = ROOT / ".oracles" / "torch" / "bin" / "python"
+LAW = [
+    ("litert-int8", 8),
+    ("qnn-htp", 8),
+    ("hls4ml-fpga", 8),
+    ("hls4ml-fpga", 3),
+    ("finn-fpga", 4),
+    ("finn-fpga", 2),
+    ("teaching-npu", 8),
+]
+
+
+def numbers():
+    """Integers and the float32 scales whose quotients bring them onto a grid."""
+    random = np.random.default_rng(1)
+    return {
+        "integers": random.integers(-(1 << 20), 1 << 20, (64, 50)),
+        "others": random.integers(-128, 128, (64, 50)),
+        "scales": np.float32(2.0 ** random.uniform(-20, -3, 50)),
+        "to": np.float32(0.37),
+    }
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    if not TORCH.exists():
+        pytest.skip("no .oracles/torch: run make oracles")
+    folder = tmp_path_factory.mktemp("torch")
+    shutil.copytree(ROOT / "examples" / "digits", folder / "examples" / "digits")
+    drawn = numbers()
+    to = np.float64(drawn["to"])
+    np.savez(
+        folder / "numbers.npz",
+        integers=drawn["integers"],
+        others=drawn["others"],
+        ratios=drawn["scales"].astype(np.float64) / to,
+        other_ratio=np.asarray([0.5 / to]),
+    )
+    places = [str(ROOT), *(place for place in sys.path if Path(place).name == "site-packages")]
+    line = [
+        str(TORCH),
+        str(ROOT / "tests" / "training" / "in_torch.py"),
+        json.dumps({"law": LAW, "rest": True}),
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        line, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("target", "bits"), LAW)
+def test_training_keeps_the_plan_and_its_numbers(answers, target, bits):
+    found = answers[f"{target} {bits}"]
+    assert found["same"]
+    before, after = found["cost"]
+    assert after <= before
+    assert found["moved"] > 0.01
+    assert all(map(np.isfinite, found["losses"]))
+    # At most one step of the output, and most of it without any.
+    assert max(found["steps_off"]) <= 1.001
+    assert max(found["off"]) < 0.05
+
+
+def test_pytorch_has_its_way_with_a_module(answers):
+    found = answers["modules"]
+    assert found["resumed"]
+    assert found["frozen"]
+    assert found["compiled"]
+    assert found["file"]
+    assert found["mixed"] < 0.1
+    assert found["kept"] == 0
+
+
+def test_what_cannot_be_trained_is_named(answers):
+    model, scale, inputs = answers["refused"]
+    assert "this model has corrected biases, the plan is for the one without" in model
+    assert "the scale is nan" in scale
+    assert "2 inputs; the model has 1: 'image'" in inputs
+
+
+def test_sums_are_those_of_the_interpreter(answers):
+    drawn = numbers()
+    ratio = ratios(drawn["scales"].astype(np.float64).tolist(), 1.0, float(drawn["to"]))
+    second = ratios((0.5,), 1.0, float(drawn["to"]))
+    for name, stored in answers["sums"].items():
+        arithmetic, _, two = name.partition(" of ")
+        terms = (
+            [(drawn["others"][::-1], ratio[:1]), (drawn["others"], second)]
+            if two
+            else [(drawn["integers"], ratio)]
+        )
+        wanted = scaled_sum(terms, arithmetic, headroom=HEADROOM)
+        np.testing.assert_array_equal(np.reshape(stored, wanted.shape), wanted, name)
