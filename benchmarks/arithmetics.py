@@ -1,20 +1,23 @@
 """How often float32 arithmetic and exact arithmetic store different integers: all pairs of bytes, per op.
 
 `float32_spec` dequantizes, computes and quantizes in float32; `exact_even` does the same in rationals on
-the same float32 scales, and rounds once. Usage: `python -m benchmarks.arithmetics` prints the table of
-docs/results/stablehlo-agreement.md. Source: docs/specification.md, section 8; StableHLO specification,
+the same float32 scales, and rounds once. Usage: `python -m benchmarks.arithmetics --write` writes
+docs/results/float32-steps.md. Source: docs/specification.md, section 8; StableHLO specification,
 "Quantization computations".
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "results" / "float32-steps.md"
 _NEAR: Final = 1e-6
 
 
@@ -98,5 +101,18 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def page() -> str:
+    """The page with the table."""
+    return f"""# Float32 beside exact arithmetic
+Made by `python -m benchmarks.arithmetics --write`: pairs of bytes on which `float32_spec` stores the next
+integer of `exact_even`'s; *page* is StableHLO's own example.
+
+{table()}
+"""
+
+
 if __name__ == "__main__":
-    print(table())
+    if "--write" in sys.argv:
+        PAGE.write_text(page(), encoding="utf-8")
+    else:
+        print(page())
