@@ -36,7 +36,9 @@ class FakeQuantized(torch.nn.Module):
       spec: what the plan asks of training.
     """
 
-    def __init__(self, model: Graph, plan: Plan, spec: TrainingSpec) -> None:
+    def __init__(
+        self, model: Graph, plan: Plan, spec: TrainingSpec, owner: torch.nn.Module | None = None
+    ) -> None:
         """See `fake_quantized`."""
         super().__init__()
         self.spec = spec
@@ -57,11 +59,12 @@ class FakeQuantized(torch.nn.Module):
         self.constants = torch.nn.ParameterDict()
         self._steps = tuple(Maker(model, plan, edges, {}).steps())
         self._trained = tuple(_trained(model, plan, spec))
+        shared = {} if owner is None else _shared(model, self._trained, owner)
         for name in _read_constants(self._steps, model):
-            numbers = torch.tensor(np.asarray(model.constants[name].array, np.float32))
-            self.constants[self._names[name]] = torch.nn.Parameter(
-                numbers, requires_grad=name in self._trained
-            )
+            if name not in shared:
+                numbers = torch.tensor(np.asarray(model.constants[name].array, np.float32))
+                shared[name] = torch.nn.Parameter(numbers, requires_grad=name in self._trained)
+            self.constants[self._names[name]] = shared[name]
         pins = {name: plan.stored_pins.get(name) for name in model.inputs}
         self._stored = {name: edges[name, kind] for name, kind in pins.items() if isinstance(kind, Uniform)}
 
@@ -225,7 +228,9 @@ class FakeQuantized(torch.nn.Module):
         return steps.clamp(low, high)
 
 
-def fake_quantized(model: Graph, plan: Plan, *, keep: Sequence[str] = ()) -> FakeQuantized:
+def fake_quantized(
+    model: Graph, plan: Plan, *, keep: Sequence[str] = (), owner: torch.nn.Module | None = None
+) -> FakeQuantized:
     """Return a module that computes what `planner.evaluate` does, and trains weights and scales.
 
     Gradients pass straight through the rounding, and scales have those of LSQ. Scales that the plan ties are
@@ -235,10 +240,13 @@ def fake_quantized(model: Graph, plan: Plan, *, keep: Sequence[str] = ()) -> Fak
       model: the annotated model that the plan was made of.
       plan: of that model.
       keep: names or globs of values whose scales stay as they are.
+      owner: the network that the model was exported from. The weights that it has under the same names are
+        trained in it, so that its own checkpoints hold them; on its own device.
 
     Raises:
       PlanInvalid: a plan of another model.
-      InputError: a plan that cannot be trained under; names kernel and row.
+      InputError: a plan that cannot be trained under; names kernel and row. An owner without any of the
+        model's weights.
       UnknownName: an operator that training has no function of.
 
     Example:
@@ -248,7 +256,7 @@ def fake_quantized(model: Graph, plan: Plan, *, keep: Sequence[str] = ()) -> Fak
     require_plan(plan)
     form = form_of_plan(model, plan.graph)
     check_model(plan, form)
-    return FakeQuantized(form, plan, training_spec(plan, keep=keep))
+    return FakeQuantized(form, plan, training_spec(plan, keep=keep), owner)
 
 
 def _attribute_names(names: Sequence[str]) -> dict[str, str]:
@@ -261,6 +269,29 @@ def _attribute_names(names: Sequence[str]) -> dict[str, str]:
             plain += "_"
         taken.add(plain)
         found[name] = plain
+    return found
+
+
+def _shared(model: Graph, trained: Sequence[str], owner: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """Parameters of a network that are constants of the model, by their name and numbers.
+
+    Raises:
+      InputError: it has none of them.
+    """
+    known = dict(owner.named_parameters())
+    found = {}
+    for name in trained:
+        parameter, array = known.get(name), model.constants[name].array
+        if parameter is None or array is None or tuple(parameter.shape) != array.shape:
+            continue
+        if np.allclose(parameter.detach().cpu().float().numpy(), array, rtol=1e-6):
+            found[name] = parameter
+    if trained and not found:
+        names = ", ".join(map(repr, list(known)[:3]))
+        raise InputError(
+            f"the network has none of the weights {', '.join(map(repr, trained[:3]))}; its own: {names}",
+            hint="export it with its weights as they are now; BatchNorm is folded into others",
+        )
     return found
 
 

@@ -114,6 +114,56 @@ def modules(data: Any) -> dict[str, Any]:
     }
 
 
+class Net(torch.nn.Module):
+    """A user's own network, with a residual."""
+
+    def __init__(self) -> None:
+        """Make its layers."""
+        super().__init__()
+        self.a = torch.nn.Conv2d(1, 8, 3, padding=1)
+        self.b = torch.nn.Conv2d(8, 8, 3, padding=1)
+        self.f = torch.nn.Linear(8 * 16, 10)
+
+    def forward(self, x: Any) -> Any:
+        """Compute the scores of images of 8 by 8."""
+        h = torch.relu(self.a(x))
+        h = torch.relu(self.b(h) + h)
+        return self.f(torch.flatten(torch.max_pool2d(h, 2), 1))
+
+
+def owned(data: Any) -> dict[str, Any]:
+    """Train a network of one's own in place: its weights move, and the plan has them."""
+    torch.manual_seed(SEED)
+    net, x = Net().eval(), torch.tensor(data["image"][:16])
+    sizes = ({0: torch.export.Dim("n", min=2, max=1024)},)
+    model = planner.load_model(torch.export.export(net, (x,), dynamic_shapes=sizes))
+    ready = planner.annotate(model, stats=planner.calibrate(model, {"x": x.numpy()}))
+    plan = planner.plan(ready, "litert-int8")
+    module = planner.torch.fake_quantized(ready, plan, owner=net)
+    before = net.a.weight.detach().clone()
+    optimizer = torch.optim.Adam([*net.parameters(), *module.scales()], 1e-3)
+    for _ in range(3):
+        loss = torch.nn.functional.cross_entropy(module(x), torch.tensor(data["label"][:16]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    trained = planner.with_learned(ready, module)
+    again = planner.plan(trained, "litert-int8")
+    name = model.outputs[0]
+    stored = planner.evaluate(trained, again, {"x": x.numpy()}).outputs[name]
+    try:
+        planner.torch.fake_quantized(ready, plan, owner=torch.nn.Linear(2, 2))
+    except planner.PlannerError as error:
+        other = str(error)
+    return {
+        "moved": float((net.a.weight - before).detach().abs().max()),
+        "in place": bool((trained.constants["a.weight"].array == net.a.weight.detach().numpy()).all()),
+        "same": shape_of(plan) == shape_of(again),
+        "difference": float(np.abs(stored - module(x).detach().numpy()).max()),
+        "other": other,
+    }
+
+
 def refused() -> list[str]:
     """Messages of what cannot be trained."""
     found = []
@@ -159,5 +209,9 @@ if __name__ == "__main__":
     test = np.load("examples/digits/test.npz")
     asked = json.loads(sys.argv[1])
     answer: dict[str, Any] = {f"{target} {bits}": law(target, bits, test) for target, bits in asked["law"]}
-    answer |= {"modules": modules(test), "refused": refused(), "sums": sums()} if asked.get("rest") else {}
+    answer |= (
+        {"modules": modules(test), "owned": owned(test), "refused": refused(), "sums": sums()}
+        if asked.get("rest")
+        else {}
+    )
     sys.stdout.write(json.dumps(answer))

@@ -88,6 +88,15 @@ def test_pytorch_has_its_way_with_a_module(answers):
     assert found["kept"] == 0
 
 
+def test_a_network_of_ones_own_is_trained_in_place(answers):
+    found = answers["owned"]
+    assert found["moved"] > 0.001
+    assert found["in place"]
+    assert found["same"]
+    assert found["difference"] < 1e-5
+    assert "the network has none of the weights 'a.weight'" in found["other"]
+
+
 def test_what_cannot_be_trained_is_named(answers):
     model, scale, inputs = answers["refused"]
     assert "this model has corrected biases, the plan is for the one without" in model
