@@ -31,6 +31,8 @@ DEFAULTS: Final = (
     "rescale_allowed",
     "rescale_single_consumer",
     "duplicate_constants",
+    "asked_widths",
+    "unsigned",
     "islands",
     "bias",
 )

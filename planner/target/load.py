@@ -279,6 +279,8 @@ def _build(
         rescale_allowed=document.rescale.allowed,
         rescale_single_consumer=defaults.rescale_single_consumer,
         duplicate_constants=defaults.duplicate_constants,
+        asked_widths=defaults.asked_widths,
+        unsigned=defaults.unsigned,
         islands=defaults.islands,
         bias=defaults.bias,
         tests=_tests(document, root),

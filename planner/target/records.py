@@ -148,8 +148,8 @@ class DynamicRange:
             raise TargetError("a zero point per token is nothing integer products have: say symmetric: true")
 
 
-Reader: TypeAlias = Literal["any", "onnxruntime", "openvino", "qnn", "tensorrt"]
-READERS: Final = frozenset({"any", "onnxruntime", "openvino", "qnn", "tensorrt"})
+Reader: TypeAlias = Literal["any", "finn", "onnxruntime", "openvino", "qnn", "tensorrt"]
+READERS: Final = frozenset({"any", "finn", "onnxruntime", "openvino", "qnn", "tensorrt"})
 Overflow: TypeAlias = Literal["refuse", "saturate", "wrap"]
 
 
@@ -393,6 +393,8 @@ class Target:
       work_unit: the word for the unit of work in reports; "" is an element requantized.
       legalize: kernels that a region of a coarser kernel becomes, by that kernel.
       engines: that its rows run on.
+      asked_widths, unsigned: whether wildcards that nothing else decides take the width that the model asks
+        for, and no sign where they need none.
       storages: bits, sign and float of those that results have; None: any (`rules.named_storages`).
       files: that its compiler reads.
       blocks: fusions of norms and activations; one that rows do not serve wholly runs in float as a whole.
@@ -412,6 +414,8 @@ class Target:
     rescale_allowed: bool = True
     rescale_single_consumer: bool = False
     duplicate_constants: bool = True
+    asked_widths: bool = False
+    unsigned: bool = False
     islands: Literal["float", "integer"] = "integer"
     bias: str = "i32"
     tests: tuple[TestCase, ...] = ()

@@ -407,6 +407,16 @@ class DefaultsModel(Model):
     requantize: Requantize = "tosa_double"
     rescale_single_consumer: bool = False
     duplicate_constants: bool = True
+    asked_widths: bool = Field(
+        default=False,
+        description="Whether a wildcard port that would get the type of `port` takes the width that the "
+        "model asks for (`!quant.any<i4>`) instead, be it narrower; otherwise that is the least width.",
+    )
+    unsigned: bool = Field(
+        default=False,
+        description="Whether such a port has no sign where its zero point is 0 and its range has nothing "
+        "below.",
+    )
     islands: Literal["float", "integer"] = "integer"
     bias: Literal["i32", "i64", "float"] = "i32"
     when: dict[str, Any] = Field(
@@ -555,11 +565,12 @@ class FilesModel(Model):
         "computes on this machine, optimisations on. Without it they are judged as they are written.",
         examples=["onnxruntime"],
     )
-    reader: Literal["any", "onnxruntime", "openvino", "qnn", "tensorrt"] | None = Field(
+    reader: Literal["any", "finn", "onnxruntime", "openvino", "qnn", "tensorrt"] | None = Field(
         None,
         description="The engine that ONNX files are written for. Files for onnxruntime's CPU provider, the "
         "default, have guards against its optimizations, and `onnx-qdq` clamps stored bytes there. Files for "
-        "other engines have every operator between a DequantizeLinear and a QuantizeLinear.",
+        "other engines have every operator between a DequantizeLinear and a QuantizeLinear. `qonnx` files "
+        "for `finn` have a Relu in front of every unsigned Quant.",
         examples=["qnn"],
     )
 

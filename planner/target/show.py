@@ -120,6 +120,8 @@ def target_to_json(target: Target) -> dict[str, Any]:
             "on_no_kernel": target.on_no_kernel,
             "rescale_single_consumer": target.rescale_single_consumer,
             "duplicate_constants": target.duplicate_constants,
+            "asked_widths": target.asked_widths,
+            "unsigned": target.unsigned,
             "islands": target.islands,
             "bias": target.bias,
         },

@@ -2,9 +2,10 @@
 
 That of its own pin, else what was asked of its kernel, else that of its value's pin, else of the ports it is
 joined with (a pin's only where the target's ports name one of its width and sign: a device of bytes moves
-trained values of 4 bits in bytes), else of its producer, else of its readers, else the target's default;
-wide enough for what an Any asks of its values, and with signs where its zero point would leave no number for
-a part of the range that facts tell. Source: docs/specification.md, sections 4 and 11.
+trained values of 4 bits in bytes), else of its producer, else of its readers, else the target's default, or
+what the target's defaults make of it (`asked_widths`, `unsigned`). It is wide enough for what an Any asks of
+its values, and has signs where its zero point would leave no number for a part of the range that facts tell.
+Source: docs/specification.md, sections 4 and 11.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -118,6 +119,8 @@ def resolve(
         own = _own_storage(network, choice, pinned) or _storage_of_begin(network)
         own = own or (_wanted_storage(network, group) if wild else None)
         shared = own or _shared_storage(network, members, reader_storage)
+        if shared is None:
+            shared = _unsaid(network, choice, members, required)
         shared = _wide_enough(network, choice, shared, [side for side, _, _ in members])
         if own is None and wild:
             shared = _with_room(network, members, shared, required)
@@ -133,8 +136,10 @@ def resolve(
             if own is not None:
                 result[side] = _stored_as(spec, own)
                 continue
-            found = _storage_near(network, name, reader_storage, spec) or default.storage
-            if isinstance(found, Storage):
+            found = _storage_near(network, name, reader_storage, spec)
+            if found is None and isinstance(default.storage, Storage):
+                found = _unsaid(network, choice, [(side, name, spec)], required)
+            if found is not None:
                 found = _wide_enough(network, choice, found, [side])
                 result[side] = _stored_as(spec, _with_room(network, [(side, name, spec)], found, required))
             else:
@@ -172,6 +177,23 @@ def _with_room(network: Network, members: Sequence[Member], store: Storage, requ
     return store
 
 
+def _unsaid(network: Network, choice: Choice, members: Sequence[Member], required: Required) -> Storage:
+    """The storage where neighbours say nothing: what the target's defaults make of requests and ranges."""
+    target = network.target
+    default = target.default_port.storage
+    asked = _asked_storages(network, choice, [side for side, _, _ in members])
+    store = default if isinstance(default, Storage) else Storage(8, True, -128, 127)
+    if target.asked_widths and asked:
+        store = max(asked, key=lambda one: one.range_bits)
+    extents = [required(side, name) for side, name, _ in members]
+    needs_sign = any(spec.zero_point != 0 or spec.symmetric for _, _, spec in members) or any(
+        extent is None or extent[0] < 0 for extent in extents
+    )
+    if needs_sign or not (target.unsigned and store.signed):
+        return store
+    return Storage(store.bits, False, 0, (1 << store.bits) - 1)
+
+
 def _own_storage(network: Network, choice: Choice, members: Sequence[Member]) -> Storage | None:
     """What facts of ports themselves say; of a constant, as its port stores the numbers."""
     if not (choice.region.input_facts or choice.region.output_facts):
@@ -204,11 +226,13 @@ def _storage_of_begin(network: Network) -> Storage | None:
 
 def _wide_enough(network: Network, choice: Choice, store: Storage, sides: Sequence[PortId]) -> Storage:
     """A storage that a wildcard found, or the one that the widest Any on its ports or values asks for."""
+    return max([store, *_asked_storages(network, choice, sides)], key=lambda one: one.range_bits)
+
+
+def _asked_storages(network: Network, choice: Choice, sides: Sequence[PortId]) -> list[Storage]:
+    """What Anys at ports, or on their values, ask for."""
     met = (port_facts(network.graph, choice.region, *side) for side in sides)
-    asked = [fact.storage for facts in met for fact in facts if isinstance(fact, AnyType)]
-    if not asked:
-        return store
-    return max([store, *asked], key=lambda one: one.range_bits)
+    return [fact.storage for facts in met for fact in facts if isinstance(fact, AnyType)]
 
 
 @lru_cache(maxsize=1024)
@@ -223,7 +247,7 @@ def _shared_storage(
     network: Network,
     members: Sequence[Member],
     reader_storage: Mapping[str, Storage],
-) -> Storage:
+) -> Storage | None:
     for _, _, spec in members:
         if isinstance(spec.storage, Storage):
             return spec.storage
@@ -241,8 +265,7 @@ def _shared_storage(
         for side, name, _ in members:
             if side[0] == end and name in reader_storage:
                 return reader_storage[name]
-    default = network.target.default_port.storage
-    return default if isinstance(default, Storage) else Storage(8, True, -128, 127)
+    return None
 
 
 def _storage_near(

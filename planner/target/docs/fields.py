@@ -26,6 +26,8 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
         "Whether a constant may be stored once per type it is wanted in.",
         True,
     ),
+    "DefaultsModel.asked_widths": ("", False),
+    "DefaultsModel.unsigned": ("", False),
     "DefaultsModel.islands": (
         "Where a kernel without multiply-adds runs that has float kernels alone around it.",
         "float",
