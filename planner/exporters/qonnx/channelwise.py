@@ -12,7 +12,7 @@ import numpy as np
 from planner.exporters.common.blocks import Block, Clamp, Operand
 from planner.exporters.common.pointwise import only_stored, varying_axis
 from planner.exporters.common.thresholds import Integers
-from planner.exporters.qonnx.finn_builder import FinnModelBuilder
+from planner.exporters.qonnx.finn_builder import FinnModelBuilder, layout_of
 from planner.ir.types.qtypes import Uniform
 from planner.ops import defined
 
@@ -53,13 +53,6 @@ def channelwise(streams: FinnModelBuilder, block: Block, _y: Uniform, clamp: Cla
         tensor = streams.emit("Mul", [tensor, name], f"{block.result}_turned")
     streams.settle(block, tensor, least, clamp, layout_of(axis, len(shape)))
     return True
-
-
-def layout_of(axis: int, rank: int) -> str:
-    """A MultiThreshold's layout with its channels at an axis; -1: of one channel."""
-    if axis in (-1, 1):
-        return "NCHW"
-    return "".join("C" if i == axis else letter for i, letter in enumerate("NHWD"[:rank]))
 
 
 def _levels(streams: FinnModelBuilder, block: Block, x: Operand, axis: int, channels: int) -> Integers | None:

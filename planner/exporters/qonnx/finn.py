@@ -29,8 +29,9 @@ from planner.exporters.onnx.integers.averaging import average_of, divides
 from planner.exporters.onnx.integers.rescaling import single
 from planner.exporters.onnx.port_support import beyond, common_problem, refusal, typed_ports
 from planner.exporters.qonnx.channelwise import channelwise
-from planner.exporters.qonnx.finn_builder import LAYOUTS, FinnModelBuilder, datatype_of_array
+from planner.exporters.qonnx.finn_builder import FinnModelBuilder, datatype_of_array, layout_of
 from planner.exporters.qonnx.signs import Sign, signs_of
+from planner.exporters.qonnx.windows import window_of
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.fixed_point import is_fixed_point
 from planner.interpreter.requantize import output_multiplier
@@ -230,7 +231,7 @@ def _linear(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -
     rounding = rounding.spread(len(low))
     levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, low, high, clamp.high - clamp.low)
     rank = len(streams.graph.values[block.kernel.outputs[0].value].shape or ())
-    layout = "NCHW" if product.op.type == "Conv" else LAYOUTS.get(rank, "NC")
+    layout = layout_of(1 if product.op.type == "Conv" else rank - 1, rank)
     signs = _signs(streams, product.x)
     x, one = (streams.values.integers(product.x.value, product.x.kind), 1) if signs is None else signs
     # A sum of signs times `one` reaches t where the sum of signs reaches t / one, rounded up.
@@ -247,7 +248,8 @@ def _sums(streams: FinnModelBuilder, block: Block, product: Product, x: str) -> 
         weight = np.ascontiguousarray(weight.T)
     name = streams.constant(f"{product.w.value}_integers", weight, datatype_of_array(weight))
     kind = "Conv" if op.type == "Conv" else "MatMul"
-    return streams.emit(kind, [x, name], f"{block.result}_sum", op.attributes if kind == "Conv" else {})
+    attributes = {**op.attributes, **window_of(streams.graph, op)} if kind == "Conv" else {}
+    return streams.emit(kind, [x, name], f"{block.result}_sum", attributes)
 
 
 def _plus(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:

@@ -17,9 +17,10 @@ from planner.exporters.common.linear_operands import shifted_weight
 from planner.exporters.common.thresholds import Integers, least_arguments, least_floats
 from planner.exporters.common.values import Values
 from planner.exporters.onnx.onnx_file import OnnxFile
+from planner.exporters.qonnx.windows import windows
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import rescaled
-from planner.ir.graph import Graph
+from planner.ir.graph import LINEAR, Graph
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.quantized.formulas import Array
 from planner.onnx.write import OPSET
@@ -28,7 +29,6 @@ from planner.plans.plan import Plan
 FINN: Final = "qonnx.custom_op.general"
 DATATYPE: Final = "finn_datatype"
 MOST_LEVELS: Final = 1 << 16
-LAYOUTS: Final[Mapping[int, str]] = {2: "NC", 3: "NWC", 4: "NHWC"}
 
 
 class FinnModelBuilder:
@@ -43,6 +43,8 @@ class FinnModelBuilder:
         """Start with the model's inputs, all float."""
         self.graph, self.plan = graph, plan
         self.file, self.values = OnnxFile(graph, plan), Values[str](graph, plan, self)
+        self._windows = windows(graph, list(plan.graph.all_ops()))
+        self._weights = {op.inputs[1] for op in plan.graph.all_ops() if op.type in LINEAR}
         self._annotations: dict[str, Mapping[str, str]] = {}
         self.interpreter = Interpreter(graph, plan)
         self.bipolar: dict[str, tuple[str, float]] = {}
@@ -70,7 +72,7 @@ class FinnModelBuilder:
         Args:
           thresholds: (C or 1, steps), ascending.
           low: the integer below all of them.
-          layout: of the tensor; C is the channel axis.
+          layout: of the tensor; C is the channel axis; "" where nothing needs to be said.
         """
         datatype = datatype_of(low, low + thresholds.shape[1])
         # FINN makes hardware of thresholds of an integer datatype alone, and names one only where it rounds.
@@ -78,12 +80,9 @@ class FinnModelBuilder:
         kind = datatype_of(int(thresholds.min()), int(thresholds.max())) if is_whole else ""
         table = self.constant(f"{stem}_thresholds", thresholds, kind)
         result = self.file.fresh(stem)
-        attributes = {
-            "data_layout": layout,
-            "out_bias": float(low),
-            "out_dtype": datatype,
-            "out_scale": 1.0,
-        }
+        attributes = {"out_bias": float(low), "out_dtype": datatype, "out_scale": 1.0}
+        if layout:
+            attributes["data_layout"] = layout
         self.file.emit("MultiThreshold", [tensor, table], [result], domain=FINN, attributes=attributes)
         self._annotations[result] = {DATATYPE: datatype}
         return result
@@ -123,7 +122,8 @@ class FinnModelBuilder:
         if value in self.graph.constants:
             array = self.values.array(value)
             self.file.constants[value] = (array, self.graph.values[value].dtype)
-            if array.dtype == np.float32 and np.all(np.abs(array) == 1):
+            # FINN holds a tensor to its datatype, and streamlining multiplies other constants.
+            if value in self._weights and array.dtype == np.float32 and np.all(np.abs(array) == 1):
                 self._annotations[value] = {DATATYPE: "BIPOLAR"}
         return value
 
@@ -132,6 +132,10 @@ class FinnModelBuilder:
         for name in dict.fromkeys(self.graph.outputs):
             self.file.bind(name, self.values.real(name))
         self._drop_dead()
+        self.file.nodes = [
+            node._replace(attributes={**node.attributes, **self._windows.get(node.name, {})})
+            for node in self.file.nodes
+        ]
         opset = self.graph.opsets.get("", OPSET)
         return self.file.to_bytes(opset=opset, port=self.file.port, annotations=self._annotations)
 
@@ -196,6 +200,19 @@ class FinnModelBuilder:
                 f"{value!r} is an activation with a scale per slice, and FINN's streams have one",
                 hint="use a type per tensor there",
             )
+
+
+def layout_of(axis: int, rank: int) -> str:
+    """A MultiThreshold's layout with its channels at an axis; -1: of one channel.
+
+    "" where every version of QONNX takes this axis without being told: the second of a matrix, the last of
+    three. FINN's QONNX accepts NCHW and NHWC alone.
+    """
+    if (axis, rank) in {(1, 2), (2, 3)}:
+        return ""
+    if axis in (-1, 1):
+        return "NCHW"
+    return "".join("C" if i == axis else letter for i, letter in enumerate("NHWD"[:rank]))
 
 
 def datatype_of(low: int, high: int) -> str:

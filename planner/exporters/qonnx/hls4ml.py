@@ -19,10 +19,11 @@ import numpy as np
 from planner.exporters.common.blocks import Block, blocks
 from planner.exporters.qonnx.fixed_point_parts import Extent
 from planner.exporters.qonnx.fixed_point_scales import in_powers_of_two
-from planner.exporters.qonnx.hls4ml_ops import readable, refuse_what_is_not_read, window
+from planner.exporters.qonnx.hls4ml_ops import readable, refuse_what_is_not_read
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
 from planner.exporters.qonnx.qonnx import refuse_what_no_quant_has, write_block, write_blocks
 from planner.exporters.qonnx.quant_parameters import QUANT_NAME
+from planner.exporters.qonnx.windows import windows
 from planner.ir.graph import LINEAR, Graph, Op
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.plans.plan import Plan
@@ -37,8 +38,6 @@ TABLE_REST: Final = 1 / 256
 """What the exponentials behind the end of a softmax's table may add up to, the largest being 1."""
 # Zip files have no time before this one, and every export of a plan is the same bytes.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-
-_WINDOWED: Final = frozenset({"Conv", "MaxPool"})
 
 Precisions = dict[str, dict[str, str]]
 
@@ -69,7 +68,7 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
         found.setdefault(name, {}).update(scale=fixed_point(kind), bias="ap_uint<1>")
     refuse_what_is_not_read(builder.file.nodes, builder.file.constants)
     builder.bind_outputs()
-    builder.spell_out({op.name: _windows(graph, op) for op in plan.graph.all_ops() if op.type in _WINDOWED})
+    builder.spell_out(windows(graph, list(plan.graph.all_ops())))
     names = builder.number_nodes()
     layers: dict[str, Any] = {new: {"Precision": found[old]} for old, new in names.items() if old in found}
     layers |= _quantizers(builder, parts, fixed.inputs)
@@ -107,18 +106,6 @@ def _spelled(low: float, high: float, fraction: int) -> str:
     sign = "ap_fixed" if low < 0 else "ap_ufixed"
     whole = math.ceil(math.log2(max(-low, high + 2.0**-fraction))) + (low < 0)
     return f"{sign}<{min(MOST_BITS, max(1, whole + fraction))},{whole},AP_RND_CONV,AP_SAT>"
-
-
-def _windows(graph: Graph, op: Op) -> Mapping[str, Any]:
-    """Attributes of a convolution or pool that hls4ml wants spelled out; none if sizes are unknown."""
-    weight = graph.values[op.inputs[1]].shape if op.type == "Conv" else None
-    kernel = op.attributes.get("kernel_shape", weight[2:] if weight else ())
-    spatial = (graph.values[op.inputs[0]].shape or ())[2:]
-    sizes = [size for size in spatial if isinstance(size, int)]
-    if not kernel or len(sizes) != len(kernel):
-        return {}
-    said = window(op.attributes, sizes, kernel)
-    return {**said, "group": int(op.attributes.get("group", 1))} if op.type == "Conv" else said
 
 
 def _tables(graph: Graph, op: Op, kind: PortTyped) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
 from planner.exporters.qonnx.quant_parameters import BIPOLAR_NAME
-from planner.interpreter.kernels.geometry import conv_geometry
+from planner.exporters.qonnx.windows import window
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.storages import storage
@@ -144,13 +144,6 @@ def _sizes(graph: Graph, op: Op) -> tuple[int, ...]:
     shape = (graph.values[op.inputs[0]].shape or ())[1:]
     sizes = tuple(size for size in shape if isinstance(size, int))
     return sizes if len(sizes) == len(shape) else ()
-
-
-def window(attributes: Mapping[str, Any], spatial: Sequence[int], kernel: Sequence[int]) -> Mapping[str, Any]:
-    """The attributes of a window, spelled out as hls4ml wants them."""
-    geometry = conv_geometry(attributes, spatial, kernel)
-    said = {"kernel_shape": tuple(kernel), "dilations": geometry.dilations, "auto_pad": "NOTSET"}
-    return said | {"pads": geometry.pads, "strides": geometry.strides}
 
 
 def _cut(draft: _Draft, block: Block, op: Op) -> list[Op]:

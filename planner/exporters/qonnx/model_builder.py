@@ -33,12 +33,17 @@ from planner.plans.rescales import kind_of
 
 
 class FloatModelBuilder:
-    """Nodes and constants written so far, and the float tensors that hold each value."""
+    """Nodes and constants written so far, and the float tensors that hold each value.
+
+    Attributes:
+      is_for_finn: whether FINN reads the file, for which every Quant of an activation is a layer.
+    """
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start with the model's inputs."""
         self.graph, self.file = graph, OnnxFile(graph, plan)
         self._costs, self._pins = plan.target.costs, plan.stored_pins
+        self.is_for_finn = plan.target.files.reader == "finn"
         self._bases: dict[str, PortTyped] = {}
         self._reals: dict[tuple[str, PortTyped], str] = {}
         self._parameters: dict[tuple[bytes, tuple[int, ...]], str] = {}
@@ -83,10 +88,17 @@ class FloatModelBuilder:
         is_bare = defined is None and self._pins.get(value) is None and self.signs(value) is None
         return value if is_bare else self.file.fresh(f"{value}_float")
 
-    def define(self, value: str, tensor: str, kind: PortTyped) -> None:
-        """Say which tensor an op gave a value; the Quant of its type, and of its pin, follow."""
+    def define(self, value: str, tensor: str, kind: PortTyped, *, on_grid: bool = False) -> None:
+        """Say which tensor an op gave a value; the Quant of its type, and of its pin, follow.
+
+        Args:
+          on_grid: whether the op only moved numbers of this type; FINN's files have no Quant behind it.
+        """
         signs = self.signs(value)
-        if isinstance(kind, Uniform):
+        if on_grid and self.is_for_finn and value not in self._pins:
+            self._bases[value] = kind
+            self._reals[value, kind] = tensor
+        elif isinstance(kind, Uniform):
             pinned = self._pins.get(value, kind)
             is_base = pinned is None or kind_of(kind, pinned, self._costs) is None
             tensor = self._quantized(value, kind, tensor, value if is_base else "")
@@ -163,7 +175,21 @@ class FloatModelBuilder:
                 f"{value!r} is {kind.storage} with scales per slice and an unknown rank",
                 hint="use a type per tensor there",
             )
+        if self.is_for_finn and not node.signed and not np.any(node.zero_point):
+            tensor = self._behind_relu(value, tensor)
         return self._quant(value, node, tensor, result)
+
+    def _behind_relu(self, value: str, tensor: str) -> str:
+        """A tensor behind a Relu of its own: FINN takes an unsigned Quant of nothing else.
+
+        The Quant cuts at 0 all the same.
+        """
+        made = next((node for node in reversed(self.file.nodes) if tensor in node.outputs), None)
+        if made is not None and made.op_type == "Relu":
+            return tensor
+        name = self.file.fresh(f"{value}_positive")
+        self.file.emit("Relu", [tensor], [name])
+        return name
 
     def _quant(self, value: str, node: Quant, tensor: str, result: str = "") -> str:
         stem = f"{value}_quant"

@@ -14,7 +14,9 @@ from planner.exporters.onnx.port_support import common_problem, refusal, typed_p
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
 from planner.exporters.qonnx.quant_parameters import range_problem
 from planner.exporters.qonnx.signs import only_of_signs, signs_of
+from planner.exporters.qonnx.windows import windows
 from planner.ir.graph import Graph
+from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.plans.plan import Plan
 
@@ -36,6 +38,7 @@ def write_qonnx(graph: Graph, plan: Plan) -> bytes:
     builder = FloatModelBuilder(graph, plan)
     write_blocks(builder, list(blocks(plan)))
     builder.bind_outputs()
+    builder.spell_out(windows(graph, list(plan.graph.all_ops())))
     return builder.finish()
 
 
@@ -105,5 +108,7 @@ def write_block(builder: FloatModelBuilder, block: Block) -> None:
         outputs = [raw.get(name, name) for name in op.outputs]
         inner.update(zip(op.outputs, outputs, strict=True))
         builder.file.emit_op(op, inputs, outputs)
+    kinds = {port.type for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value}
+    moves = len(block.region.ops) == len(kinds) == 1 and is_mover(block.region.ops[0], builder.graph)
     for name, port in ports.items():
-        builder.define(name, raw[name], port.type)
+        builder.define(name, raw[name], port.type, on_grid=moves)

@@ -66,10 +66,10 @@ def quant_of(kind: Uniform, shape: tuple[int, ...] | None, rank: int | None) -> 
     bits = [item[0] for ends in kind.slice_ranges if (item := found[ends]) is not None]
     arrays = (
         np.asarray(kind.scales, np.float32),
-        np.asarray(kind.zero_points, np.float32),
-        np.asarray(bits if kind.ranges else bits[:1], np.float32),
+        _one_of(np.asarray(kind.zero_points, np.float32)),
+        _one_of(np.asarray(bits, np.float32)),
     )
-    scale, zero, width = (_shaped(array, kind, shape, rank) for array in arrays)
+    scale, zero, width = (array if array.ndim == 0 else _shaped(array, kind, shape, rank) for array in arrays)
     return Quant(scale, zero, width, signed, narrow)
 
 
@@ -86,6 +86,11 @@ def constant_of(array: Array, kind: Uniform, quant_node: Quant | None) -> tuple[
         if np.array_equal(quant_node.of(own), real):
             return own, True
         return real, np.array_equal(quant_node.of(real), real)
+
+
+def _one_of(values: Array) -> Array:
+    """A scalar where all numbers are one: FINN takes no array, not even of zeros, for a zero point."""
+    return values[0] if np.all(values == values[0]) else values
 
 
 def _shaped(values: Array, kind: Uniform, shape: tuple[int, ...] | None, rank: int | None) -> Array:

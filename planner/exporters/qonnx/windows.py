@@ -1,0 +1,36 @@
+"""Windows: attributes of convolutions and pools written out where a model leaves them at their defaults.
+
+FINN's `LowerConvsToMatMul` and hls4ml read them as they stand in the file and know no default.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from planner.interpreter.kernels.geometry import conv_geometry
+from planner.ir.graph import Graph, Op
+
+WINDOWED: Final = frozenset({"Conv", "MaxPool"})
+
+
+def window(attributes: Mapping[str, Any], spatial: Sequence[int], kernel: Sequence[int]) -> Mapping[str, Any]:
+    """The attributes of a window, written out."""
+    geometry = conv_geometry(attributes, spatial, kernel)
+    said = {"kernel_shape": tuple(kernel), "dilations": geometry.dilations, "auto_pad": "NOTSET"}
+    return said | {"pads": geometry.pads, "strides": geometry.strides}
+
+
+def window_of(graph: Graph, op: Op) -> Mapping[str, Any]:
+    """The attributes of a convolution or pool, written out; none if sizes are unknown."""
+    weight = graph.values[op.inputs[1]].shape if op.type == "Conv" else None
+    kernel = op.attributes.get("kernel_shape", weight[2:] if weight else ())
+    spatial = (graph.values[op.inputs[0]].shape or ())[2:]
+    sizes = [size for size in spatial if isinstance(size, int)]
+    if not kernel or len(sizes) != len(kernel):
+        return {}
+    said = window(op.attributes, sizes, kernel)
+    return {**said, "group": int(op.attributes.get("group", 1))} if op.type == "Conv" else said
+
+
+def windows(graph: Graph, ops: Sequence[Op]) -> Mapping[str, Mapping[str, Any]]:
+    """Those of all convolutions and pools, by the names of the ops."""
+    return {op.name: window_of(graph, op) for op in ops if op.type in WINDOWED}
