@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from planner.accuracy.losses import Losses, losses
     from planner.accuracy.unlike import unlike_calibration
     from planner.analysis.tensors import tensors
+    from planner.bits import with_bits
     from planner.calibration.caches.per_head import with_caches
     from planner.calibration.odd_samples import odd_samples
     from planner.calibration.sources.images import images
@@ -106,6 +107,7 @@ _HOMES: Final = {
     "to_networkx": "planner.plans.networkx_graph",
     "training_spec": "planner.training.groups",
     "unlike_calibration": "planner.accuracy.unlike",
+    "with_bits": "planner.bits",
     "with_caches": "planner.calibration.caches.per_head",
     "with_learned": "planner.training.learned",
     "with_wanted": "planner.ir.asked",
@@ -160,6 +162,7 @@ __all__ = [
     "to_networkx",
     "training_spec",
     "unlike_calibration",
+    "with_bits",
     "with_caches",
     "with_learned",
     "with_wanted",

@@ -17,6 +17,7 @@ from planner.accuracy.coverage import coverage_of
 from planner.accuracy.metrics import Metric
 from planner.accuracy.unlike import unlike_calibration
 from planner.accuracy.verdict import Verdict, missed_coverage, require_share, verdict_of
+from planner.bits import missed_bits, with_bits
 from planner.calibration.odd_samples import odd_samples
 from planner.calibration.samples import Source, open_samples
 from planner.calibration.sizes_seen import agreed_sizes
@@ -171,6 +172,7 @@ def quantize(
     method: str = "minmax",
     annotations: str | Path | Mapping[str, Any] | None = None,
     kernels: Mapping[str, Any] | None = None,
+    bits: Mapping[str, int] | None = None,
     correct_biases: bool = True,
     metrics: Sequence[str | Metric] = (),
     output: str | None = None,
@@ -194,6 +196,7 @@ def quantize(
       eval_samples: held-out samples to judge by, with labels or not; by default `samples`.
       method: of calibration.
       annotations, kernels: your own constraints, as `annotate` takes them.
+      bits: widths of all weights and activations, such as `{"w": 4, "a": 8}`, as `with_bits` takes them.
       correct_biases: take the mean error of the integer weights out of the biases.
       metrics, output: as `compare` takes them.
       min_coverage: the least share of the multiply-adds that is quantized: `missed` says where the plan falls
@@ -228,6 +231,7 @@ def quantize(
         graph = load_model(given)
         sizes = sizes_to_read_with(graph, device, (format,), held)
         graph = load_model(given, dims=sizes) if sizes else graph
+    graph = with_bits(graph, device, bits or {})
     judged_by = held if eval_samples is None else replayable(eval_samples)
     stats = calibrate(
         graph,
@@ -245,6 +249,7 @@ def quantize(
         format,
         annotations=annotations,
         kernels=kernels,
+        bits=bits or {},
         correct=correct_biases,
         metrics=tuple(metrics),
         output=output,
@@ -284,6 +289,7 @@ class _Job:
     format: str
     annotations: str | Path | Mapping[str, Any] | None
     kernels: Mapping[str, Any] | None
+    bits: Mapping[str, int]
     correct: bool
     metrics: tuple[str | Metric, ...]
     output: str | None
@@ -348,6 +354,7 @@ class _Job:
             warnings = [
                 *odd_samples(plainly, self.samples),
                 *found.warnings,
+                *missed_bits(found, self.bits),
                 *open_sizes(ready, found, self.format),
             ]
             if self.held_out:

@@ -22,6 +22,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.annotated": 1,
     "planner.calibration": 3,
     "planner.cli": 4,
+    "planner.bits": 4,
     "planner.client": 5,
     "planner.weight_conditioning": 4,
     "planner.constants": 3,

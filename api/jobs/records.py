@@ -133,7 +133,9 @@ def follow_up(
     """
     own = work(task, more)
     kept = [name for name in (asked["arguments"] if keep is None else keep) if name not in more]
-    arguments = {name: asked["arguments"][name] for name in kept} | own["arguments"]
+    # A job that an older version took may lack what a newer one says beside.
+    arguments = {name: asked["arguments"][name] for name in kept if name in asked["arguments"]}
+    arguments |= own["arguments"]
     files = [file for file in asked["files"] if file["at"][0] in kept]
     return {**own, "arguments": arguments, "files": [*files, *own["files"]]}
 

@@ -88,6 +88,12 @@ ConditionOption: TypeAlias = Annotated[
         "--condition", metavar="M", help="Condition weights first: equalize,absorb,migrate:0.8,round."
     ),
 ]
+BitsOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--bits", metavar="W", help="Widths of all weights and activations: w=4,a=4, or one of the two."
+    ),
+]
 AnnotationsOption: TypeAlias = Annotated[
     str | None, typer.Option("--annotations", metavar="YAML", help="Constraints by value name or glob.")
 ]

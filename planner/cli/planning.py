@@ -12,6 +12,7 @@ from planner.cli.job.order import Order, carry_out
 from planner.cli.options import (
     AnnotationsOption,
     BestEffortOption,
+    BitsOption,
     ConditionOption,
     CutOption,
     DataOption,
@@ -47,6 +48,7 @@ def plan(
     method: MethodOption = None,
     readers: ReadersOption = 0,
     annotations: AnnotationsOption = None,
+    bits: BitsOption = None,
     cut: CutOption = None,
     dim: DimOption = None,
     condition: ConditionOption = None,
@@ -91,6 +93,7 @@ def plan(
             method=method,
             readers=readers,
             annotations=annotations,
+            bits=bits,
             cut=cut,
             dim=dim,
             condition=condition,

@@ -12,6 +12,7 @@ from planner.cli.help.choices import complete_format, complete_target
 from planner.cli.job.order import Order, carry_out
 from planner.cli.options import (
     AnnotationsOption,
+    BitsOption,
     CutOption,
     DimOption,
     EvalDataOption,
@@ -70,6 +71,7 @@ def quantize(
     ] = "normal",
     method: MethodOption = None,
     annotations: AnnotationsOption = None,
+    bits: BitsOption = None,
     cut: CutOption = None,
     dim: DimOption = None,
     functions: FunctionsOption = None,
@@ -101,6 +103,7 @@ def quantize(
             eval_data=eval_data,
             method=method,
             annotations=annotations,
+            bits=bits,
             cut=cut,
             dim=dim,
             formats=tuple(written),

@@ -67,6 +67,7 @@ class Order:
     method: str | None = None
     readers: int = 0
     annotations: str | None = None
+    bits: str | None = None
     cut: str | None = None
     dim: list[str] | None = None
     condition: str | None = None
@@ -100,6 +101,7 @@ class Order:
         given: tuple[tuple[str, str | None], ...] = (
             ("--data", self.data),
             ("--annotations", self.annotations),
+            ("--bits", self.bits),
             ("--cut", self.cut),
             *(("--dim", size) for size in self.dim or ()),
             ("--functions", self.functions),
@@ -114,6 +116,7 @@ def carry_out(order: Order) -> int:
     import planner
     from planner.accuracy.readers import SAMPLES
     from planner.accuracy.verdict import offers_nothing, verdict_of
+    from planner.bits import missed_bits, read_bits, with_bits
     from planner.exporters.to_file import has_large_weights
     from planner.plan_model import require_ranges
     from planner.plans.write_json import json_parts
@@ -127,7 +130,8 @@ def carry_out(order: Order) -> int:
     costs = parse_costs(order.settings)
     device = read_target(order.target, order.functions)
     dims = sizes_of(order.dim)
-    graph = read_model(model, order.cut, dims=dims)
+    bits = {} if order.bits is None else read_bits(order.bits)
+    graph = with_bits(read_model(model, order.cut, dims=dims), device, bits)
 
     def make(ready: "Graph") -> "Plan":
         with progress("planning") as bar:
@@ -156,7 +160,7 @@ def carry_out(order: Order) -> int:
         if samples is not None and model != STDIN:
             sizes = sizes_to_read_with(graph, device, formats, samples)
             dims |= sizes
-            graph = read_model(model, order.cut, dims=dims) if sizes else graph
+            graph = with_bits(read_model(model, order.cut, dims=dims), device, bits) if sizes else graph
         few = order.readers or (0 if floor is None else SAMPLES)
         seen = statistics_of(graph, samples, order.stats, order.method, readers=few)
         judging = replace(judging, samples=held_out or samples, held_out=held_out is not None)
@@ -219,7 +223,8 @@ def carry_out(order: Order) -> int:
             *bigger(model, own),
             *slow(planned, formats),
         )
-        warn_all((*odd, *stats_warnings(graph, seen), *planned.warnings, *warned))
+        unmet = missed_bits(planned, bits)
+        warn_all((*odd, *stats_warnings(graph, seen), *planned.warnings, *unmet, *warned))
     whole_verdict = verdict_of({}, {}, covered)
     short = missed(comparisons, judging, whole_verdict)
     if order.json:
