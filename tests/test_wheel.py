@@ -67,7 +67,16 @@ def answer(address: str, server: subprocess.Popen[bytes]) -> list[dict[str, str]
 def source(tmp_path_factory) -> Path:
     """The files that a wheel is made of, without anything built in the checkout."""
     folder = tmp_path_factory.mktemp("source")
-    parts = ("planner", "api", "targets", "examples/digits", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+    parts = (
+        "planner",
+        "api",
+        "targets",
+        "examples/digits",
+        "pyproject.toml",
+        "setup.py",
+        "README.md",
+        "LICENSE",
+    )
     for name in call("git", "ls-files", "--", *parts, cwd=ROOT).splitlines():
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +111,9 @@ def test_the_wheel_holds_two_packages_and_the_targets_as_data(wheel):
     pages = {path.name for path in (ROOT / "api" / "page" / "static").iterdir()}
     assert {f"quant_planner_service/page/static/{name}" for name in pages} <= set(names)
     example = [name for name in names if name.startswith("planner/shipped_example/")]
-    assert sorted(example) == [f"planner/shipped_example/{name}" for name in ("calibration.npz", "digits.onnx")]
+    assert sorted(example) == [
+        f"planner/shipped_example/{name}" for name in ("calibration.npz", "digits.onnx")
+    ]
     tops = {name.partition("/")[0] for name in names}
     found = {top for top in tops if not top.endswith(".dist-info")}
     assert found == {"planner", "quant_planner_service"}

@@ -189,7 +189,7 @@ def refused() -> list[str]:
 
 
 def sums() -> dict[str, list[int]]:
-    """Random sums by each arithmetic, of one term and of two, as the interpreter has them in `numbers.npz`."""
+    """Random sums by each arithmetic, of one term and of two, as `numbers.npz` has them."""
     drawn = np.load("numbers.npz")
     terms = [(torch.tensor(drawn["integers"]), torch.tensor(drawn["ratios"]))]
     bytes_of = torch.tensor(drawn["others"])

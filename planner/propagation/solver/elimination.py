@@ -395,8 +395,8 @@ def _minimise(
     picks: dict[int, int] = {}
     alone = True
     # Backwards, each variable's best pick depends only on variables that are picked already.
-    for others, variable, first, is_tied in reversed(best):
-        known = tuple(picks[v] for v in others)
+    for around, variable, first, is_tied in reversed(best):
+        known = tuple(picks[v] for v in around)
         picks[variable] = int(first[known])
         alone = alone and not is_tied[known]
     return picks, alone

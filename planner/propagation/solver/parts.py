@@ -21,8 +21,8 @@ def free_parts(unit: Unit) -> Iterator[Unit]:
     home = {c: i // PART for i, c in enumerate(unit.classes)}
     edges: list[list[Edge]] = [[] for _ in range(0, len(unit.classes), PART)]
     for edge in unit.edges:
-        for number, mine in _cut(edge, home):
-            edges[number].append(mine)
+        for number, cut in _cut(edge, home):
+            edges[number].append(cut)
     # The last part that each class or way has to do with: there a loss is counted.
     last = dict(home)
     for way, (members, _) in unit.ways.items():
@@ -32,14 +32,13 @@ def free_parts(unit: Unit) -> Iterator[Unit]:
         losses[max(last[member] for member in loss.upstream)].append(loss)
     place = {way: i for i, way in enumerate(unit.ways)}
     for number, own in enumerate(edges):
-        members = unit.classes[number * PART : (number + 1) * PART]
         mine = set(_behind(losses[number], unit.ways, last, number))
         ways = {
             way: Way(_kept(unit.ways[way].members, mine), unit.ways[way].constant)
             for way in sorted((way for way in mine if way < 0), key=place.__getitem__)
         }
         known = [replace(loss, upstream=_kept(loss.upstream, mine)) for loss in losses[number]]
-        yield Unit([], [*members], own, known, ways)
+        yield Unit([], unit.classes[number * PART : (number + 1) * PART], own, known, ways)
 
 
 def _cut(edge: Edge, home: Mapping[int, int]) -> Iterator[tuple[int, Edge]]:
