@@ -6,7 +6,7 @@ from benchmarks.topologies import SHAPES
 from planner.checker.check import check
 from planner.ir.graph import model_digest
 from planner.propagation.propagate import propagate
-from planner.propagation.solver import parts, solve
+from planner.propagation.solver import components, solve
 from planner.target.load import load_target
 from tests.propagation.graphs import TARGET, limit_tables, random_graph
 
@@ -23,7 +23,7 @@ def test_parts_cost_no_more_than_the_whole(monkeypatch, size):
     limit_tables(monkeypatch, 0)
     for name in ("PROGRAM", "PROGRAM_LABELS", "TWO_PARTS"):
         monkeypatch.setattr(solve, name, 0)
-    monkeypatch.setattr(parts, "PART", size)
+    monkeypatch.setattr(components, "PART", size)
     bounds = [propagate(graph, TARGET).bound for graph in graphs]
     assert all(bound <= plan.cost for bound, plan in zip(bounds, exact, strict=True))
     monkeypatch.setattr(solve, "_bound_of_parts", lambda *_: 0)

@@ -17,13 +17,12 @@ from planner.plans.rescales import same_scale
 from planner.propagation.network.labels import UNIT, Label
 from planner.propagation.solver.canonical_order import in_canonical_order
 from planner.propagation.solver.classes import LabelClass, Labels, Offered, Offers
-from planner.propagation.solver.components import Component, Edge, Part, Unit, Use
+from planner.propagation.solver.components import PART, Component, Edge, Part, Unit, Use, free_parts
 from planner.propagation.solver.dominance import drop_dominated
 from planner.propagation.solver.elimination import LARGE, SMALL, eliminate
 from planner.propagation.solver.large_neighbourhoods import relabel
 from planner.propagation.solver.linear_program import EASY, HARD, Relaxed, relax, solve_exactly
 from planner.propagation.solver.local_search import descend
-from planner.propagation.solver.parts import PART, free_parts
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
 
 FINEST: Final = 8
