@@ -50,6 +50,7 @@ class Settings:
     bodies: int = 256 * MIB
     connections: int = 1024
     drain_seconds: int = 20
+    start_seconds: int = 0
     rate: int = 50
     burst: int = 200
     quota: int = 0
@@ -323,6 +324,11 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any], str]]] = {
         "drain_seconds",
         _positive,
         "seconds that requests under way have when the server ends",
+    ),
+    "QPLAN_START_SECONDS": (
+        "start_seconds",
+        _count,
+        "seconds that a start waits for a database that does not answer; 0 does not wait",
     ),
 }
 DATABASE_URLS: Final = ("QPLAN_DATABASE_URL", "QPLAN_DATABASE_URL_FILE")

@@ -100,6 +100,10 @@ events: Final = Table(
 )
 
 
+class Unreachable(InputError):
+    """A database that does not answer, or not now."""
+
+
 def open_database(url: str) -> Engine:
     """Connect, and bring the tables up to date; several servers may start at once.
 
@@ -108,7 +112,7 @@ def open_database(url: str) -> Engine:
 
     Raises:
       InputError: a database that is none, cannot be reached or cannot be used, or was made by a later
-        version.
+        version; `Unreachable` where it may answer later.
     """
     engine = make_engine(url)
     try:
@@ -121,7 +125,8 @@ def open_database(url: str) -> Engine:
         ) from error
     except DatabaseError as error:
         engine.dispose()
-        raise InputError(
+        fault = Unreachable if isinstance(error, OperationalError) else InputError
+        raise fault(
             f"cannot use the database at {_shown(url)}: {' '.join(str(error.orig).split())}"
         ) from error
     except InputError as error:

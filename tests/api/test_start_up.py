@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from sqlalchemy.exc import DatabaseError
 
@@ -19,8 +21,8 @@ from api.server import readiness
 from api.server.readiness import LASTS
 from api.storage.database import default_url, failure_of, missing, open_database
 from api.storage.store import Store
-from benchmarks.clusters import free_port
-from tests.api.conftest import COMMAND, ROOT
+from benchmarks.clusters import free_port, postgres, postgres_folder
+from tests.api.conftest import COMMAND, ROOT, serving
 from tests.api.test_problems import check
 
 
@@ -237,3 +239,16 @@ def test_what_gets_no_processor_is_not_too_much(tmp_path):
         run_child(store, asked, Bounds(1 << 30, 1), start=start)
     assert (caught.value.problem.name, caught.value.problem.status) == ("overloaded", 503)
     assert f"{PATIENCE} s" in caught.value.problem.detail
+
+
+def test_a_start_waits_for_its_database(tmp_path):
+    """Containers of both start at once, and not every engine waits for the one before the other."""
+    if postgres_folder() is None:
+        pytest.skip("Debian's package postgresql is not installed")
+    with postgres() as database:
+        database.stop()
+        later = threading.Timer(2.0, database.start)
+        later.start()
+        with serving(tmp_path, QPLAN_DATABASE_URL=database.url, QPLAN_START_SECONDS="60") as server:
+            assert httpx.get(f"{server.url}/v1/health/ready", trust_env=False).status_code == 200
+        later.join()
