@@ -3,7 +3,7 @@
 # has today. REQUIRE_HASHES=1 refuses packages without hashes (make hashes), as compose.yaml does.
 # A test runs docker/build.sh and the command below without an engine.
 #   docker build --build-arg PYTHON_IMAGE=python@sha256:... --build-arg REQUIRE_HASHES=1 -t qplan .
-#   docker run --read-only --tmpfs /tmp -p 8000:8000 -v qplan:/data -e QPLAN_TOKENS=... qplan
+#   docker run --read-only --tmpfs /tmp -p 127.0.0.1:8000:8000 -v qplan:/data -e QPLAN_TOKENS=... qplan
 # compose.yaml has the setup of a company.
 ARG PYTHON_IMAGE=python:3.11-slim
 FROM $PYTHON_IMAGE AS build
@@ -25,6 +25,7 @@ WORKDIR /home/qplan
 ENV PATH=/opt/qplan/bin:$PATH QPLAN_DATA=/data PYTHONDONTWRITEBYTECODE=1
 VOLUME /data
 EXPOSE 8000
-HEALTHCHECK CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/v1/health/ready')"]
+# Of docker's image format alone: podman build --format docker keeps it, compose.yaml has one of its own.
+HEALTHCHECK CMD ["python", "-m", "quant_planner_service.server.probe", "8000", "/v1/health/ready"]
 ENTRYPOINT ["qplan"]
 CMD ["serve", "--host", "0.0.0.0"]

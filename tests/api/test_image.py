@@ -15,9 +15,10 @@ import httpx
 import pytest
 import yaml
 
+from api.server.probe import main
 from api.server.tokens import EVERYTHING, find_token, read_tokens
 from api.settings import VARIABLES, Settings
-from tests.api.conftest import serving
+from tests.api.conftest import free_port, serving
 from tests.api.documents import chain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +41,7 @@ mount -t tmpfs -o mode=755 tmpfs {home}
 mkdir -p {python}
 mount --bind {shown} {python}
 """
+COMPOSED = ("compose.yaml", "compose.tls.yaml")
 RECIPE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
@@ -87,9 +89,10 @@ def test_images_come_by_digest_and_secrets_as_files():
     setup = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
     assert set(instructions("FROM")) == {"$PYTHON_IMAGE AS build", "$PYTHON_IMAGE"}
     pinned = (ROOT / "docker" / "pin.sh").read_text(encoding="utf-8")
-    for name in ("PYTHON_IMAGE", "POSTGRES_IMAGE"):
-        assert f"{name}=" in pinned
-        assert f"${{{name}:?run docker/pin.sh}}" in (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    files = "".join((ROOT / name).read_text(encoding="utf-8") for name in COMPOSED)
+    for name in ("PYTHON_IMAGE", "POSTGRES_IMAGE", "CADDY_IMAGE"):
+        assert f"^{name}=" in pinned
+        assert f"${{{name}:?run docker/pin.sh}}" in files
     told = {
         key: text
         for entry in setup["services"].values()
@@ -101,6 +104,35 @@ def test_images_come_by_digest_and_secrets_as_files():
     } == dict.fromkeys(("QPLAN_TOKENS_FILE", "QPLAN_DATABASE_URL_FILE", "POSTGRES_PASSWORD_FILE"), True)
     for entry in setup["services"].values():
         assert set(entry.get("secrets", ())) <= set(setup["secrets"])
+
+
+def test_the_port_is_on_this_machine_alone_unless_a_proxy_has_tls():
+    setup, tls = (yaml.safe_load((ROOT / name).read_text(encoding="utf-8")) for name in COMPOSED)
+    (port,) = setup["services"]["api"]["ports"]
+    assert port.startswith("127.0.0.1:")
+    assert list(tls["services"]) == ["proxy"]
+    proxy = tls["services"]["proxy"]
+    assert {"read_only", "mem_limit", "cpus", "pids_limit"} <= set(proxy)
+    assert (proxy["cap_drop"], proxy["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
+    assert set(proxy["secrets"]) == set(tls["secrets"])
+    told = (ROOT / "docker" / "Caddyfile").read_text(encoding="utf-8")
+    assert all(f"/run/secrets/{name}" in told for name in tls["secrets"])
+    assert "reverse_proxy api:8000" in told
+
+
+def test_a_probe_says_whether_a_server_is_there(server):
+    """Health checks call it in compose.yaml, and in the image where its format keeps them."""
+    setup = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    called = [setup[name]["healthcheck"]["test"] for name in ("api", "scheduler")]
+    called.append(["CMD", *json.loads(instructions("HEALTHCHECK CMD")[0])])
+    for line in called:
+        assert line[:4] == ["CMD", "python", "-m", "quant_planner_service.server.probe"]
+        assert not any(set(word) & set(" '\"") for word in line)  # engines lose them
+    assert called[0][5] == "/v1/health/ready"
+    assert main(str(server.port), ["/v1/health/ready"]) == 0
+    assert main(str(server.port), ["/v1/health/other"]) == 1
+    assert main(str(server.port), []) == 0
+    assert main(str(free_port()), []) == 1
 
 
 def test_a_build_that_requires_hashes_says_what_makes_them(tmp_path):
@@ -148,9 +180,29 @@ def test_pins_leave_the_other_lines_of_the_settings(tmp_path):
     subprocess.run([ROOT / "docker" / "pin.sh"], cwd=tmp_path, env=path, check=True, capture_output=True)
     assert (tmp_path / ".env").read_text().splitlines() == [
         "QPLAN_TOKENS=a",
-        "PYTHON_IMAGE=python@sha256:1",
-        "POSTGRES_IMAGE=postgres@sha256:1",
+        "PYTHON_IMAGE=docker.io/library/python@sha256:1",
+        "POSTGRES_IMAGE=docker.io/library/postgres@sha256:1",
+        "CADDY_IMAGE=docker.io/library/caddy@sha256:1",
     ]
+
+
+WITHOUT_BUILDX = """\
+#!/bin/sh
+case $1 in
+    buildx) exit 1 ;;
+    image) [ "$2 $4" = "inspect --format" ] && echo "${3%:*}@sha256:2" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_pins_need_no_buildx(tmp_path, engine):
+    for name in ("docker", "podman"):
+        (tmp_path / name).write_text(WITHOUT_BUILDX if name == engine else "#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run([ROOT / "docker" / "pin.sh"], cwd=tmp_path, env=path, check=True, capture_output=True)
+    assert "POSTGRES_IMAGE=docker.io/library/postgres@sha256:2" in (tmp_path / ".env").read_text()
 
 
 def test_requirements_have_the_hashes_that_pip_found():
