@@ -11,7 +11,7 @@ QONNX_AT ?= cc2ec17
 COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
 
 .DEFAULT_GOAL := help
-.PHONY: audit changelog docs hashes sbom help setup demo serve oracles test check lint bench qonnx-suite soak clean
+.PHONY: audit changelog docs hashes image-test sbom help setup demo serve oracles test check lint bench qonnx-suite soak clean
 
 help: ## say what the targets are
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,9 @@ audit: .oracles/audit/.made ## look the pinned packages up in PyPI's list of kno
 	.oracles/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement constraints.txt
 
 sbom: out/sbom.json ## the same as a bill of materials (CycloneDX)
+
+image-test: $(VENV)/.service ## build the image, bring compose.yaml up, back up, upgrade, roll back; skipped without an engine
+	docker/test.sh
 
 clean: ## remove .venv, caches and what demo and builds wrote
 	rm -rf $(VENV) .oracles out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

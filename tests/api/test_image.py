@@ -205,6 +205,16 @@ def test_pins_need_no_buildx(tmp_path, engine):
     assert "POSTGRES_IMAGE=docker.io/library/postgres@sha256:2" in (tmp_path / ".env").read_text()
 
 
+def test_without_an_engine_the_walk_is_skipped_by_name(tmp_path):
+    for name in ("docker", "podman"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    line = [ROOT / "docker" / "test.sh"]
+    done = subprocess.run(line, cwd=ROOT, env=path, check=True, capture_output=True, text=True)
+    assert done.stdout == "image-test: SKIPPED: no engine answers: install podman, or start docker\n"
+
+
 def test_requirements_have_the_hashes_that_pip_found():
     found = {"archive_info": {"hashes": {"sha256": "ab"}}}
     report = [
