@@ -7,6 +7,9 @@ PYTEST_ARGS ?=
 # The checkout whose tests qonnx-suite runs: an address or a folder, and a commit.
 QONNX ?= https://github.com/fastmachinelearning/qonnx
 QONNX_AT ?= cc2ec17
+# A checkout of FINN (Xilinx/finn at 39f0c9a), which is no package, and a Python that its pins have wheels for.
+FINN ?= .oracles/finn-source
+FINN_PYTHON ?= python3.10
 # Hundreds of tests start processes of their own, which compile every module anew where PYTHONDONTWRITEBYTECODE is set.
 COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
 
@@ -104,6 +107,15 @@ $(VENV)/.docs: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
 	git clone --quiet $(QONNX) $@.new
 	git -C $@.new checkout --quiet $(QONNX_AT)
 	mv $@.new $@
+
+# Without what simulates Verilog: run_finn.py needs FINN's Python up to hardware layers alone.
+.oracles/finn/.made: tests/oracles/finn.txt
+	@test -d $(FINN)/src/finn || { echo "FINN=CHECKOUT is needed, a checkout of Xilinx/finn"; exit 1; }
+	@rm -rf $(@D)
+	$(FINN_PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@realpath $(FINN)/src > $$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/finn.pth
+	@touch $@
 
 # Node's, with npm; only soak asks for it.
 .oracles/typescript/.made: tests/oracles/typescript.json

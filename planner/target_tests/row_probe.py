@@ -5,11 +5,14 @@ where the engine gives the interpreter's integers without computing in float. So
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from planner.constants.quantize import dequantize_array, quantize_array
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
 from planner.target.records import Target
 from planner.target_tests.engines.answers import Answer, Job
 from planner.target_tests.engines.table import HERE, Engine
@@ -78,8 +81,14 @@ def probe_rows(
     """
     kit = make_kit(target, form=engine.form, seed=seed, kernels=kernels)
     written = [item for item in kit.items if item.file is not None]
-    jobs = [Job(item.file or b"", item.inputs, item.plan.graph.outputs) for item in written]
+    ends = real_inputs if engine.float_ends else _as_they_are
+    jobs = [Job(item.file or b"", ends(item.plan, item.inputs), item.plan.graph.outputs) for item in written]
     given = engine.ask(python, jobs) if jobs else ()
+    if engine.float_ends:
+        given = [
+            answer if answer.outputs is None else replace(answer, outputs=stored(item.plan, answer.outputs))
+            for item, answer in zip(written, given, strict=True)
+        ]
     answers = dict(zip((item.name for item in written), given, strict=True))
     found = [
         RowFinding(
@@ -89,6 +98,33 @@ def probe_rows(
     ]
     found += [RowFinding(s.kernel, s.kernel, s.row, "no model", s.reason) for s in kit.skipped]
     return tuple(found)
+
+
+def real_inputs(plan: Plan, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The reals of stored integers, by the types that a plan's model fixes; other arrays as they are."""
+    kinds = {name: _fixed(plan, name) for name in arrays}
+    return {
+        name: array if (kind := kinds[name]) is None else dequantize_array(array, kind)
+        for name, array in arrays.items()
+    }
+
+
+def stored(plan: Plan, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The stored integers of reals, likewise."""
+    kinds = {name: _fixed(plan, name) for name in arrays}
+    return {
+        name: array if (kind := kinds[name]) is None else quantize_array(array, kind)
+        for name, array in arrays.items()
+    }
+
+
+def _fixed(plan: Plan, name: str) -> Uniform | None:
+    facts = plan.graph.values[name].facts
+    return next((fact for fact in facts if isinstance(fact, Uniform)), None)
+
+
+def _as_they_are(_: Plan, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    return arrays
 
 
 def compared(

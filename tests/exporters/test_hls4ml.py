@@ -472,3 +472,17 @@ def test_the_c_simulation_computes_what_the_models_do(models, tmp_path):
     for atol, got, result in zip(WITHIN.values(), others, wanted[1:], strict=True):
         assert np.ptp(result) > 0.5
         np.testing.assert_allclose(got.reshape(result.shape), result, rtol=0, atol=atol)
+
+
+def test_shapes_of_all_tensors_are_written():
+    """hls4ml reads them from the file, and QONNX's cleanup had to infer them in front of it."""
+    graph, plan, _ = small()
+    with zipfile.ZipFile(io.BytesIO(planner.export(graph, plan, "hls4ml"))) as archive:
+        file = onnx.load_from_string(archive.read("model.onnx")).graph
+    shapes = {
+        item.name: [size.dim_value for size in item.type.tensor_type.shape.dim] for item in file.value_info
+    }
+    made = {name for node in file.node for name in node.output} - {item.name for item in file.output}
+    assert shapes.keys() == made
+    assert [1, 4, 8, 8] in shapes.values()
+    assert [1, 64] in shapes.values()

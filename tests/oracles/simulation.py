@@ -1,12 +1,15 @@
-"""Asking hls4ml, by files and a subprocess; a module of its name would hide it. It needs a C++ compiler."""
+"""Asking hls4ml in the environment of `make oracles`; see `engines.fpga`. It needs a C++ compiler."""
 
-import json
+import io
 import shutil
-import subprocess
+import zipfile
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+
+from planner.target_tests.engines.fpga import run_hls4ml
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".oracles" / "hls4ml" / "bin" / "python"
@@ -16,20 +19,17 @@ def simulate(folder, exports):
     """What the C simulation of each (export, stacked samples) gives; skips where the oracle is missing."""
     if not PYTHON.exists() or shutil.which("g++") is None:
         pytest.skip("no .oracles/hls4ml or no g++: run make oracles, install a C++ compiler")
-    jobs = []
-    for number, (data, samples) in enumerate(exports):
-        (folder / f"{number}.zip").write_bytes(data)
-        np.savez(folder / f"sample_{number}.npz", x=samples)
-        jobs.append({"archive": str(folder / f"{number}.zip"), "sample": f"sample_{number}.npz"})
-    (folder / "jobs.json").write_text(json.dumps(jobs))
-    script = Path(__file__).parent / "hls4ml_run.py"
-    subprocess.run([PYTHON, str(script), str(folder)], capture_output=True, check=True)
-    return [_answer(folder, number) for number in range(len(jobs))]
+    files = [(data, [{_input_of(data): x[None]} for x in samples]) for data, samples in exports]
+    found = run_hls4ml(str(PYTHON), folder, files)
+    return [run if isinstance(run, str) else _stacked(run) for run in found]
 
 
-def _answer(folder, number):
-    path = folder / f"answer_{number}.npz"
-    if not path.exists():
-        return path.with_suffix(".txt").read_text()
-    with np.load(path) as archive:
-        return archive["y"]
+def _stacked(run):
+    return np.concatenate([next(iter(sample.values())) for sample in run])
+
+
+def _input_of(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        graph = onnx.load_from_string(archive.read("model.onnx")).graph
+    constants = {item.name for item in graph.initializer}
+    return next(item.name for item in graph.input if item.name not in constants)

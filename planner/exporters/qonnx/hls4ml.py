@@ -82,7 +82,9 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
         "LayerName": dict(sorted(layers.items())),
         "Model": {"Precision": {"default": _default(graph, parts)}, "ReuseFactor": 1, "Strategy": "Latency"},
     }
-    return _zipped({CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n", MODEL_FILE: builder.finish()})
+    return _zipped(
+        {CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n", MODEL_FILE: builder.finish(shapes=True)}
+    )
 
 
 def _is_sign(graph: Graph, name: str) -> bool:

@@ -26,6 +26,7 @@ from planner.exporters.qonnx.quant_parameters import (
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.onnx.quantized.formulas import Array, bipolar
+from planner.onnx.read import read_written
 from planner.onnx.write import OPSET
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
@@ -133,9 +134,20 @@ class FloatModelBuilder:
         for name in dict.fromkeys(self.graph.outputs):
             self.file.bind(name, self.real(name, self._pins.get(name)))
 
-    def finish(self) -> bytes:
-        """Serialise, outputs bound."""
-        return self.file.to_bytes(opset=self.graph.opsets.get("", OPSET), port=self.file.port)
+    def finish(self, *, shapes: bool = False) -> bytes:
+        """Serialise, outputs bound.
+
+        Args:
+          shapes: write the shapes of all tensors inside too, for readers that infer none behind a Quant.
+        """
+        opset = self.graph.opsets.get("", OPSET)
+        data = self.file.to_bytes(opset=opset, port=self.file.port)
+        if not shapes:
+            return data
+        known = read_written(data, opened=False).values
+        names = (name for node in self.file.nodes for name in node.outputs if name not in self.graph.outputs)
+        inner = [(name, known[name].dtype, known[name].shape) for name in names if name in known]
+        return self.file.to_bytes(opset=opset, port=self.file.port, inner=inner)
 
     def signs(self, value: str) -> Bipolar | None:
         """The number that a value is plus or minus, if a fact says so."""

@@ -121,7 +121,7 @@ def ask_vela(python: str, jobs: Sequence[Job]) -> list[Answer]:
     """
     tool = Path(python).absolute().with_name("vela")
     if not tool.exists():
-        raise InputError(f"there is no vela beside {python}", hint=_hint("ethos-u-vela"))
+        raise InputError(f"there is no vela beside {python}", hint=hint_of("ethos-u-vela"))
     with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
         return [_compiled(tool, Path(folder), job.file) for job in jobs]
 
@@ -158,12 +158,12 @@ def run_litert(
         (folder / f"file_{number}.tflite").write_bytes(data)
         names = [[f"sample_{number}_{k}.npz", sorted(sample)] for k, sample in enumerate(samples)]
         for (archive, keys), sample in zip(names, samples, strict=True):
-            _save(folder / str(archive), (sample[key] for key in keys))
+            save_arrays(folder / str(archive), (sample[key] for key in keys))
         jobs.append({"file": f"file_{number}.tflite", "samples": names, "kernels": kernels})
-    _run(python, "run_litert.py", folder, jobs, "ai-edge-litert")
+    run_script(python, "run_litert.py", folder, jobs, "ai-edge-litert")
     found: list[list[dict[str, np.ndarray]] | str] = []
     for number, (_, samples) in enumerate(files):
-        answers = _answers(folder, number, len(samples))
+        answers = answers_of(folder, number, len(samples))
         if not isinstance(answers, str):
             names = json.loads((folder / f"answer_{number}.json").read_text(encoding="utf-8"))
             answers = [dict(zip(names, arrays, strict=True)) for arrays in answers]
@@ -193,12 +193,12 @@ def run_qnn(
         (folder / f"file_{number}.onnx").write_bytes(data)
         names = [[f"sample_{number}_{k}.npz", sorted(sample)] for k, sample in enumerate(samples)]
         for (archive, keys), sample in zip(names, samples, strict=True):
-            _save(folder / str(archive), (sample[key] for key in keys))
+            save_arrays(folder / str(archive), (sample[key] for key in keys))
         jobs.append({"file": f"file_{number}.onnx", "samples": names, "options": dict(options or {})})
-    _run(python, "run_qnn.py", folder, jobs, "onnxruntime-qnn")
+    run_script(python, "run_qnn.py", folder, jobs, "onnxruntime-qnn")
     found: list[QnnRun | str] = []
     for number, (_, samples) in enumerate(files):
-        answers = _answers(folder, number, len(samples))
+        answers = answers_of(folder, number, len(samples))
         if isinstance(answers, str):
             found.append(answers)
             continue
@@ -237,29 +237,36 @@ def run_tosa(
         names = [f"sample_{number}_{k}.npz" for k in range(len(samples))]
         for name, sample in zip(names, samples, strict=True):
             # TOSA has no 64-bit integers: modules take them as 32.
-            _save(folder / name, (x.astype(np.int32) if x.dtype == np.int64 else x for x in sample))
+            save_arrays(folder / name, (x.astype(np.int32) if x.dtype == np.int64 else x for x in sample))
         job = {"module": f"module_{number}.mlir", "inputs": names}
         jobs.append({**job, "profiles": profiles, "extensions": extensions})
-    _run(python, "run_tosa.py", folder, jobs, "tosa-tools")
-    return [_answers(folder, number, len(samples)) for number, (_, samples) in enumerate(modules)]
+    run_script(python, "run_tosa.py", folder, jobs, "tosa-tools")
+    return [answers_of(folder, number, len(samples)) for number, (_, samples) in enumerate(modules)]
 
 
-def _save(path: Path, arrays: Iterable[np.ndarray]) -> None:
+def save_arrays(path: Path, arrays: Iterable[np.ndarray]) -> None:
+    """Write arrays in order."""
     np.savez(path, **{str(i): array for i, array in enumerate(arrays)})  # type: ignore[arg-type]
 
 
-def _run(python: str, script: str, folder: Path, jobs: list[dict[str, Any]], package: str) -> None:
+def run_script(python: str, script: str, folder: Path, jobs: list[dict[str, Any]], package: str) -> None:
+    """Have a script of this folder answer jobs in another environment.
+
+    Raises:
+      InputError: the engine does not start there.
+    """
     (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
     command = [python, str(_HERE / script), str(folder)]
     try:
         done = subprocess.run(command, capture_output=True, check=False, text=True)  # noqa: S603
     except OSError as error:
-        raise InputError(f"{python}: {error.strerror}", hint=_hint(package)) from error
+        raise InputError(f"{python}: {error.strerror}", hint=hint_of(package)) from error
     if done.returncode:
-        raise InputError(f"{package} does not run with {python}: {_last(done.stderr)}", hint=_hint(package))
+        raise InputError(f"{package} does not run with {python}: {_last(done.stderr)}", hint=hint_of(package))
 
 
-def _hint(package: str) -> str:
+def hint_of(package: str) -> str:
+    """The remedy where a Python lacks an engine."""
     return f"give the Python of an environment with {package}"
 
 
@@ -269,7 +276,7 @@ def _last(text: str) -> str:
     return lines[-1][:_SHOWN] if lines else "it said nothing"
 
 
-def _answers(folder: Path, number: int, count: int) -> Any:
+def answers_of(folder: Path, number: int, count: int) -> Any:
     """Arrays of each sample in order, or what was refused."""
     refusal = folder / f"answer_{number}.txt"
     if refusal.exists():

@@ -12,6 +12,7 @@ from planner.exporters.onnx.as_optimised import run_optimised
 from planner.onnx.sessions import FAILURES, one_line
 from planner.target_tests.engines.answers import Answer, Job
 from planner.target_tests.engines.apart import ask_litert, ask_qnn, ask_tosa, ask_vela
+from planner.target_tests.engines.fpga import ask_finn, ask_hls4ml
 
 OwnEngine: TypeAlias = Callable[[bytes, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 """A user's engine: a file and arrays by name in, arrays by name out; what it raises is its refusal."""
@@ -25,11 +26,13 @@ class Engine:
       form: the format of its files, a key of `EXPORTERS`.
       ask: with the Python of the engine's environment, and jobs; an answer for each.
       otherwise: how an operator runs that it has no integer kernel for; "" where it cannot be told.
+      float_ends: whether its files take and give reals where a port is stored in integers.
     """
 
     form: str
     ask: Callable[[str, Sequence[Job]], Sequence[Answer]]
     otherwise: str = ""
+    float_ends: bool = False
 
 
 def own_engine(function: OwnEngine, form: str) -> Engine:
@@ -61,6 +64,8 @@ def _ask_onnxruntime(_: str, jobs: Sequence[Job]) -> list[Answer]:
 
 
 ENGINES: Final[Mapping[str, Engine]] = {
+    "finn": Engine("finn", ask_finn, "cpu", float_ends=True),
+    "hls4ml": Engine("hls4ml", ask_hls4ml, float_ends=True),
     "litert": Engine("litert", partial(ask_litert, kernels="reference")),
     "litert-optimized": Engine("litert", partial(ask_litert, kernels="optimized")),
     "onnxruntime": Engine("onnx-qdq", _ask_onnxruntime, "float"),

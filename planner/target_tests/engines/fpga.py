@@ -1,0 +1,166 @@
+"""The tools of FPGAs, each in an environment of its own: FINN's front half, and hls4ml's C simulation.
+
+FINN is no package: its sources are a checkout, on the path of the environment that has what they import.
+Nothing of Xilinx's is needed up to hardware layers, which FINN's own Python executes; hls4ml's simulation
+needs a C++ compiler.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.target_tests.engines.answers import Answer, Job
+from planner.target_tests.engines.apart import answers_of, run_script, save_arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of FINN's builder.
+
+    Attributes:
+      difference: the largest from the numbers of the file as written; None where it raised.
+      error: what it raised, or "".
+    """
+
+    name: str
+    difference: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinnRun:
+    """What became of a file in FINN's front half.
+
+    Attributes:
+      outputs: for each sample arrays by name, of the last step that was reached.
+      steps: in order; the last one may have raised.
+      layers: hardware layers, by operator.
+      left: operators in software.
+      missed: those of them that FINN has a layer for.
+    """
+
+    outputs: tuple[Mapping[str, np.ndarray], ...]
+    steps: tuple[Step, ...]
+    layers: tuple[str, ...]
+    left: tuple[str, ...]
+    missed: tuple[str, ...]
+
+    @property
+    def stopped(self) -> Step | None:
+        """The step that raised, if any."""
+        return next((step for step in self.steps if step.error), None)
+
+
+def run_finn(
+    python: str, folder: Path, files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]]
+) -> list[FinnRun | str]:
+    """For each file what FINN makes of it and computes, or the refusal of the file as it is.
+
+    Args:
+      python: of an environment that imports FINN.
+      folder: an empty one to work in.
+      files: bytes, and samples of arrays by the names of the model's inputs.
+
+    Raises:
+      InputError: FINN does not start there.
+    """
+    jobs = _jobs(folder, files, "onnx")
+    run_script(python, "run_finn.py", folder, jobs, "FINN")
+    found: list[FinnRun | str] = []
+    for number, (_, samples) in enumerate(files):
+        answers = answers_of(folder, number, len(samples))
+        if isinstance(answers, str):
+            found.append(answers)
+            continue
+        told = json.loads((folder / f"answer_{number}.json").read_text(encoding="utf-8"))
+        found.append(
+            FinnRun(
+                tuple(dict(zip(told["outputs"], arrays, strict=True)) for arrays in answers),
+                tuple(Step(s["name"], s.get("difference"), s.get("error", "")) for s in told["steps"]),
+                tuple(told["layers"]),
+                tuple(told["left"]),
+                tuple(told["missed"]),
+            )
+        )
+    return found
+
+
+def ask_finn(python: str, jobs: Sequence[Job]) -> list[Answer]:
+    """Take files through FINN's front half, and run the hardware layers.
+
+    Args:
+      python: of an environment that imports FINN.
+      jobs: files and inputs by their names.
+
+    Raises:
+      InputError: FINN does not start there.
+    """
+    with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
+        found = run_finn(python, Path(folder), [(job.file, [job.inputs]) for job in jobs])
+    return [_answer(run) for run in found]
+
+
+def run_hls4ml(
+    python: str, folder: Path, files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]]
+) -> list[list[dict[str, np.ndarray]] | str]:
+    """For each archive its outputs per sample in hls4ml's C simulation, or what was raised.
+
+    Args:
+      python: of an environment with `hls4ml`.
+      folder: an empty one to work in.
+      files: archives of the format `hls4ml`, and samples of arrays by the names of the model's inputs.
+
+    Raises:
+      InputError: hls4ml does not start there.
+    """
+    run_script(python, "run_hls4ml.py", folder, _jobs(folder, files, "zip"), "hls4ml")
+    found: list[list[dict[str, np.ndarray]] | str] = []
+    for number, (_, samples) in enumerate(files):
+        answers = answers_of(folder, number, len(samples))
+        if not isinstance(answers, str):
+            names = json.loads((folder / f"answer_{number}.json").read_text(encoding="utf-8"))["outputs"]
+            answers = [dict(zip(names, arrays, strict=True)) for arrays in answers]
+        found.append(answers)
+    return found
+
+
+def ask_hls4ml(python: str, jobs: Sequence[Job]) -> list[Answer]:
+    """Run archives in hls4ml's C simulation.
+
+    Args:
+      python: of an environment with `hls4ml`.
+      jobs: archives and inputs by the names of the model's.
+
+    Raises:
+      InputError: hls4ml does not start there.
+    """
+    with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
+        found = run_hls4ml(python, Path(folder), [(job.file, [job.inputs]) for job in jobs])
+    return [Answer(refusal=run) if isinstance(run, str) else Answer(outputs=run[0]) for run in found]
+
+
+def _jobs(
+    folder: Path, files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]], suffix: str
+) -> list[dict[str, Any]]:
+    """Write files and samples into a folder, and describe them."""
+    jobs = []
+    for number, (data, samples) in enumerate(files):
+        (folder / f"file_{number}.{suffix}").write_bytes(data)
+        names = [[f"sample_{number}_{k}.npz", sorted(sample)] for k, sample in enumerate(samples)]
+        for (archive, keys), sample in zip(names, samples, strict=True):
+            save_arrays(folder / str(archive), (sample[key] for key in keys))
+        jobs.append({"file": f"file_{number}.{suffix}", "samples": names})
+    return jobs
+
+
+def _answer(run: FinnRun | str) -> Answer:
+    if isinstance(run, str):
+        return Answer(refusal=run)
+    if run.stopped is not None:
+        return Answer(refusal=f"{run.stopped.name}: {run.stopped.error}")
+    return Answer(outputs=run.outputs[0], elsewhere=run.missed)
