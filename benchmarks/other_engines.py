@@ -1,0 +1,171 @@
+"""Our `onnx-qdq` files in OpenVINO, TVM, MNN and ncnn: do they load, do they run in integers, whose numbers?
+
+Each model is planned for `onnxruntime-cpu`, written for any reader (no guards), and run in the engine's own
+environment. Usage, from the repository root, with the model folder:
+`python -m benchmarks.other_engines [--only ENGINE ...] [--models M ...] [--write]`; environments that are
+missing are made (`make .oracles/ENGINE/.made`), and `--write` puts the table into
+docs/results/other-engines.md. A step is the scale of the type in which the plan has an output.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import planner
+from benchmarks.qnn_models import compared
+from benchmarks.samples import SAMPLERS, Draw, Sample, model_folder
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGE: Final = ROOT / "docs" / "results" / "other-engines.md"
+MARK: Final = re.compile(r"(?<=<!-- made by benchmarks.other_engines -->\n).*?(?=<!-- end -->)", re.DOTALL)
+SIDE: Final = ROOT / "benchmarks" / "other_engines_side.py"
+SECONDS: Final = 180
+CALIBRATION: Final = 32
+HELD_OUT: Final = 8
+ENGINES: Final = ("openvino", "tvm", "mnn", "ncnn")
+MODELS: Final = {
+    "digits": "",
+    "ad01_fp32": "mlperf-tiny",
+    "mnist": "vision",
+    "pretrainedResnet": "mlperf-tiny",
+    "vww_96_float": "mlperf-tiny",
+}
+"""Models with the folder of each; that of the digits is examples/digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A planned model: its file, samples, and the interpreter's numbers of them."""
+
+    plan: Any
+    data: bytes
+    samples: list[Sample]
+    wanted: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What became of a model in an engine.
+
+    Attributes:
+      integers: products in integers and in all; None where the engine does not say.
+      counts: of numbers: `numbers`, `equal`, `one_step`, `worst` in steps.
+    """
+
+    engine: str
+    model: str
+    version: str = ""
+    error: str = ""
+    integers: tuple[int, int] | None = None
+    counts: dict[str, Any] | None = None
+
+
+def written(name: str) -> Written:
+    """Plan a model, write it for any reader and evaluate it."""
+    if name == "digits":
+        path = ROOT / "examples" / "digits" / "digits.onnx"
+        with np.load(path.parent / "calibration.npz") as archive:
+            known = {key: archive[key] for key in archive.files}
+        count = CALIBRATION + HELD_OUT
+        every = [{key: array[i : i + 1] for key, array in known.items()} for i in range(count)]
+        seen, held_out = every[:CALIBRATION], every[CALIBRATION:]
+    else:
+        path = model_folder() / MODELS[name] / f"{name}.onnx"
+        seen = SAMPLERS[name](Draw(path, CALIBRATION, held_out=False))
+        held_out = SAMPLERS[name](Draw(path, HELD_OUT, held_out=True))
+    graph = planner.load_model(path)
+    names = {size for key in graph.inputs for size in graph.values[key].shape or () if isinstance(size, str)}
+    graph = planner.load_model(path, dims=dict.fromkeys(names, 1))
+    device = planner.load_target("onnxruntime-cpu")
+    device = replace(device, files=replace(device.files, reader="any"))
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, seen))
+    plan = planner.plan(ready, device)
+    wanted = [planner.evaluate(ready, plan, sample).outputs for sample in held_out]
+    return Written(plan, planner.export(ready, plan, "onnx-qdq"), held_out, wanted)
+
+
+def measure(engine: str, name: str, model: Written) -> Record:
+    """Run one file in one engine, in a process of its environment."""
+    python = ROOT / ".oracles" / engine / "bin" / "python"
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        (folder / "model.onnx").write_bytes(model.data)
+        samples = {f"{k}.{key}": array for k, one in enumerate(model.samples) for key, array in one.items()}
+        np.savez(folder / "samples.npz", **samples)  # type: ignore[arg-type]
+        command = [str(python), "-P", str(SIDE), engine, str(folder)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return Record(engine, name, error=f"no answer in {SECONDS} seconds")
+        answer = folder / "answer.json"
+        if not answer.exists():
+            return Record(engine, name, error=f"its process ended with {done.returncode}")
+        said = json.loads(answer.read_text(encoding="utf-8"))
+        if said["error"]:
+            return Record(engine, name, error=said["error"])
+        with np.load(folder / "answer.npz") as archive:
+            found = [
+                {key: archive[f"{k}.{key}"].reshape(np.shape(array)) for key, array in one.items()}
+                for k, one in enumerate(model.wanted)
+            ]
+    integers = None if said["integers"] is None else (said["integers"][0], said["integers"][1])
+    return Record(
+        engine, name, said["version"], integers=integers, counts=compared(model.plan, model.wanted, found)
+    )
+
+
+def table(records: Sequence[Record]) -> Iterator[str]:
+    """A row for each engine and model."""
+    yield "| engine | model | loads | products in integers | equal | one step | further | worst, steps |"
+    yield "|---|---|---|---:|---:|---:|---:|---:|"
+    for record in records:
+        if record.counts is None:
+            text = " ".join(record.error.replace("|", "/").split())[-160:]
+            yield f"| {record.engine} | `{record.model}` | no: {text} |  |  |  |  |  |"
+            continue
+        counts = record.counts
+        further = counts["numbers"] - counts["equal"] - counts["one_step"]
+        integers = "" if record.integers is None else "{} of {}".format(*record.integers)
+        yield (
+            f"| {record.engine} {record.version.split('-')[0]} | `{record.model}` | yes | {integers} | "
+            f"{counts['equal']} of {counts['numbers']} | {counts['one_step']} | {further} | "
+            f"{counts['worst']:.1f} |"
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, and print or write the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.other_engines")
+    parser.add_argument("--only", nargs="*", metavar="ENGINE", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--models", nargs="*", metavar="M", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/results/other-engines.md"
+    )
+    options = parser.parse_args(arguments)
+    for engine in options.only:
+        if not (ROOT / ".oracles" / engine / "bin" / "python").exists():
+            subprocess.run(["make", f".oracles/{engine}/.made"], cwd=ROOT, check=True)
+    models = {name: written(name) for name in options.models}
+    records = []
+    for engine in options.only:
+        for name, model in models.items():
+            records.append(measure(engine, name, model))
+            sys.stderr.write(f"{records[-1]}\n")
+    text = "\n".join(table(records)) + "\n"
+    if options.write:
+        PAGE.write_text(MARK.sub(lambda _: text, PAGE.read_text("utf-8")), "utf-8")
+    sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
