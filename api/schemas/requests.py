@@ -37,6 +37,9 @@ LOCATION: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)
 METHODS: Final = ("minmax", "percentile", "mse", "entropy")
 PERCENTILES: Final = r"^percentile:[0-9.]{1,20}(e[+-]?[0-9]{1,2})?(/[0-9]{1,20})?$"
 ExportFormat = Literal[
+    "encodings",
+    "encodings-0.6.1",
+    "encodings-2.0.0",
     "finn",
     "hls4ml",
     "litert",

@@ -17,6 +17,7 @@ from planner.calibration.as_written import left_float
 from planner.calibration.caches.stored import tie_caches
 from planner.calibration.rows_seen import APART
 from planner.calibration.sizes_seen import NO_RANK, SizesSeen
+from planner.calibration.sources.encodings import as_annotations
 from planner.calibration.statistics import (
     Statistics,
     ValueStats,
@@ -55,8 +56,8 @@ def annotate(
 
     Args:
       stats: from `calibrate`, or a file of them; they become calibrated ranges.
-      annotations: a path, YAML text or the document itself. A name decides over a glob, a later glob over an
-        earlier one; `remove` comes first and leaves calibrated ranges alone.
+      annotations: a path, YAML text, the document itself, or encodings of AIMET or QNN. A name decides over
+        a glob, a later glob over an earlier one; `remove` comes first and leaves calibrated ranges alone.
       kernels: what is asked of kernels, as the section `kernels` of annotations has it; after those.
       target: that the model is planned for. Where its kernels hand on floats, inputs and outputs that a
         quantized model leaves float get no range, so they stay as written unless an annotation asks for more.
@@ -65,7 +66,7 @@ def annotate(
       StatsError: statistics of a value that is not there or cannot have them.
       AnnotationError: a name, glob or port that matches nothing, or a type that does not fit its tensor.
     """
-    asked = None if annotations is None else read_annotations(annotations)
+    asked = None if annotations is None else read_annotations(as_annotations(annotations, graph))
     if stats is not None:
         read = stats if isinstance(stats, Statistics) else load_statistics(stats)
         left = _left_float(graph, asked, kernels or {}) if target is not None and _hands_on(target) else ()
@@ -81,7 +82,7 @@ def annotated_values(
     """Names of the values that annotations say something of, ranges too."""
     if annotations is None:
         return frozenset()
-    return frozenset(_assigned(graph, read_annotations(annotations).values))
+    return frozenset(_assigned(graph, read_annotations(as_annotations(annotations, graph)).values))
 
 
 def _hands_on(target: Target) -> bool:

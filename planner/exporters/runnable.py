@@ -15,7 +15,7 @@ from planner.onnx.quantized.lowering import lower
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
 
-TYPES_ALONE: Final = frozenset({"mlir", "mlir-casts"})
+TYPES_ALONE: Final = frozenset({"encodings", "encodings-0.6.1", "encodings-2.0.0", "mlir", "mlir-casts"})
 """Formats that say types and compute nothing."""
 ARITHMETICS: Final[Mapping[str, str | None]] = {
     "finn": None,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import UnsupportedExport, require_name
+from planner.exporters.encodings import WRITERS
 from planner.exporters.litert.write import write_litert
 from planner.exporters.onnx.integers.integer import write_integer
 from planner.exporters.onnx.matmulnbits import write_matmulnbits
@@ -23,6 +24,7 @@ from planner.plans.plan import Plan
 Exporter: TypeAlias = Callable[[Graph, Plan], bytes]
 
 EXPORTERS: Final[Mapping[str, Exporter]] = {
+    **WRITERS,
     "finn": write_finn,
     "hls4ml": write_hls4ml,
     "litert": write_litert,
@@ -93,6 +95,7 @@ WITH_BODIES: Final = frozenset(
 
 # Suffixes of files; ".onnx" where a format is not listed.
 SUFFIXES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(WRITERS, ".encodings"),
     "hls4ml": ".zip",
     "litert": ".tflite",
     "mlir": ".mlir",
@@ -120,8 +123,8 @@ def refuse_bodies(plan: Plan, name: str) -> None:
 
 CHANNELS_LAST: Final = frozenset({"litert", "tosa"})
 """Formats whose images have their channels last; those of others have them first, as the model has."""
-AS_GIVEN: Final = frozenset({"mlir", "mlir-casts"})
-"""Formats that are the model's own text, in whatever layout it has."""
+AS_GIVEN: Final = frozenset({*WRITERS, "mlir", "mlir-casts"})
+"""Formats that are or accompany the model as it is, in whatever layout it has."""
 
 
 def refuse_layout(plan: Plan, name: str) -> None:

@@ -21,7 +21,7 @@ from planner.plans.plan import Planned
 from planner.plans.records import KernelPlan, Port, PortTyped, unwritable
 from planner.plans.rescales import definitions
 
-OWN_TEXT: Final = frozenset({"mlir", "mlir-casts"})
+OWN_TEXT: Final = frozenset({"encodings", "encodings-0.6.1", "encodings-2.0.0", "mlir", "mlir-casts"})
 """Formats that have a word for every plan."""
 WHOLE: Final = frozenset({"finn", "hls4ml", "onnx-matmulnbits"})
 """Formats whose exporters look at the model as a whole: a kernel alone tells nothing."""

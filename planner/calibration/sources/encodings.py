@@ -1,0 +1,184 @@
+"""Encodings of AIMET and QNN as annotations: versions 0.6.1, 1.0.0 and 2.0.0.
+
+A tensor between kernels gets the type; an input or output of the model the range that gives it, as a type
+there would change how the model is called. Biases of 32 bits follow from their factors and are left out.
+Source: AIMET, encoding specification; docs/formats.md.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from planner.errors import AnnotationError, QTypeError
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Calibrated, Uniform, round_scales, storage
+from planner.ir.types.typetext import parse_storage
+
+VERSIONS: Final = ("0.6.1", "1.0.0", "2.0.0")
+FORMAT: Final = "qplan.annotations/1"
+DERIVED_BITS: Final = 32
+MOST: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """One tensor of a file; `axis` None where the file does not say it, `symmetric` None likewise."""
+
+    name: str
+    storage: str
+    scales: tuple[float, ...]
+    zeros: tuple[int, ...]
+    symmetric: bool
+    axis: int | None = None
+
+
+def as_annotations(source: Any, graph: Graph) -> Any:
+    """Annotations as they are, or those that a file of encodings says for a graph.
+
+    Raises:
+      AnnotationError: a version or an encoding that is not read here; names the tensor.
+    """
+    document = _document(source)
+    if document is None:
+        return source
+    name = str(source) if isinstance(source, str | Path) else "encodings"
+    version = document.get("version")
+    if version not in VERSIONS:
+        raise AnnotationError(f"{name}: version {version!r} is not read; accepted: {', '.join(VERSIONS)}")
+    values = {}
+    for found in _encodings(document, str(version), name):
+        if found is None or found.name not in graph.values:
+            continue
+        try:
+            values[found.name] = _fact(found, graph)
+        except QTypeError as error:
+            raise AnnotationError(f"{name}: {found.name!r}: {error}") from error
+    return {"format": FORMAT, "values": values}
+
+
+def _document(source: Any) -> Mapping[str, Any] | None:
+    """The document of a file of encodings; None for anything else, which others read."""
+    if isinstance(source, str | Path) and "\n" not in str(source):
+        path = Path(source)
+        if path.suffix not in (".encodings", ".json") or not path.is_file() or path.stat().st_size > MOST:
+            return None
+        try:
+            source = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+    is_file = isinstance(source, Mapping) and "version" in source and "format" not in source
+    return source if is_file and ({"encodings", "activation_encodings"} & source.keys()) else None
+
+
+def _encodings(document: Mapping[str, Any], version: str, name: str) -> Iterator[_Encoding | None]:
+    read = {"0.6.1": _read_0, "1.0.0": _read_1, "2.0.0": _read_2}[version]
+    sections = ("encodings",) if version == "2.0.0" else ("activation_encodings", "param_encodings")
+    for section in sections:
+        entries = document.get(section, [])
+        pairs = entries.items() if isinstance(entries, Mapping) else ((None, entry) for entry in entries)
+        for key, entry in pairs:
+            try:
+                yield read(key or "", entry)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                told = key or (entry.get("name") if isinstance(entry, Mapping) else entry)
+                reason = f"{type(error).__name__}: {error}"
+                raise AnnotationError(f"{name}: {section}: {told!r} is no encoding: {reason}") from error
+
+
+def _read_0(name: str, entries: Any) -> _Encoding | None:
+    first = entries[0]
+    if str(first.get("dtype", "int")).lower() != "int" or int(first["bitwidth"]) >= DERIVED_BITS:
+        return None
+    symmetric = str(first["is_symmetric"]) == "True"
+    offsets, scales = [int(e["offset"]) for e in entries], [float(e["scale"]) for e in entries]
+    return _counted_from_0(name, int(first["bitwidth"]), scales, offsets, symmetric=symmetric)
+
+
+def _read_1(_: str, entry: Any) -> _Encoding | None:
+    kind = entry["enc_type"]
+    if entry["dtype"] != "INT" or int(entry["bw"]) >= DERIVED_BITS:
+        return None
+    if kind not in ("PER_TENSOR", "PER_CHANNEL"):
+        raise ValueError(f"enc_type {kind} is not read here; accepted: PER_TENSOR, PER_CHANNEL")
+    scales = [float(scale) for scale in entry["scale"]]
+    offsets = [int(offset) for offset in entry["offset"]]
+    return _counted_from_0(entry["name"], int(entry["bw"]), scales, offsets, symmetric=bool(entry["is_sym"]))
+
+
+def _counted_from_0(
+    name: str, bits: int, scales: list[float], offsets: list[int], *, symmetric: bool
+) -> _Encoding:
+    if not symmetric:
+        return _Encoding(name, f"u{bits}", tuple(scales), tuple(-offset for offset in offsets), symmetric)
+    half = 1 << bits - 1
+    low = max(offsets[0], -half)
+    text = f"i{bits}" if low == -half else f"i{bits}<{low}:{half - 1}>"
+    return _Encoding(name, text, tuple(scales), (0,) * len(scales), symmetric)
+
+
+def _read_2(_: str, entry: Any) -> _Encoding | None:
+    dtype = entry["output_dtype"]
+    if "float" in dtype:
+        return None
+    if "block_size" in entry or "per_block_int_scale" in entry:
+        raise ValueError(
+            "scales of blocks are not read here; accepted: a scale for the tensor or each channel"
+        )
+    store = storage(f"{'u' if dtype.startswith('u') else 'i'}{dtype.lstrip('uint')}")
+    if store.bits >= DERIVED_BITS:
+        return None
+    scales = entry["y_scale"] if isinstance(entry["y_scale"], list) else [entry["y_scale"]]
+    zeros = entry.get("y_zero_point", 0)
+    zeros = zeros if isinstance(zeros, list) else [zeros] * len(scales)
+    # As in ONNX, no zero point is one of 0, which weights of a symmetric range have.
+    symmetric = "y_zero_point" not in entry and store.signed
+    numbers = tuple(map(float, scales)), tuple(map(int, zeros))
+    return _Encoding(entry["name"], store.name, *numbers, symmetric, entry.get("axis"))
+
+
+def _fact(found: _Encoding, graph: Graph) -> str:
+    store = parse_storage(found.storage)
+    scales = tuple(round_scales(found.scales, "f32"))
+    axis = found.axis
+    if axis is None and len(scales) > 1:
+        axis = _channel_axis(found.name, graph)
+    kind = Uniform(store, scales, found.zeros, "f32", axis)
+    if found.name in graph.constants and found.symmetric and not _reaches_least(kind, graph, found.name):
+        # Files of version 2.0.0 do not say that a symmetric weight leaves the least integer out.
+        narrow = parse_storage(f"{store.name}<{store.qmin + 1}:{store.qmax}>") if store.is_full else store
+        kind = Uniform(narrow, scales, found.zeros, "f32", axis)
+    if found.name not in (*graph.inputs, *graph.outputs):
+        return str(kind)
+    lo, hi = kind.lo, kind.hi
+    if found.symmetric:
+        lo, hi = -store.qmax * kind.scale, store.qmax * kind.scale
+    return str(Calibrated((lo,), (hi,)))
+
+
+def _reaches_least(kind: Uniform, graph: Graph, name: str) -> bool:
+    """Whether a number of a constant is stored as the least integer of its type."""
+    array = graph.constants[name].array
+    if array is None or not array.size:
+        return True
+    shape = [-1 if axis == kind.axis else 1 for axis in range(array.ndim)]
+    scales = np.asarray(kind.scales).reshape(shape if kind.axis is not None else [1] * array.ndim)
+    return bool((np.rint(array / scales) <= kind.storage.qmin).any())
+
+
+def _channel_axis(name: str, graph: Graph) -> int:
+    """The axis of a weight's channels, which the older versions leave to the operator."""
+    rank = len(graph.values[name].shape or ())
+    for op in graph.all_ops():
+        if name not in op.inputs:
+            continue
+        if op.type == "MatMul":
+            return rank - 1
+        if op.type == "Gemm":
+            return 0 if op.attributes.get("transB") else 1
+        if op.type == "ConvTranspose":
+            return 1
+    return 0
