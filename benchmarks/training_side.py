@@ -25,13 +25,13 @@ SIGNED = frozenset({"res/conv2", "separable/pointwise"})
 
 
 def asked(model: Any, bits: int) -> dict[str, Any]:
-    """Annotations: so many bits for the weights, and for the results of the convolutions."""
+    """Annotations: so many bits for weights and for results of convolutions; 8 are the default."""
     convs = [op.name for op in model.ops if op.type == "Conv"]
     stores = {name: f"{'i' if name in SIGNED else 'u'}{bits}" for name in convs}
     kernels = {name: {"in": ["*", "*"], "out": [store]} for name, store in stores.items()}
     return {
         "format": "qplan.annotations/1",
-        "values": {"*_weight": f"!quant.any<i{bits}>"},
+        "values": {"*_weight": f"!quant.any<i{bits}>"} if bits < 8 else {},
         "kernels": kernels if bits < 8 else {},
     }
 

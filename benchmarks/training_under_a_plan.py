@@ -24,6 +24,7 @@ HEADS: Final = (
     *("rescales", "price", "largest difference"),
 )
 APART: Final = "finn-fpga"
+APART_WIDTHS: Final = (4, 2)
 
 
 def run(target: str, bits: int, seed: int, how: str) -> dict[str, Any]:
@@ -82,7 +83,7 @@ Planning again then needs rescales where scales that the device shares were lear
 | {heads} |
 |---|---|---|---|---|---|---|
 """
-    text += "".join(row(str(bits), known[f"{APART} {bits} apart"]) for bits in WIDTHS[APART])
+    text += "".join(row(str(bits), known[f"{APART} {bits} apart"]) for bits in APART_WIDTHS)
     seconds = [one["seconds"] for runs in known.values() for one in runs]
     return text + f"\nA training takes {min(seconds):.0f} to {max(seconds):.0f} s of one core.\n"
 
@@ -97,7 +98,7 @@ def main() -> None:
     if given.keep is not None and given.keep.exists():
         known = json.loads(given.keep.read_text(encoding="utf-8"))
     jobs = [(target, bits, "tied") for target, widths in WIDTHS.items() for bits in widths]
-    jobs += [(APART, bits, "apart") for bits in WIDTHS[APART]]
+    jobs += [(APART, bits, "apart") for bits in APART_WIDTHS]
     for target, bits, how in jobs:
         runs = known.setdefault(f"{target} {bits} {how}", [])
         for seed in SEEDS[len(runs) :]:
