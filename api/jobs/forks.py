@@ -18,7 +18,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from ..server.paths import PACKAGE, import_path
+from ..paths import PACKAGE, import_path
 
 LOST: Final = 1 << 16
 """In place of the exit code of a child of which nobody can tell how it ended: its fork server was gone."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
-from ..server.paths import PACKAGE
+from ..paths import PACKAGE
 from ..server.workers import watch_lifeline
 
 LOST: Final = 1

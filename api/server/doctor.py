@@ -33,6 +33,7 @@ from planner.version import VERSION
 from ..jobs.child_process import Bounds, run_child
 from ..jobs.forks import Unavailable, WorkerLost
 from ..jobs.records import work, written
+from ..paths import PACKAGE, import_path
 from ..planning.plugins import load_functions
 from ..problems import Refused
 from ..schemas.examples import TARGET
@@ -42,7 +43,6 @@ from ..storage.objects import open_objects
 from ..storage.postgres import unusable
 from ..storage.store import Store
 from .backup import damaged
-from .paths import PACKAGE, import_path
 from .run import is_loopback
 
 LITTLE: Final = 1 << 30

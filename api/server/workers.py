@@ -20,8 +20,8 @@ from typing import Final
 
 from prometheus_client.multiprocess import mark_process_dead
 
+from ..paths import PACKAGE, import_path
 from .metrics import SHARED
-from .paths import PACKAGE, import_path
 
 PAUSE: Final = 1.0
 TICK: Final = 0.1

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from api.paths import import_path
 from api.server.limits import PROBES, SLOTS, RateLimiter
 from api.server.metrics import SHARED
-from api.server.paths import import_path
 from api.server.tokens import EVERYTHING, find_token, make_token, needed, parse_token
 from api.settings import settings_from
 from planner.errors import InputError

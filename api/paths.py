@@ -15,7 +15,7 @@ PACKAGE: Final = __name__.partition(".")[0]
 
 def import_path() -> str:
     """The `PYTHONPATH` of a process that is to import what this one does."""
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[1])
     given = os.environ.get("PYTHONPATH", "")
     paths = [given] if root == sysconfig.get_path("purelib") else [root, given]
     return os.pathsep.join(path for path in paths if path)
