@@ -131,3 +131,18 @@ def test_a_client_with_generated_types_leads_from_upload_to_download(node, make_
     written = (node / "w.onnx").read_bytes()
     found = f"sha256:{hashlib.sha256(written).hexdigest()}"
     assert service.get(f"/v1/blobs/{found}", headers=headers).content == written
+
+
+@pytest.mark.soak
+def test_the_typescript_example_leads_from_a_model_to_its_file(node, make_service):
+    run(node, "openapi-typescript", "openapi.json", "--default-non-nullable", "false", "-o", "api.ts")
+    (node / "service.ts").write_bytes((ROOT / "examples" / "service.ts").read_bytes())
+    run(node, "tsc", *TSC, "service.ts")
+    service = make_service()
+    files = [str(ROOT / "examples" / "digits" / name) for name in ("digits.onnx", "calibration.npz")]
+    line = ["node", "service.js", *files, "out.onnx", "tensorrt-int8", str(service.base_url).rstrip("/")]
+    done = subprocess.run(line, cwd=node, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "13 of 14 kernels quantized for tensorrt-int8" in done.stdout
+    assert "1 operator is not supported by tensorrt-int8: Softmax (1)" in done.stdout
+    assert (node / "out.onnx").stat().st_size > 10_000
