@@ -47,6 +47,16 @@ def knows(arithmetic: str, terms: int = 1) -> bool:
     return arithmetic in FOLDED | SHIFTED | EVEN | {"float32_even", "htp", "power_of_two"}
 
 
+def scaled_mean(total: Tensor, ratio: Tensor, count: int, arithmetic: str, result: Result) -> Tensor:
+    """Whole steps of a mean: a total, the ratio of its step, and how many numbers it has."""
+    if arithmetic not in SHIFTED:
+        return scaled_sum([(total, ratio / count)], arithmetic, result)
+    # LiteRT's MEAN has the count in its multiplier, cut.
+    multiplier, shift = _multiplier(ratio)
+    left = (_MOST_SHIFT - shift).clamp(max=min(count.bit_length() - 1, 32))
+    return _applied(total, (multiplier << left) // count, shift + left, double=True).double()
+
+
 def scaled_sum(terms: Sequence[Term], arithmetic: str, result: Result) -> Tensor:
     """Whole steps from real zero of a sum of scaled integers, float64, not saturated."""
     if len(terms) > 1:

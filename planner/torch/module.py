@@ -17,7 +17,7 @@ from planner.factors.form import form_of_plan
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
-from planner.torch.arithmetic import Result, scaled_sum
+from planner.torch.arithmetic import Result, scaled_mean, scaled_sum
 from planner.torch.operators import FUNCTIONS
 from planner.torch.quantizers import EdgeQuantizer, GroupScale, derived_scale
 from planner.torch.steps import Maker, Read, Step, Write
@@ -213,8 +213,12 @@ class FakeQuantized(torch.nn.Module):
                 )
             if x is None:
                 raise TypeError(f"an operand of {write.name!r} is absent")
-            terms.append((torch.round(x.double() / unit).long(), unit / to.reshape(())))
-        steps = scaled_sum(terms, sums.arithmetic, Result(edge.storage.bits, edge.zero_points[0]))
+            terms.append((torch.round(x.double() * sums.count / unit).long(), unit / to.reshape(())))
+        result = Result(edge.storage.bits, edge.zero_points[0])
+        if sums.count > 1:
+            steps = scaled_mean(*terms[0], sums.count, sums.arithmetic, result)
+        else:
+            steps = scaled_sum(terms, sums.arithmetic, result)
         if write.activation is None:
             return steps
         ends = FUNCTIONS[write.activation.op.type](

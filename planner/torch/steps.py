@@ -4,6 +4,7 @@ Made once of a plan; what they compute is `module`'s. Kernels are those of the r
 (`interpreter.blocks`). Source: docs/specification.md, sections 3 and 8.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
@@ -23,6 +24,8 @@ EVEN: Final = frozenset({"exact_even", "float32_even", "float32_qdq", "float32_s
 RESCALING: Final = FOLDED | SHIFTED | {"exact_even", "power_of_two"}
 """Arithmetics in which a rescale is one of integers."""
 PRODUCTS: Final = frozenset({("Conv",), ("ConvTranspose",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})
+FLOATS: Final = frozenset({"float32_even", HTP})
+"""Arithmetics whose means are computed in float32."""
 ADDED: Final = frozenset({("Add",)})
 AVERAGES: Final = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean"})
 BYTE: Final = 8
@@ -63,6 +66,7 @@ class Sum:
       operands: the terms where there are several; (): `source` itself.
       trailing: axes behind the channels of the result.
       factor: of a Gemm.
+      count: of a mean, the numbers that it is of.
     """
 
     source: str
@@ -71,6 +75,7 @@ class Sum:
     operands: tuple[Read, ...] = ()
     trailing: int = 0
     factor: float = 1.0
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +168,21 @@ class Maker:
         types, y = tuple(op.type for op in block.core), block.result
         if y is None or not y.is_per_tensor or block.others or (block.row is not None and block.row.table):
             return None
+        if types == ("GlobalAveragePool",):
+            return self._mean(block)
         return self._added(block, calls) if types in ADDED else self._product(block, types)
+
+    def _mean(self, block: Block) -> Sum | None:
+        op = block.core[0]
+        x = block.kinds.get((op.name, 0))
+        sizes = (self.model.values[op.inputs[0]].shape or ())[2:]
+        known = [size for size in sizes if isinstance(size, int)]
+        if x is None or not x.is_per_tensor or len(known) < len(sizes) or block.arithmetic in FLOATS:
+            return None
+        if not knows(block.arithmetic):
+            return None
+        units = ((self.edges[op.inputs[0], x],),)
+        return Sum(op.outputs[0], units, block.arithmetic, count=math.prod(known))
 
     def _added(self, block: Block, calls: Sequence[Call]) -> Sum | None:
         op = block.core[0]
