@@ -39,7 +39,7 @@ FORMATS: Final[Mapping[str, str]] = {"llm-w4": "onnx-matmulnbits"}
 BY_TESTS: Final[Mapping[str, str]] = {
     "dpuczdx8g": "nothing: the DPU needs its FPGA",
     "edgetpu": "nothing: its compiler is not run here; the types are those of LiteRT's kernels, which are",
-    "finn-fpga": "qonnx executes what is written for it (tests/exporters); FINN itself was never run",
+    "finn-fpga": "FINN's front half runs whole models and rows ([finn](finn.md)), not its kit in this table",
     "hls4ml-fpga": "hls4ml's C simulation of whole models equals the interpreter (tests/exporters)",
     "k210-kpu": "nothing: nncase's simulator is not run here",
     "stablehlo": "jaxlib's interpreter and IREE run whole models (tests/exporters/stablehlo), not row by row",

@@ -118,6 +118,7 @@ def _transposes(model: Any) -> Any:
         reorder.MoveTransposePastJoinAdd(),
         absorb.AbsorbConsecutiveTransposes(),
         absorb.AbsorbTransposeIntoMultiThreshold(),
+        InferDataLayouts(),  # layers go by the layouts, which transformations leave as they were
     )(model)
 
 
