@@ -10,6 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ RUNS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "hexagon-a16w8": [("qnn", "qnn")],
     "litert-int8": [("litert", "litert"), ("litert-optimized", "litert")],
     "llm-w4": [("onnxruntime", "")],
-    "onnxruntime-cpu": [("onnxruntime", "")],
+    "onnxruntime-cpu": [("onnxruntime", ""), ("openvino", "openvino")],
     "onnxruntime-dynamic": [("onnxruntime", "")],
     "qnn-htp": [("qnn", "qnn")],
     "tosa-int8": [("tosa", "tosa")],
@@ -52,7 +53,7 @@ BY_TESTS: Final[Mapping[str, str]] = {
 def engine_of(target: str, name: str) -> Engine:
     """An engine with the format of the target's files."""
     found = ENGINES[name]
-    return Engine(FORMATS.get(target, found.form), found.ask, found.otherwise)
+    return replace(found, form=FORMATS.get(target, found.form))
 
 
 def measured(target: str, name: str, home: str) -> tuple[RowFinding, ...]:

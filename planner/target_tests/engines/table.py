@@ -13,6 +13,7 @@ from planner.onnx.sessions import FAILURES, one_line
 from planner.target_tests.engines.answers import Answer, Job
 from planner.target_tests.engines.apart import ask_litert, ask_qnn, ask_tosa, ask_vela
 from planner.target_tests.engines.fpga import ask_finn, ask_hls4ml
+from planner.target_tests.engines.openvino_cpu import ask_openvino
 
 OwnEngine: TypeAlias = Callable[[bytes, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 """A user's engine: a file and arrays by name in, arrays by name out; what it raises is its refusal."""
@@ -69,6 +70,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
     "litert": Engine("litert", partial(ask_litert, kernels="reference")),
     "litert-optimized": Engine("litert", partial(ask_litert, kernels="optimized")),
     "onnxruntime": Engine("onnx-qdq", _ask_onnxruntime, "float"),
+    "openvino": Engine("onnx-qdq", ask_openvino, "float"),
     "qnn": Engine("onnx-qdq", ask_qnn, "cpu"),
     "tosa": Engine("tosa", ask_tosa),
     "vela": Engine("litert", ask_vela, "cpu"),
