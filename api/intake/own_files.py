@@ -61,7 +61,8 @@ def _code_of(folder: Path) -> Iterable[Path]:
 
 
 def _is_code(path: Path) -> bool:
-    return path.suffix in (".py", ".so") or (path / "__init__.py").exists()
+    # Beside code, what a package says of itself: hints name the packages that an extra needs.
+    return path.suffix in (".dist-info", ".egg-info", ".py", ".so") or (path / "__init__.py").exists()
 
 
 def without(paths: Iterable[Path], away: Path) -> Iterator[Path]:
