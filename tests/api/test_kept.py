@@ -150,7 +150,9 @@ def test_targets_put_wrongly(service):
     check(put_target(service, "own-npu", OWN), "request-invalid", "/name")
     shipped = OWN.replace("id: own-npu", "id: litert-int8", 1)
     check(put_target(service, "litert-int8@1.0.0", shipped), "exists", "a shipped target")
-    check(service.put("/v1/targets/own-npu@1.0.0", json={}), "unsupported-media")
+    check(service.put("/v1/targets/own-npu@1.0.0", json={}), "request-invalid", "/source")
+    page = {"content-type": "text/html"}
+    check(service.put("/v1/targets/own-npu@1.0.0", content=b"", headers=page), "unsupported-media")
 
 
 def test_a_kernel_without_a_row(service):

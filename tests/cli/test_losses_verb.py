@@ -138,7 +138,8 @@ def test_the_report_has_a_section():
     model, samples = digits_model(2)
     plan = plan_of(model, samples)
     page = write_report(plan, losses=planner.losses(model, plan, samples))
-    assert '<h2 id="where-the-numbers-are-lost">Where the numbers are lost</h2>' in page
+    assert 'id="where-the-numbers-are-lost"' in page
+    assert "<h2>Where the numbers are lost</h2>" in page
     assert "the loss begins at head/softmax" in page
     assert "Noise of each kernel alone (2 samples)" in page
     with pytest.raises(planner.PlannerError, match=r"losses are what planner\.losses gives"):
