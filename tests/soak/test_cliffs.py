@@ -52,5 +52,5 @@ def test_shapes_are_planned_as_integers(shape):
     plan = propagate(graph, planner.load_target("litert-int8"), model=model_digest(graph))
     planner.check(plan, graph)
     without = [kernel for kernel in plan.kernels_in_order if kernel.row is None]
-    assert 45 <= len(graph.regions) <= 80
+    assert 45 <= len(graph.regions) <= 110
     assert {kernel.kernel for kernel in without if kernel.reason != MOVES} <= {"LayerNormalization"}

@@ -131,3 +131,14 @@ def _spelled(op: Op, kind: str, notes: list[str]) -> Op:
         taken = ", ".join(f"{key} {defaults[key]}" for key in absent)
         notes.append(f"{op.type.rpartition('::')[2]} at {op.name!r} says nothing of: {taken} is taken")
     return replace(op, type=kind, attributes={**defaults, **op.attributes})
+
+
+INTEGER_PRODUCTS: Final[Mapping[str, tuple[int, int]]] = {
+    "ConvInteger": (1, 3),
+    "MatMulInteger": (1, 3),
+    f"{MICROSOFT}::MatMulIntegerToFloat": (1, 5),
+    f"{MICROSOFT}::QGemm": (3, 5),
+    "QLinearConv": (3, 5),
+    "QLinearMatMul": (3, 5),
+}
+"""Where a product of integers has its second operand, the weight, and the zero point of it."""

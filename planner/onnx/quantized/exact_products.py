@@ -14,18 +14,9 @@ import numpy as np
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op, Value
 from planner.onnx.dtypes import enum_of
-from planner.onnx.quantized.dialect import MICROSOFT
+from planner.onnx.quantized.dialect import INTEGER_PRODUCTS
 from planner.onnx.quantized.lowering import Draft, draft_of
 
-_PLACES: Final = {
-    "ConvInteger": (1, 3),
-    "MatMulInteger": (1, 3),
-    f"{MICROSOFT}::MatMulIntegerToFloat": (1, 5),
-    f"{MICROSOFT}::QGemm": (3, 5),
-    "QLinearConv": (3, 5),
-    "QLinearMatMul": (3, 5),
-}
-"""Where an op has its second operand and the zero point of it."""
 _TURNED: Final = {("u8", "i8"): 128, ("i8", "u8"): -128}
 """What is added to a second operand beside a first one, by their element types."""
 
@@ -36,17 +27,17 @@ def with_exact_products(graph: Graph) -> Graph:
     Args:
       graph: with element types (`infer`); an op without stays as it is.
     """
-    if not any(op.type in _PLACES for op in graph.ops):
+    if not any(op.type in INTEGER_PRODUCTS for op in graph.ops):
         return graph
     draft = draft_of(graph)
     for op in graph.ops:
-        draft.ops.append(_of_one_type(op, draft) if op.type in _PLACES else op)
+        draft.ops.append(_of_one_type(op, draft) if op.type in INTEGER_PRODUCTS else op)
     return draft.finish()
 
 
 def _of_one_type(op: Op, draft: Draft) -> Op:
     values = draft.graph.values
-    at, zero_at = _PLACES[op.type]
+    at, zero_at = INTEGER_PRODUCTS[op.type]
     first, second = values[op.inputs[0]].dtype, values[op.inputs[at]].dtype
     shift = _TURNED.get((first, second))
     if shift is None:

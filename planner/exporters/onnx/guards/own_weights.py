@@ -14,19 +14,12 @@ import numpy as np
 
 from planner.ir.graph import LINEAR
 from planner.onnx.nodes import Node
+from planner.onnx.quantized.dialect import INTEGER_PRODUCTS
 from planner.onnx.write import Data
 
 DQ: Final = "DequantizeLinear"
-_WEIGHTS: Final = {
-    DQ: (0, 2),
-    "ConvInteger": (1, 3),
-    "MatMulInteger": (1, 3),
-    "MatMulIntegerToFloat": (1, 5),
-    "QGemm": (3, 5),
-    "QLinearConv": (3, 5),
-    "QLinearMatMul": (3, 5),
-}
-"""Where an operator has its integers and the zero point of them."""
+_WEIGHTS: Final = {DQ: (0, 2), **{name.rpartition("::")[2]: at for name, at in INTEGER_PRODUCTS.items()}}
+"""Where a node has its integers and the zero point of them."""
 
 
 def with_own_weights(
