@@ -82,6 +82,21 @@ def test_results_of_relus_are_unsigned_and_behind_one(convolutions):
     assert str(first.storage) == "u8"
 
 
+@pytest.mark.parametrize("kind", ["Clip", "Relu"])
+def test_a_lone_activation_has_its_quant_behind_it(kind):
+    """A Clip's bounds are off the grid; FINN takes a Relu into the thresholds of the Quant behind it."""
+    bounds = {"lo": np.float32(-0.333), "hi": np.float32(0.4711)} if kind == "Clip" else {}
+    ops = [op("MaxPool", "x", "p", kernel_shape=(2, 2)), op(kind, " ".join(["p", *bounds]), "c")]
+    constants = {name: np.asarray(number) for name, number in bounds.items()}
+    constants["w"] = RNG.normal(size=(4, 3, 1, 1)).astype(np.float32)
+    shapes = {"x": (1, 3, 4, 4)}
+    _, graph = planned([*ops, op("Conv", "c w", "y")], shapes, constants, "qonnx", result={"y": (1, 4, 3, 3)})
+    (conv,) = (node for node in graph.node if node.op_type == "Conv")
+    (quant,) = (node for node in graph.node if conv.input[0] in node.output)
+    (cut,) = (node for node in graph.node if quant.input[0] in node.output)
+    assert (quant.op_type, cut.op_type) == ("Quant", kind)
+
+
 def test_a_relu_behind_a_residual_add_is_in_its_thresholds(convolutions):
     _, graph = planned(*convolutions, "finn", result={"y": (1, 5)})
     assert "Relu" not in [node.op_type for node in graph.node]

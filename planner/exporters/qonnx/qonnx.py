@@ -21,6 +21,8 @@ from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.plans.plan import Plan
 
 MAX_BITS: Final = 24
+CUTTING: Final = frozenset({"Clip", "Max", "Min", "Relu"})
+"""Operators that hand a number on, or cut it to a bound."""
 _ACCEPTED: Final = f"up to {MAX_BITS} bits, signed or unsigned, narrow or not, per tensor or per axis"
 
 
@@ -108,7 +110,16 @@ def write_block(builder: FloatModelBuilder, block: Block) -> None:
         outputs = [raw.get(name, name) for name in op.outputs]
         inner.update(zip(op.outputs, outputs, strict=True))
         builder.file.emit_op(op, inputs, outputs)
-    kinds = {port.type for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value}
-    moves = len(block.region.ops) == len(kinds) == 1 and is_mover(block.region.ops[0], builder.graph)
+    moves = _keeps_grid(builder.graph, block)
     for name, port in ports.items():
         builder.define(name, raw[name], port.type, on_grid=moves)
+
+
+def _keeps_grid(graph: Graph, block: Block) -> bool:
+    """Whether a block only moves numbers of one type.
+
+    Not so what cuts: bounds may be off the grid, and FINN has no layer for a Relu without a Quant behind it.
+    """
+    (op, *others), ports = block.region.ops, (*block.kernel.inputs, *block.kernel.outputs)
+    kinds = {port.type for port in ports if port.value}
+    return not others and len(kinds) == 1 and is_mover(op, graph) and op.type not in CUTTING
