@@ -181,3 +181,17 @@ def test_what_only_a_relu_reads_needs_no_signs():
     plan = propagate(graph, wild())
     assert str(plan.kernels["k"].outputs[0].type.storage) == "u8"
     assert not plan.warnings
+
+
+@pytest.mark.parametrize(("store", "found"), [("i8", "u8"), ("f8E4M3FN", "f8E4M3FN")])
+def test_defaults_without_signs_leave_floats_as_they_are(store, found):
+    """`unsigned` takes the sign of integers alone: a float has one, whatever its range is."""
+    head = HEAD.replace(
+        "types:",
+        f"types:\n  zero: {{storage: '*', zero_point: 0}}\n  z0: {{storage: {store}, zero_point: 0}}",
+    )
+    head = head.replace("{port: a8}", "{port: z0, unsigned: true}")
+    rows = "  - {kernel: exp, in: {x: zero}, out: {y: zero}, rules: [{free_scale: [x, y]}]}"
+    graph = graph_of({"x": "[0, 1]", "y": "[0, 3]"}, [("k", "exp", "x", "y")], outputs="y")
+    plan = propagate(graph, load_target(head + rows))
+    assert str(plan.kernels["k"].outputs[0].type.storage) == found

@@ -185,11 +185,12 @@ def _unsaid(network: Network, choice: Choice, members: Sequence[Member], require
     store = default if isinstance(default, Storage) else Storage(8, True, -128, 127)
     if target.asked_widths and asked:
         store = max(asked, key=lambda one: one.range_bits)
+    # A float has its sign in any case.
+    if not (target.unsigned and store.signed) or store.float_name:
+        return store
     extents = [required(side, name) for side, name, _ in members]
-    needs_sign = any(spec.zero_point != 0 or spec.symmetric for _, _, spec in members) or any(
-        extent is None or extent[0] < 0 for extent in extents
-    )
-    if needs_sign or not (target.unsigned and store.signed):
+    needs_sign = any(spec.zero_point != 0 or spec.symmetric for _, _, spec in members)
+    if needs_sign or any(extent is None or extent[0] < 0 for extent in extents):
         return store
     return Storage(store.bits, False, 0, (1 << store.bits) - 1)
 
