@@ -44,11 +44,13 @@ class _Ties:
     fixed: dict[Key, tuple[str, str]] = field(default_factory=dict)
 
     def find(self, key: Key) -> Key:
-        parent = self.parent.setdefault(key, key)
-        if parent == key:
-            return key
-        self.parent[key] = found = self.find(parent)
-        return found
+        # No recursion: a chain of ties may be as long as the model.
+        root = key
+        while (parent := self.parent.setdefault(root, root)) != root:
+            root = parent
+        while key != root:
+            self.parent[key], key = root, self.parent[key]
+        return root
 
     def join(self, keys: Iterable[Key]) -> None:
         first, *others = [self.find(key) for key in keys]
@@ -80,6 +82,7 @@ def training_spec(plan: Plan, *, keep: Collection[str] = ()) -> TrainingSpec:
     """
     require_plan(plan)
     _refuse(plan)
+    keep = (keep,) if isinstance(keep, str) else keep
     drafts, ties = _edges_of(plan)
     biases = _rules_of(plan, ties)
     _tie_values(plan, drafts, ties)
@@ -91,14 +94,15 @@ def training_spec(plan: Plan, *, keep: Collection[str] = ()) -> TrainingSpec:
 def _refuse(plan: Plan) -> None:
     if plan.graph.scopes:
         raise InputError(
-            f"model {plan.graph.name!r} has loops or branches, and training goes straight through",
+            f"model {plan.graph.name!r} has loops or branches, where a value has no type of its own",
             hint="train the model without them",
         )
     for kernel in plan.kernels_in_order:
         row = plan.row_of(kernel.name)
         if row is not None and row.dynamic is not None:
             raise InputError(
-                f"kernel {kernel.name!r} quantizes while it runs ({row.source}): it has no scale to learn",
+                f"kernel {kernel.name!r} quantizes while it runs ({row.source}): "
+                "each input has its own scale",
                 hint="train under a plan of a target with static activations",
             )
 

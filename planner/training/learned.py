@@ -70,7 +70,7 @@ def read_learned(path: str | Path) -> Learned:
     try:
         with np.load(Path(path), allow_pickle=False) as archive:
             found = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: no file of learned scales and weights: {error}") from error
     text = found.pop(SPEC, None)
     if text is None or text.dtype != np.uint8 or text.nbytes > MOST_SPEC:
@@ -154,7 +154,7 @@ def _checked(spec: TrainingSpec, group: Group, scales: tuple[float, ...]) -> tup
     where = _told(spec, group)
     if len(scales) != len(group.scales):
         raise InputError(f"{where}: {len(scales)} scales for {len(group.scales)} slices")
-    expressed = next(edge.expressed for edge in spec.all_edges if edge.group == group.name)
+    expressed = next((edge.expressed for edge in spec.all_edges if edge.group == group.name), "f32")
     for scale in scales:
         if not math.isfinite(scale):
             raise InputError(f"{where}: the scale is {scale!r}", hint="train with a smaller learning rate")

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 import planner
+from planner.ir.types.qtypes import storage, uniform
+from planner.training import groups
 from planner.training.learned import Learned
+from planner.training.spec import Group
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "examples" / "digits"
@@ -190,11 +193,35 @@ def test_a_spec_of_another_model_is_refused(ready):
         planner.with_learned(other, learned)
 
 
+def test_a_group_that_no_edge_has_moves_nothing(ready):
+    learned = trained(ready, planner.training_spec(planner.plan(ready, "litert-int8")))
+    more = {**learned.spec.groups, "alone": Group("alone", (1.0,))}
+    spec = replace(learned.spec, groups=more)
+    found = planner.with_learned(ready, Learned(spec, {**learned.scales, "alone": (0.5,)}, learned.constants))
+    same = planner.with_learned(ready, learned)
+    assert {k: v.facts for k, v in found.values.items()} == {k: v.facts for k, v in same.values.items()}
+
+
+def test_one_name_may_be_kept(ready):
+    plan = planner.plan(ready, "finn-fpga")
+    assert planner.training_spec(plan, keep="image") == planner.training_spec(plan, keep=["image"])
+
+
+def test_ties_may_be_as_long_as_the_model():
+    """As of concats, each with one value more in front."""
+    ties, kind = groups._Ties(), uniform(storage("i8"), 0.5, 0)
+    for i in range(3_000):
+        ties.join([(f"x{i}", kind), ("y", kind)])
+    assert ties.find(("x0", kind)) == ties.find(("y", kind)) == ("x2999", kind)
+
+
 def test_no_other_file_is_taken(ready, tmp_path):
     np.savez(tmp_path / "other.npz", spec=np.zeros(3))
     (tmp_path / "text.npz").write_text("no archive")
-    for name, message in (("other", "has no 'spec'"), ("text", "no file of learned"), ("none", "no file")):
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    messages = {"other.npz": "has no 'spec'", "text.npz": "no file of learned"}
+    for name, message in {**messages, "one.npy": "no file of learned", "none.npz": "no file"}.items():
         with pytest.raises(planner.PlannerError, match=message):
-            planner.with_learned(ready, tmp_path / f"{name}.npz")
+            planner.with_learned(ready, tmp_path / name)
     with pytest.raises(planner.PlannerError, match="a module, its file, or a Learned, not a dict"):
         planner.with_learned(ready, {})
