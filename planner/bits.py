@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from planner.errors import InputError
+from planner.errors import InputError, expect
 from planner.fusion.fuse import fuse
 from planner.ir.expand import expand
 from planner.ir.graph import LINEAR, Graph, Region
@@ -47,6 +47,7 @@ def require_bits(bits: Mapping[str, int]) -> dict[str, int]:
     Raises:
       InputError: another key, or a width outside 2 to 16.
     """
+    expect(bits, Mapping, "bits are a mapping such as {'w': 4, 'a': 8}")
     for key, width in bits.items():
         if key not in (WEIGHTS, ACTIVATIONS) or type(width) is not int or not 2 <= width <= MOST:
             raise InputError(f"bits {dict(bits)}: accepted are 'w' and 'a', each with 2 to {MOST} bits")
@@ -93,13 +94,17 @@ def with_bits(model: Graph, target: TargetSource, bits: Mapping[str, int]) -> Gr
 
 
 def missed_bits(plan: Plan, bits: Mapping[str, int]) -> tuple[str, ...]:
-    """A sentence for each width that some quantized kernels of a plan do not have, and how many."""
+    """A sentence for each width that some quantized kernels of a plan do not have, and how many.
+
+    Where the model or an annotation asks for another width, that one counts and not this.
+    """
     found = []
     regions = {region.name: region for region in plan.graph.regions}
     for key, what, side in ((WEIGHTS, "weights", "weights"), (ACTIVATIONS, "results", "activations")):
         if key not in bits:
             continue
-        held = (_widths(plan, regions[name], kernel, key) for name, kernel in plan.kernels.items())
+        fact = AnyType(_signed(bits[key]))
+        held = (_widths(plan, regions[name], kernel, key, fact) for name, kernel in plan.kernels.items())
         widths = [width for of_kernel in held for width in of_kernel]
         others = sorted({width for width in widths if width != bits[key]})
         if others:
@@ -112,8 +117,8 @@ def missed_bits(plan: Plan, bits: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _widths(plan: Plan, region: Region, kernel: KernelPlan, key: str) -> list[int]:
-    """Bits of the weights, or of the results that other kernels read."""
+def _widths(plan: Plan, region: Region, kernel: KernelPlan, key: str, fact: AnyType) -> list[int]:
+    """Bits of the weights, or of the results that other kernels read, that a width was asked of."""
     ends = {*plan.graph.inputs, *plan.graph.outputs}
     read = {op.inputs[1] for op in region.ops if op.type in LINEAR} & plan.graph.constants.keys()
     ports = (
@@ -121,7 +126,11 @@ def _widths(plan: Plan, region: Region, kernel: KernelPlan, key: str) -> list[in
         if key == WEIGHTS
         else [port for port in kernel.outputs if port.value not in ends]
     )
-    return [port.type.storage.bits for port in ports if isinstance(port.type, Uniform)]
+    return [
+        port.type.storage.bits
+        for port in ports
+        if isinstance(port.type, Uniform) and fact in plan.graph.values[port.value].facts
+    ]
 
 
 def _signed(bits: int) -> Storage:

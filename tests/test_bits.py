@@ -61,6 +61,24 @@ def test_what_the_model_says_stands():
     assert [str(fact) for fact in asked.values["stem/relu_out"].facts] == ["!quant.any<i6>"]
 
 
+def test_another_width_that_was_asked_is_not_told_as_missed():
+    """The target serves 4 bits there; the annotation has it otherwise."""
+    model = planner.annotate(
+        planner.load_model(MODEL),
+        stats=planner.calibrate(planner.load_model(MODEL), DATA),
+        annotations={"format": "qplan.annotations/1", "values": {"separable/relu6_out": "!quant.any<i6>"}},
+    )
+    bits = {"w": 4, "a": 4}
+    plan = planner.plan(planner.with_bits(model, "finn-fpga", bits), "finn-fpga")
+    assert widths(plan, "a") == {4, 6}
+    assert missed_bits(plan, bits) == ()
+
+
+def test_bits_as_text_are_refused():
+    with pytest.raises(InputError, match=r"bits are a mapping such as .* not a str"):
+        planner.with_bits(planner.load_model(MODEL), "finn-fpga", "w=4,a=4")
+
+
 def test_a_device_without_such_a_width_is_named():
     plan = planned("litert-int8", {"w": 4, "a": 8})
     (text,) = missed_bits(plan, {"w": 4, "a": 8})
