@@ -65,24 +65,25 @@ def causes(plan: Plan) -> list[Cause]:
 
 
 def causes_by_kernel(plan: Plan) -> list[tuple[Cause, list[str]]]:
-    """The same, each with the names of its kernels, most multiply-adds first, then in plan order."""
+    """Why kernels run in float, with the names of all: most multiply-adds first, then in plan order."""
     regions = {region.name: region for region in plan.graph.regions}
     floats = [kernel for kernel in plan.kernels_in_order if not is_integer(kernel)]
     macs = {one.name: kernel_macs(one, regions[one.name], plan.graph) for one in floats}
     floats.sort(key=lambda kernel: -macs[kernel.name])
-    found = [(cause, list[str]()) for cause in causes(plan)]
+    each = [Fallback(reason_text(one), macs[one.name], {one.kernel: 1}, one.name) for one in floats]
+    found = [(cause, list[str]()) for cause in causes_of(each)]
     places = {(cause.kind, cause.about): names for cause, names in found}
     open_sizes = [names for (kind, _), names in places.items() if kind == "open size"]
-    for kernel in floats:
-        key = cause_of(reason_text(kernel))
+    for one in each:
+        key = cause_of(one.reason)
         mine = open_sizes[0] if key[0] == "some size" and len(open_sizes) == 1 else places[key]
-        mine.append(kernel.name)
+        mine.append(one.kernel)
     return found
 
 
 def float_causes(plan: Plan) -> Markup:
     """Why kernels run in float, a line for each cause."""
-    return element("ul", *(element("li", cause.text()) for cause in causes(plan)))
+    return element("ul", *(element("li", cause.text()) for cause, _ in causes_by_kernel(plan)))
 
 
 def rescale_chart(plan: Plan) -> Markup:

@@ -345,7 +345,8 @@ def _rescales(plan: Plan) -> Markup:
         )  # fmt: skip
         mine = [plan.rescales[at] for at in cause.rescales[: max(left, 0)]]
         left -= len(mine)
-        parts.append(element("details", head, _rescale_table(plan, mine), class_="cause"))
+        body = _rescale_table(plan, mine) if mine else element("p", "Too many to list here.", class_="quiet")
+        parts.append(element("details", head, body, class_="cause"))
     return join(*parts, _more(len(plan.rescales)))
 
 

@@ -11,9 +11,11 @@ from planner.accuracy.quality import Quality
 from planner.annotated.document import read_annotated
 from planner.interpreter.compare import Comparison
 from planner.ir.types.qtypes import Uniform
-from planner.report.charted import reasons, rescale_chart
+from planner.report.charted import causes_by_kernel, reasons, rescale_chart
 from planner.report.charts import Bar, Level, Seen, Steps, Trade, along, bars, channels, histogram, trades
 from planner.report.summary import bytes_text, mark, size_of, summary
+from planner.report.totals import is_integer
+from tests.conftest import ROOT
 from tests.report.test_html import MODEL, NASTY
 
 
@@ -128,3 +130,14 @@ def test_the_dearest_rescale_comes_first(digits):
 )
 def test_bytes_in_words(number, text):
     assert bytes_text(number) == text
+
+
+def test_each_cause_counts_the_kernels_that_are_listed_below_it():
+    """Kernels that only move data between floats do not count for a verdict, and are listed all the same."""
+    model = planner.load_model(ROOT / "examples" / "digits" / "digits.onnx")
+    plan = planner.plan(model, "llm-w4")
+    found = causes_by_kernel(plan)
+    assert [cause.kernels for cause, _ in found] == [len(names) for _, names in found]
+    named = [name for _, names in found for name in names]
+    assert sorted(named) == sorted(kernel.name for kernel in plan.kernels_in_order if not is_integer(kernel))
+    assert found[0][0].text().startswith("19 operators are not supported by llm-w4: Conv (7), Relu (5)")

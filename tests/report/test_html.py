@@ -10,7 +10,9 @@ import pytest
 
 import planner
 from planner.annotated.document import read_annotated
+from planner.report import html
 from planner.report.markup import Markup, element, escape, table
+from planner.report.rescale_causes import rescale_causes
 from planner.report.resources import script, style, table_script
 from planner.report.totals import totals
 
@@ -148,3 +150,12 @@ def test_the_same_plan_gives_the_same_page(digits):
 )
 def test_markup_escapes_everything_else(made, text):
     assert made == text
+
+
+def test_causes_beyond_the_rows_that_are_listed_say_so(digits, monkeypatch):
+    plan = digits[0]
+    monkeypatch.setattr(html, "SHOWN", 1)
+    text = planner.write_report(plan)
+    causes = len(rescale_causes(plan))
+    assert causes > 1
+    assert text.count("Too many to list here.") == causes - 1
