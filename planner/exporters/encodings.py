@@ -7,6 +7,7 @@ specification; docs/formats.md.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -65,18 +66,20 @@ def _tables(graph: Graph, plan: Plan) -> tuple[TrainingSpec, Mapping[str, Sequen
     try:
         spec = training_spec(plan)
     except InputError as error:
-        raise UnsupportedExport(f"encodings have no word for it: {error.message}") from error
+        raise UnsupportedExport(f"encodings cannot express this plan: {error.message}") from error
     own: dict[str, Edge] = {}
     for edge in spec.edges:
         if edge.own or edge.value not in own:
             own[edge.value] = edge
-    params = [edge for edge in spec.all_edges if edge.value in graph.constants]
+    # A bias that several kernels read has the grid of each, which converters work out by themselves.
+    biases = Counter(bias.edge.value for bias in spec.biases)
+    params = [edge for edge in spec.all_edges if edge.value in graph.constants and biases[edge.value] < 2]
     for edge in (*own.values(), *params):
         store = edge.storage
         if edge.grid or store.float_name or store.bits > MOST_BITS or spec.type_of(edge).ranges:
             raise UnsupportedExport(
-                f"{edge.consumers[0] if edge.consumers else edge.value}: encodings have no word for "
-                f"{store} of {edge.value!r} here; accepted: integers of up to {MOST_BITS} bits, a scale for "
+                f"{edge.consumers[0] if edge.consumers else edge.value}: encodings cannot express "
+                f"{store} of {edge.value!r}; accepted: integers of up to {MOST_BITS} bits, a scale for "
                 "the tensor or each channel"
             )
     return spec, {"activation_encodings": [*own.values()], "param_encodings": params}
@@ -89,7 +92,10 @@ def _is_symmetric(edge: Edge) -> bool:
 def _offsets(edge: Edge) -> list[int]:
     """Offsets of values counted from 0; of a symmetric one the least value, which may be left out."""
     if _is_symmetric(edge):
-        return [edge.storage.qmin] * len(edge.zero_points)
+        # An offset of 0 would say that there is no sign, whatever the range of the type is.
+        half = 1 << edge.storage.bits - 1
+        least = edge.storage.qmin if edge.storage.qmin <= 1 - half else -half
+        return [least] * len(edge.zero_points)
     up = 1 << edge.storage.bits - 1 if edge.storage.signed else 0
     return [-(zero + up) for zero in edge.zero_points]
 

@@ -7,7 +7,10 @@ import pytest
 
 import planner
 from planner.exporters.encodings import WRITERS
+from planner.onnx.write import write_graph
 from tests.conftest import ROOT
+from tests.exporters.plans import model as of_ops
+from tests.exporters.plans import op
 
 DIGITS = ROOT / "examples" / "digits"
 TARGETS = ("litert-int8", "qnn-htp", "hls4ml-fpga", "finn-fpga", "teaching-npu", "tensorrt-int8")
@@ -119,6 +122,37 @@ def test_a_file_of_others_gives_facts(model, stats, version):
     assert plan.values["res/relu1_out"].type.scale == np.float32(0.02)
 
 
+def weight_of(**fields):
+    """An encoding of the first weight, 24 channels in version 1.0.0."""
+    entry = {"name": "stem/conv_weight", "enc_type": "PER_CHANNEL", "dtype": "INT", "bw": 8, "is_sym": True}
+    return {"version": "1.0.0", "activation_encodings": [], "param_encodings": [entry | fields]}
+
+
+def test_symmetric_numbers_without_a_sign(model, stats):
+    """As AIMET reads them too: a symmetric encoding of the offset 0 is unsigned."""
+    entry = {"name": "res/relu1_out", "enc_type": "PER_TENSOR", "dtype": "INT", "bw": 8}
+    entry |= {"is_sym": True, "scale": [0.02], "offset": [0.0]}
+    document = {"version": "1.0.0", "activation_encodings": [entry]}
+    ready = planner.annotate(model, stats=stats, annotations=document)
+    assert str(ready.values["res/relu1_out"].facts[0]).startswith("!quant.uniform<u8:f32, 0.0199999")
+
+
+@pytest.mark.parametrize("low", [-127, -7, 0])
+def test_a_signed_type_is_written_with_its_sign(model, stats, low):
+    kind = f"!quant.uniform<i8<{low}:127>:f32, 0.02>"
+    pinned = {"format": "qplan.annotations/1", "values": {"res/relu1_out": kind}}
+    ready = planner.annotate(model, stats=stats, annotations=pinned)
+    written = json.loads(planner.export(ready, planner.plan(ready, "finn-fpga"), "encodings"))
+    (entry,) = (one for one in written["activation_encodings"] if one["name"] == "res/relu1_out")
+    assert (entry["is_sym"], entry["offset"]) == (True, [-127 if low == -127 else -128])
+
+
+def test_an_axis_is_counted_from_the_end_too(model):
+    entry = {"name": "stem/conv_weight", "output_dtype": "int8", "y_scale": [0.1] * 24, "axis": -4}
+    ready = planner.annotate(model, annotations={"version": "2.0.0", "encodings": [entry]})
+    assert ready.values["stem/conv_weight"].facts[0].axis == 0
+
+
 BAD = {
     "a version": (
         {"version": "3.0.0", "encodings": []},
@@ -131,17 +165,47 @@ BAD = {
                 {"name": "head/gemm_weight", "output_dtype": "int4", "y_scale": [[1.0]], "block_size": 4}
             ],
         },
-        "'head/gemm_weight' is no encoding: ValueError: scales of blocks",
+        "'head/gemm_weight' is not a valid encoding: ValueError: scales of blocks",
     ),
     "a field missing": (
         {"version": "2.0.0", "encodings": [{"name": "image", "output_dtype": "uint8"}]},
-        "'image' is no encoding: KeyError: 'y_scale'",
+        "'image' is not a valid encoding: KeyError: 'y_scale'",
     ),
     "a scale of 0": (
         {"version": "2.0.0", "encodings": [{"name": "image", "output_dtype": "uint8", "y_scale": 0.0}]},
         "'image': ",
     ),
-    "no mapping": ({"version": "1.0.0", "activation_encodings": [3]}, "3 is no encoding"),
+    "scales of other channels": (
+        weight_of(scale=[0.1] * 3, offset=[-128] * 3),
+        "does not fit 'stem/conv_weight': 3 scales for axis 0 of size 24",
+    ),
+    "too few offsets": (
+        weight_of(scale=[0.1] * 24, offset=[-128]),
+        "'stem/conv_weight' is not a valid encoding: ValueError: 1 offsets for 24 scales",
+    ),
+    "an endless offset": (
+        weight_of(scale=[0.1], offset=[float("inf")]),
+        "'stem/conv_weight' is not a valid encoding",
+    ),
+    "no such axis": (
+        {
+            "version": "2.0.0",
+            "encodings": [
+                {"name": "stem/conv_weight", "output_dtype": "int8", "y_scale": [0.1] * 24, "axis": 9}
+            ],
+        },
+        "it has no axis 9",
+    ),
+    "another storage": (
+        {"version": "2.0.0", "encodings": [{"name": "image", "output_dtype": "int0", "y_scale": 0.1}]},
+        "'image' is not a valid encoding: QTypeError: unknown storage",
+    ),
+    "no list": ({"version": "2.0.0", "encodings": None}, "a list or a mapping of tensors is accepted"),
+    "another model's": (
+        {"version": "2.0.0", "encodings": [{"name": "there", "output_dtype": "uint8", "y_scale": 0.1}]},
+        "model 'digits' has none of the tensors of this file, such as 'there'",
+    ),
+    "no mapping": ({"version": "1.0.0", "activation_encodings": [3]}, "3 is not a valid encoding"),
 }
 
 
@@ -156,5 +220,33 @@ def test_scales_of_blocks_are_refused(model):
     ready = planner.annotate(model)
     plan = planner.plan(ready, "llm-w4")
     assert any(port.type is not None and port.type.grid for k in plan.kernels_in_order for port in k.inputs)
-    with pytest.raises(planner.PlannerError, match="encodings have no word for"):
+    with pytest.raises(planner.PlannerError, match="encodings cannot express"):
         planner.export(ready, plan, "encodings")
+
+
+def test_kernels_that_quantize_while_they_run_are_refused(model, stats):
+    ready = planner.annotate(model, stats=stats)
+    plan = planner.plan(ready, "onnxruntime-dynamic")
+    with pytest.raises(
+        planner.PlannerError, match=r"cannot express this plan: .* each input has its own scale$"
+    ):
+        planner.export(ready, plan, "encodings")
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_each_tensor_is_written_once(form):
+    """A bias of two convolutions has two grids, which no file can say."""
+    random = np.random.default_rng(3)
+    shapes = {"w": (4, 3, 1, 1), "v": (4, 4, 1, 1), "b": (4,)}
+    constants = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    ops = [op("Conv", "x w b", "m"), op("Relu", "m", "r"), op("Conv", "r v b", "y")]
+    ends = {"inputs": {"x": (1, 3, 4, 4)}, "outputs": {"y": (1, 4, 4, 4)}}
+    graph = planner.load_model(write_graph(of_ops(ops, **ends, constants=constants)))
+    sample = {"x": random.normal(size=(1, 3, 4, 4)).astype(np.float32)}
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, [sample]))
+    document = json.loads(planner.export(ready, planner.plan(ready, "litert-int8"), form))
+    entries = document["encodings" if form.endswith("2.0.0") else "param_encodings"]
+    names = [entry if isinstance(entry, str) else entry["name"] for entry in entries]
+    assert {"w", "v"} <= set(names)
+    assert len(names) == len(set(names))
+    assert "b" not in names

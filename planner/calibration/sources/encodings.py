@@ -7,7 +7,7 @@ Source: AIMET, encoding specification; docs/formats.md.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from planner.errors import AnnotationError, QTypeError
 from planner.ir.graph import Graph
+from planner.ir.types.fit import misfit
 from planner.ir.types.qtypes import Calibrated, Uniform, round_scales, storage
 from planner.ir.types.typetext import parse_storage
 
@@ -49,14 +50,25 @@ def as_annotations(source: Any, graph: Graph) -> Any:
     version = document.get("version")
     if version not in VERSIONS:
         raise AnnotationError(f"{name}: version {version!r} is not read; accepted: {', '.join(VERSIONS)}")
-    values = {}
+    values, others = {}, []
     for found in _encodings(document, str(version), name):
-        if found is None or found.name not in graph.values:
+        if found is None:
+            continue
+        if found.name not in graph.values:
+            others.append(found.name)
             continue
         try:
-            values[found.name] = _fact(found, graph)
+            kind = _type_of(found, graph)
         except QTypeError as error:
             raise AnnotationError(f"{name}: {found.name!r}: {error}") from error
+        if problem := misfit(kind, graph.values[found.name]):
+            raise AnnotationError(f"{name}: {problem}")
+        values[found.name] = _fact(found, kind, graph)
+    if others and not values:
+        raise AnnotationError(
+            f"{name}: model {graph.name!r} has none of the tensors of this file, such as {others[0]!r}",
+            hint="export the model and the encodings together, so that their names agree",
+        )
     return {"format": FORMAT, "values": values}
 
 
@@ -79,26 +91,31 @@ def _encodings(document: Mapping[str, Any], version: str, name: str) -> Iterator
     sections = ("encodings",) if version == "2.0.0" else ("activation_encodings", "param_encodings")
     for section in sections:
         entries = document.get(section, [])
+        if not isinstance(entries, Mapping | list):
+            raise AnnotationError(f"{name}: {section}: a list or a mapping of tensors is accepted")
         pairs = entries.items() if isinstance(entries, Mapping) else ((None, entry) for entry in entries)
         for key, entry in pairs:
             try:
-                yield read(key or "", entry)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                found = read(key or str(entry["name"]), entry)
+            except (ArithmeticError, AttributeError, LookupError, QTypeError, TypeError, ValueError) as error:
                 told = key or (entry.get("name") if isinstance(entry, Mapping) else entry)
                 reason = f"{type(error).__name__}: {error}"
-                raise AnnotationError(f"{name}: {section}: {told!r} is no encoding: {reason}") from error
+                raise AnnotationError(
+                    f"{name}: {section}: {told!r} is not a valid encoding: {reason}"
+                ) from error
+            yield found
 
 
 def _read_0(name: str, entries: Any) -> _Encoding | None:
     first = entries[0]
     if str(first.get("dtype", "int")).lower() != "int" or int(first["bitwidth"]) >= DERIVED_BITS:
         return None
-    symmetric = str(first["is_symmetric"]) == "True"
+    symmetric = str(first["is_symmetric"]).lower() == "true"
     offsets, scales = [int(e["offset"]) for e in entries], [float(e["scale"]) for e in entries]
     return _counted_from_0(name, int(first["bitwidth"]), scales, offsets, symmetric=symmetric)
 
 
-def _read_1(_: str, entry: Any) -> _Encoding | None:
+def _read_1(name: str, entry: Any) -> _Encoding | None:
     kind = entry["enc_type"]
     if entry["dtype"] != "INT" or int(entry["bw"]) >= DERIVED_BITS:
         return None
@@ -106,21 +123,25 @@ def _read_1(_: str, entry: Any) -> _Encoding | None:
         raise ValueError(f"enc_type {kind} is not read here; accepted: PER_TENSOR, PER_CHANNEL")
     scales = [float(scale) for scale in entry["scale"]]
     offsets = [int(offset) for offset in entry["offset"]]
-    return _counted_from_0(entry["name"], int(entry["bw"]), scales, offsets, symmetric=bool(entry["is_sym"]))
+    return _counted_from_0(name, int(entry["bw"]), scales, offsets, symmetric=bool(entry["is_sym"]))
 
 
 def _counted_from_0(
     name: str, bits: int, scales: list[float], offsets: list[int], *, symmetric: bool
 ) -> _Encoding:
-    if not symmetric:
-        return _Encoding(name, f"u{bits}", tuple(scales), tuple(-offset for offset in offsets), symmetric)
+    if len(offsets) != len(scales):
+        raise ValueError(f"{len(offsets)} offsets for {len(scales)} scales")
+    # AIMET's symmetric encodings of numbers that are never below 0 have the offset 0, and no sign.
+    if not symmetric or not any(offsets):
+        zeros = tuple(-offset for offset in offsets)
+        return _Encoding(name, f"u{bits}", tuple(scales), zeros, symmetric=False)
     half = 1 << bits - 1
     low = max(offsets[0], -half)
     text = f"i{bits}" if low == -half else f"i{bits}<{low}:{half - 1}>"
     return _Encoding(name, text, tuple(scales), (0,) * len(scales), symmetric)
 
 
-def _read_2(_: str, entry: Any) -> _Encoding | None:
+def _read_2(name: str, entry: Any) -> _Encoding | None:
     dtype = entry["output_dtype"]
     if "float" in dtype:
         return None
@@ -137,20 +158,28 @@ def _read_2(_: str, entry: Any) -> _Encoding | None:
     # As in ONNX, no zero point is one of 0, which weights of a symmetric range have.
     symmetric = "y_zero_point" not in entry and store.signed
     numbers = tuple(map(float, scales)), tuple(map(int, zeros))
-    return _Encoding(entry["name"], store.name, *numbers, symmetric, entry.get("axis"))
+    axis = entry.get("axis")
+    return _Encoding(name, store.name, *numbers, symmetric, None if axis is None else int(axis))
 
 
-def _fact(found: _Encoding, graph: Graph) -> str:
+def _type_of(found: _Encoding, graph: Graph) -> Uniform:
     store = parse_storage(found.storage)
     scales = tuple(round_scales(found.scales, "f32"))
-    axis = found.axis
+    axis, rank = found.axis, len(graph.values[found.name].shape or ())
     if axis is None and len(scales) > 1:
         axis = _channel_axis(found.name, graph)
-    kind = Uniform(store, scales, found.zeros, "f32", axis)
+    elif axis is not None and axis < 0:
+        axis += rank
+    return Uniform(store, scales, found.zeros, "f32", axis)
+
+
+def _fact(found: _Encoding, kind: Uniform, graph: Graph) -> str:
+    """The text of a fact: a type, or the range that gives it."""
+    store = kind.storage
     if found.name in graph.constants and found.symmetric and not _reaches_least(kind, graph, found.name):
         # Files of version 2.0.0 do not say that a symmetric weight leaves the least integer out.
         narrow = parse_storage(f"{store.name}<{store.qmin + 1}:{store.qmax}>") if store.is_full else store
-        kind = Uniform(narrow, scales, found.zeros, "f32", axis)
+        kind = replace(kind, storage=narrow)
     if found.name not in (*graph.inputs, *graph.outputs):
         return str(kind)
     lo, hi = kind.lo, kind.hi
