@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from planner.errors import InputError
 from planner.interpreter.kernels.geometry import conv_geometry, pool_geometry
+from planner.interpreter.kernels.pooling import pooled_sizes
 from planner.ir.graph import Op
 
 Operands: TypeAlias = Sequence[Tensor | None]
@@ -133,6 +134,9 @@ def _max_pool(op: Op, operands: Operands, _: Statics) -> Tensor:
         geometry.dilations,
         ceil_mode=geometry.ceil_mode,
     )
+    # A window that starts in the end padding is none; to torch the pads are pixels here.
+    for axis, size in enumerate(pooled_sizes(x.shape[2:], geometry), 2):
+        found = found.narrow(axis, 0, size)
     return found
 
 

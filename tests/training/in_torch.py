@@ -9,7 +9,11 @@ import torch
 
 import planner
 import planner.torch
+from planner.interpreter.kernels.geometry import pool_geometry
+from planner.interpreter.kernels.pooling import max_pool
+from planner.ir.graph import Op
 from planner.torch.arithmetic import Result, scaled_sum
+from planner.torch.operators import FUNCTIONS
 
 SEED = 3
 
@@ -204,13 +208,31 @@ def sums() -> dict[str, list[int]]:
     return found
 
 
+def pools() -> list[bool]:
+    """Whether windows that start in the end padding are left out, as the interpreter has it."""
+    x = np.random.default_rng(SEED).integers(-9, 9, (1, 2, 3, 5)).astype(np.int32)
+    found = []
+    for ceil_mode in (0, 1):
+        said = {"kernel_shape": (2, 2), "strides": (2, 2), "pads": (1, 1, 1, 1), "ceil_mode": ceil_mode}
+        op = Op("p", "MaxPool", ("x",), ("y",), said)
+        mine = FUNCTIONS["MaxPool"](op, [torch.tensor(x).float()], [None])
+        found.append(np.array_equal(mine, max_pool(x, pool_geometry(said, x.shape[2:]))))
+    return found
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     test = np.load("examples/digits/test.npz")
     asked = json.loads(sys.argv[1])
     answer: dict[str, Any] = {f"{target} {bits}": law(target, bits, test) for target, bits in asked["law"]}
     answer |= (
-        {"modules": modules(test), "owned": owned(test), "refused": refused(), "sums": sums()}
+        {
+            "modules": modules(test),
+            "owned": owned(test),
+            "refused": refused(),
+            "sums": sums(),
+            "pools": pools(),
+        }
         if asked.get("rest")
         else {}
     )
