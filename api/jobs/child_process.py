@@ -55,22 +55,6 @@ MADE: Final = "made"
 MODEL: Final = "model"
 """Folder in a draft for a model beside its external data."""
 CHUNK: Final = 1 << 16
-FOREIGN: Final = frozenset(
-    {
-        "address",
-        "annotations",
-        "arguments",
-        "goal",
-        "metrics",
-        "method",
-        "options",
-        "output",
-        "pointer",
-        "steps",
-        "told",
-    }
-)
-"""Arguments that clients wrote: they name no files."""
 STANDING: Final = frozenset({
     "corrupted", "out-of-memory", "overloaded", "quota", "storage-full", "timeout",
 })  # fmt: skip
@@ -209,9 +193,16 @@ def job_of(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) 
     """Lay a work out in a draft: its arguments, in which files are paths, and limits."""
     arguments = copy.deepcopy(work["arguments"])
     reads = mapped = 0
+    # Only what was laid out: an argument may be text of a client's, a path of somebody else's file say.
+    places: dict[str, list[str]] = {"readable": [], "writable": []}
     (folder / MADE).mkdir(exist_ok=True)
     for k, file in enumerate(work["files"]):
-        size = _lay_out(store, file, arguments, _path_of(folder, k, file))
+        path = _lay_out(store, file, arguments, _path_of(folder, k, file))
+        size = path.stat().st_size if path.exists() else 0
+        if _is_made(file):
+            places["writable"].append(str(path.parent))
+        else:
+            places["readable"].append(str(path))
         # Weights beside a model are mapped, never read whole.
         is_mapped = file["at"][0] == "external"
         reads, mapped = (reads, mapped + size) if is_mapped else (reads + size, mapped)
@@ -224,7 +215,7 @@ def job_of(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) 
         "functions": bounds.functions,
         "data": str(store.home),
         "model": str(folder / MODEL),
-        **files_of(store.root, arguments),
+        **places,
     }
     return {**arguments, "task": work["task"], "limits": limits}
 
@@ -267,13 +258,20 @@ def _made_bytes(folder: Path) -> int:
 
 def _path_of(folder: Path, k: int, file: Mapping[str, Any]) -> Path:
     """Where the file of a number lies in a draft: apart, if the child writes it."""
-    return (folder / MADE if file["how"] in ("made", "carried") else folder) / f"file{k}"
+    return (folder / MADE if _is_made(file) else folder) / f"file{k}"
 
 
-def _lay_out(store: Store, file: Mapping[str, Any], arguments: Any, path: Path) -> int:
-    """Put the path of a file where it stands in the arguments; the bytes there are to read."""
+def _is_made(file: Mapping[str, Any]) -> bool:
+    """Whether the child writes a file."""
+    return file["how"] in ("made", "carried")
+
+
+def _lay_out(store: Store, file: Mapping[str, Any], arguments: Any, path: Path) -> Path:
+    """Put the path of a file where it stands in the arguments; the path."""
     if file["how"] == "stored":
         path = store.find_verified(*file["what"])
+    elif file["how"] == "drafted":
+        path = Path(*file["what"])
     elif file["how"] == "written":
         path.write_bytes(file["what"][0].encode())
     elif file["how"] == "carried":
@@ -283,28 +281,7 @@ def _lay_out(store: Store, file: Mapping[str, Any], arguments: Any, path: Path) 
     *parents, last = file["at"]
     holder = reduce(getitem, parents, arguments)
     holder[last] = str(path)
-    return path.stat().st_size if path.exists() else 0
-
-
-def files_of(root: Path, arguments: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Find the files below a data folder that arguments name; the child may open no others.
-
-    Returns:
-      `readable` files, and `writable` folders of drafts.
-    """
-    drafts = root / "drafts"
-    found: dict[str, list[str]] = {"readable": [], "writable": []}
-    waiting: list[Any] = [value for name, value in arguments.items() if name not in FOREIGN]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, Mapping):
-            waiting.extend(value.values())
-        elif isinstance(value, (list, tuple)):
-            waiting.extend(value)
-        elif isinstance(value, str) and (path := Path(value)).is_relative_to(root):
-            is_made = path.is_relative_to(drafts) and path.parent.name == MADE
-            found["writable" if is_made else "readable"].append(str(path.parent if is_made else path))
-    return found
+    return path
 
 
 def _carrying(store: Store, work: Mapping[str, Any], folder: Path, tell: Tell) -> Tell:

@@ -6,6 +6,7 @@ for files: only digests travel, whoever runs it opens the files from the store. 
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from ..storage.store import Kind
@@ -74,9 +75,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """An argument that is a path: `stored` and `carried` kind and digest, `written` text, or `made` kind."""
+    """An argument that is a path.
 
-    how: Literal["stored", "written", "made", "carried"]
+    `stored` and `carried` kind and digest, `written` text, `made` kind, `drafted` the path itself.
+    """
+
+    how: Literal["stored", "written", "made", "carried", "drafted"]
     what: tuple[str, ...]
 
 
@@ -88,6 +92,11 @@ def stored(kind: Kind, digest: str) -> File:
 def written(text: str) -> File:
     """A file with this text."""
     return File("written", (text,))
+
+
+def drafted(path: Path) -> File:
+    """A file in a draft of the server that has the work done: of requests, never of jobs."""
+    return File("drafted", (str(path),))
 
 
 def made(kind: Kind, *digest: str) -> File:

@@ -18,7 +18,7 @@ from planner.target.load import load_target, target_ids
 from planner.target.records import Target
 
 from ..intake.sandbox import Sandbox
-from ..jobs.records import stored, work
+from ..jobs.records import drafted, stored, work
 from ..problems import Refused, unknown
 from ..storage.digests import digest_of
 from ..storage.followers import drop_followers
@@ -174,7 +174,7 @@ async def lint_target(sandbox: Sandbox, text: Path, name: str) -> dict[str, Any]
     Raises:
       Refused: errors in the description.
     """
-    report = await sandbox.run(work("lint", {"text": str(text), "name": name}))
+    report = await sandbox.run(work("lint", {"text": drafted(text), "name": name}))
     del report["kept"]
     return report
 
@@ -185,7 +185,7 @@ async def try_target(sandbox: Sandbox, text: Path, name: str) -> dict[str, Any]:
     Raises:
       Refused: errors in the description.
     """
-    report = await sandbox.run(work("test", {"text": str(text), "name": name}))
+    report = await sandbox.run(work("test", {"text": drafted(text), "name": name}))
     del report["kept"]
     return report
 

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from api.intake.own_files import own_files, without
-from api.jobs.child_process import MADE, files_of
+from api.jobs.child_process import MADE, Bounds, job_of
+from api.jobs.records import carried, made, stored, work, written
+from api.storage.digests import digest_of
+from api.storage.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -140,23 +143,33 @@ def test_a_child_that_aborts_ends():
 
 
 def test_a_job_is_given_its_own_files_alone(tmp_path):
+    """Whatever else an argument says: a model may be called like a folder of the server's."""
     root = tmp_path / "data"
+    store = Store(root)
+    store.open()
+    model, weights, target = (digest_of(text) for text in (b"model", b"weights", b"target"))
+    store.put_all(
+        [("blobs", model, b"model"), ("blobs", weights, b"weights"), ("targets", target, b"target")]
+    )
+    place, draft = f"{root}/qplan.sqlite", f"{root}/drafts/another/{MADE}/file0"
     arguments = {
-        "model": f"{root}/blobs/ab/cd",
-        "external": [["w.bin", f"{root}/blobs/ef/gh"]],
-        "target": {"name": "x", "text": f"{root}/targets/ij"},
-        "out": f"{root}/drafts/tmp1/{MADE}/out",
-        "written": f"{root}/drafts/tmp1/in",
+        "model": stored("blobs", model),
+        "external": [["w.bin", stored("blobs", weights)]],
+        "target": {"name": place, "text": stored("targets", target)},
+        "out": made("answers"),
+        "state": carried(model),
+        "written": written("x"),
         "stats": None,
-        "annotations": {"values": {"x": f"{root}/qplan.sqlite"}},
-        "address": f"{root}/qplan.sqlite",
-        "format": "/etc/passwd",
+        "annotations": {"values": {"x": place}},
+        "called": str(root),
+        "format": draft,
+        **dict.fromkeys(("address", "goal", "output"), place),
     }
-    found = files_of(root, arguments)
-    assert sorted(found["readable"]) == [
-        f"{root}/{name}" for name in ("blobs/ab/cd", "blobs/ef/gh", "drafts/tmp1/in", "targets/ij")
-    ]
-    assert found["writable"] == [f"{root}/drafts/tmp1/{MADE}"]
+    with store.draft() as folder:
+        limits = job_of(store, work("plan", arguments), Bounds(1, 1), folder)["limits"]
+        stand = [store.path("blobs", model), store.path("blobs", weights), store.path("targets", target)]
+        assert sorted(limits["readable"]) == sorted(map(str, [*stand, folder / "file5"]))
+        assert set(limits["writable"]) == {str(folder / MADE)}
 
 
 def test_a_child_loads_nothing_of_the_server():

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import planner
-from api.jobs.child_process import _regular, files_of
+from api.jobs.child_process import _regular
 from api.jobs.search_task import search_of
 from planner.calibration.statistics import Statistics
 from planner.plan_search.told import search_json
@@ -324,9 +324,3 @@ def test_a_state_that_is_no_file_is_not_kept(tmp_path):
     (tmp_path / "state").write_text("{}")
     assert _regular(tmp_path / "state") == b"{}"
     assert [_regular(tmp_path / name) for name in ("link", "pipe", "none", ".")] == [None] * 4
-
-
-def test_what_a_client_writes_names_no_files(tmp_path):
-    place = str(tmp_path / "blobs" / "secret")
-    asked = {"goal": place, "output": place, "annotations": {"values": {place: place}}}
-    assert files_of(tmp_path, asked) == {"readable": [], "writable": []}
