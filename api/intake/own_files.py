@@ -53,16 +53,22 @@ def code() -> tuple[Path, ...]:
 
 def _code_of(folder: Path) -> Iterable[Path]:
     """A folder of libraries as a whole, an archive; else its packages and modules."""
-    if folder.is_file() or folder.name in LIBRARIES:
-        return [folder]
-    if not folder.is_dir():
+    try:
+        if folder.is_file() or folder.name in LIBRARIES:
+            return [folder]
+        return [path for path in folder.iterdir() if _is_code(path)]
+    except OSError:  # none, or one that this user may not look into
         return []
-    return [path for path in folder.iterdir() if _is_code(path)]
 
 
 def _is_code(path: Path) -> bool:
     # Beside code, what a package says of itself: hints name the packages that an extra needs.
-    return path.suffix in (".dist-info", ".egg-info", ".py", ".so") or (path / "__init__.py").exists()
+    if path.suffix in (".dist-info", ".egg-info", ".py", ".so"):
+        return True
+    try:
+        return (path / "__init__.py").exists()
+    except PermissionError:  # another user's: secrets, a database
+        return False
 
 
 def without(paths: Iterable[Path], away: Path) -> Iterator[Path]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -227,3 +228,34 @@ def test_data_among_libraries_are_left_out(tmp_path):
     assert list(without([inside, data], data)) == [inside]
     libraries = next(path for path in own_files(tmp_path) if path.name == "lib")
     assert libraries not in own_files(libraries / "data")
+
+
+LOCKED = """
+import os, sys
+from api.intake.own_files import code
+if os.getuid() == 0:
+    os.setuid(65534)
+sys.path[:] = sys.argv[1:]
+print(*code())
+"""
+
+
+def test_a_folder_that_may_not_be_looked_into_is_no_code():
+    """Beside packages there may be secrets or the database of another user: children start all the same."""
+    with TemporaryDirectory() as name:
+        root = Path(name)
+        for folder in ("on_path/package", "on_path/secrets", "locked/below"):
+            (root / folder).mkdir(parents=True)
+        (root / "on_path" / "package" / "__init__.py").touch()
+        closed = (root / "on_path" / "secrets", root / "locked")
+        for folder in closed:
+            folder.chmod(0o000)
+        root.chmod(0o755)
+        asked = [str(root / path) for path in ("on_path", "locked", "locked/below", "none")]
+        line = [sys.executable, "-c", LOCKED, *asked]
+        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+        for folder in closed:
+            folder.chmod(0o700)
+    assert done.returncode == 0, done.stderr
+    assert str(root / "on_path" / "package") in done.stdout
+    assert "secrets" not in done.stdout
