@@ -330,10 +330,12 @@ class Store:
     def keep_plan(self, request: str | None, key: str, plan: bytes | Path, origin: bytes) -> None:
         """Keep a plan, its bytes or a finished file, with its provenance, as the answer of a request."""
         if isinstance(plan, Path):
-            if not self.has("plans", key):  # an origin alone is of no use
+            is_new = not self.has("plans", key)
+            if is_new:  # an origin alone is of no use
                 self._require_room(plan.stat().st_size + len(origin))
             self.put("origins", key, origin)
-            self.keep("plans", key, plan)
+            if is_new:  # else links of requests would lead to the file that it takes the place of
+                self.keep("plans", key, plan)
         else:
             self.put_all([("origins", key, origin), ("plans", key, plan)])
         if request is not None:

@@ -129,3 +129,16 @@ def test_every_kind_counts_for_the_quota_as_it_grows_shrinks_and_goes(tmp_path, 
     assert quota.used == kept_bytes(store) == before + 300
     counted.drop(kind, digest)
     assert quota.used == kept_bytes(store) == before
+
+
+def test_a_plan_that_is_made_again_keeps_the_links_of_its_requests(tmp_path):
+    """Each is a second name of its file: by that it is found when the plan is taken away."""
+    store = Store(tmp_path)
+    store.open()
+    key, *requests = (digest_of(name) for name in (b"plan", b"first", b"second"))
+    for request in requests:
+        with store.draft() as folder:
+            (folder / "plan").write_bytes(b"plan")
+            store.keep_plan(request, key, folder / "plan", b"origin")
+    stand = {store.path("plans", key).stat().st_ino}
+    assert {store.path("requests", request).stat().st_ino for request in requests} == stand
