@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive
 
 from ..problems import Refused
+from ..server.heads import JSON_MEDIA, media_in
 from ..server.limits import Quota
 from ..server.tokens import PRINCIPAL
 from .arrivals import SMALL, Arrivals
@@ -26,7 +27,7 @@ from .turns import ALL, Turns
 CHUNK: Final = 1 << 18
 SHORT_PLACES: Final = 64
 LONG_PLACES: Final = 2
-JSON: Final = ("application/json",)
+JSON: Final = (JSON_MEDIA,)
 BYTES: Final = ("application/octet-stream",)
 YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain", *BYTES)
 """Bytes, too: generated clients know no YAML."""
@@ -124,7 +125,7 @@ def _again(body: bytes, request: Request) -> Receive:
 
 def media_of(request: Request) -> str:
     """The media type of a body, without its parameters; "" without one."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_in(request.scope)
 
 
 def require_media(request: Request, accepted: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ from ..problems import Problem
 
 HEAD_BYTES: Final = 16_384
 """Of the address and the headers of a request."""
+JSON_MEDIA: Final = "application/json"
 HEADER_SIGNS: Final = 4
 """Colon, space and end of the line of a header."""
 SINGLE: Final = frozenset(
@@ -62,6 +63,15 @@ def refused_head(scope: Scope) -> Problem | None:
     if size > HEAD_BYTES:
         return head_too_large()
     return in_origin_form(scope)
+
+
+def media_in(scope: Scope) -> str:
+    """The media type of a body, without its parameters; "" without one.
+
+    Limits and routes both go by it, so that no spelling is one type to the one and another to the other.
+    """
+    text = next((text for name, text in scope["headers"] if name == b"content-type"), b"")
+    return text.partition(b";")[0].strip(b" \t").decode("latin-1").lower()
 
 
 def refused_coding(scope: Scope) -> Problem | None:

@@ -23,7 +23,7 @@ from ..problems import MEDIA_TYPE, Problem, Refused, document
 from ..settings import Settings
 from ..tracing import Span, current, span
 from .body_stream import REQUEST_ID, BodyStream, too_large
-from .heads import refused_coding, refused_head
+from .heads import JSON_MEDIA, media_in, refused_coding, refused_head
 from .limits import RateLimiter, retry_after
 from .logs import log_request
 from .metrics import Metrics
@@ -215,8 +215,7 @@ def _posts_files(scope: Scope) -> bool:
     """Whether a body may be a file or a form with files: what is JSON never is."""
     if scope["method"] != "POST" or scope["path"] not in FILES:
         return False
-    media = next((text for name, text in scope["headers"] if name == b"content-type"), b"")
-    return not media.lower().startswith(b"application/json")
+    return media_in(scope) != JSON_MEDIA
 
 
 def is_answered_as_get(scope: Scope) -> bool:

@@ -106,6 +106,18 @@ def test_a_form_is_as_large_as_a_blob_may_be(make_service):
     )
 
 
+@pytest.mark.parametrize(
+    "media", ["application/json", "Application/JSON ; charset=utf-8", "\xa0application/json"]
+)
+@pytest.mark.parametrize("path", [PATH, "/v1/models"])
+def test_no_spelling_of_json_makes_it_a_file(make_service, path, media):
+    """What a route parses whole is never as large as a blob."""
+    service = make_service(max_blob=50_000, max_body=10_000)
+    body = json.dumps({"model": "x" * 20_000}).encode()
+    answer = service.post(path, content=body, headers={b"content-type": media.encode("latin-1")})
+    check(answer, "unsupported-media" if media.startswith("\xa0") else "too-large")
+
+
 def test_files_of_a_form_count_into_the_quota(make_service):
     service = make_service(quota=10_000)
     check(sent(service, part("model", b"x" * 20_000) + END), "quota")
