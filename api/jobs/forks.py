@@ -67,7 +67,8 @@ class Child:
         if self.pid < 0:
             raise OSError(-self.pid, os.strerror(-self.pid))
         self._process: int | None = None
-        with suppress(OSError):  # it ended already, or the system has none
+        # It ended already, the system has none, or Python was built where there was none.
+        with suppress(OSError, AttributeError):
             self._process = os.pidfd_open(self.pid)
 
     def poll(self) -> int | None:

@@ -42,6 +42,15 @@ def lint(store: Store) -> str:
     return caught.value.problem.name
 
 
+def test_a_python_without_handles_of_processes_has_children(store, monkeypatch):
+    """One that was built on an older system, as some distributions build theirs."""
+    monkeypatch.delattr(os, "pidfd_open")
+    assert lint(store) == "target-invalid"
+    with ended(FORKS.fork(store.root)) as child:
+        assert child.poll() is None
+    assert is_gone(child.pid)
+
+
 def test_each_end_is_told(tmp_path):
     children = [FORKS.fork(tmp_path) for _ in range(3)]
     assert [child.poll() for child in children] == [None] * 3
