@@ -38,6 +38,7 @@ from planner.target.load import load_target
 from planner.target.records import QuantFn, Target
 from planner.target.show import target_to_json
 from planner.target_tests.cases import run_cases
+from planner.weight_conditioning.biases import correct_biases
 
 from .intake.confine import confine, peak_memory
 from .intake.own_files import own_files
@@ -58,7 +59,7 @@ from .jobs.tasks import (
 )
 from .planning.plan_answers import READERS, WHAT_IF, part, preview, tradeoffs_of
 from .planning.plugins import load_functions
-from .planning.provenance import make_plan
+from .planning.provenance import make_plan, with_corrections
 from .problems import DISK_FULL, Problem, Refused, as_arguments, disk_full, problem_of
 from .server.logs import frames
 from .storage.digests import value_names_digest
@@ -141,7 +142,7 @@ def write_part(job: Arguments) -> dict[str, Any]:
 
 def export_plan(job: Arguments) -> dict[str, Any]:
     """Write a planned model in a format."""
-    _, graph = _model(job)
+    graph = _corrected(_model(job)[1], job)
     plan, level = plan_from_json(Path(job["plan"]).read_bytes()), job.get("accuracy_level")
     out = Path(job["out"])
     # The model calls its weights by the name of their file, so they are written under it, and moved then.
@@ -187,19 +188,25 @@ def search_plans(job: Arguments) -> dict[str, Any]:
     """Search for the plan of least work that reaches a goal."""
     _, graph = _model(job)
     target = _target(job["target"], job["functions"])
-    model = annotate(graph, stats=_statistics(job), annotations=job["annotations"], target=target)
-    return search_model(model, target, job)
+    stats = _statistics(job)
+    model = annotate(graph, stats=stats, annotations=job["annotations"], target=target)
+    correct = None
+    if job["options"].get("correct_biases", False) and stats is not None:
+        correct = partial(correct_biases, target=target, stats=stats)
+    return search_model(model, target, job, correct)
 
 
 TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "calibrate": lambda job: calibrate_model(_model(job)[1], job),
-    "compare": lambda job: compare_file(_model(job)[1], job),
+    "compare": lambda job: _with_corrected(compare_file, job),
     "count": lambda job: count_samples(_model(job)[1], job),
     "explain": explain_plan,
     "export": export_plan,
     "lint": lint_target,
     "test": try_target,
-    "losses": lambda job: measure_losses(_model(job)[1], _target(job["target"], job["functions"]), job),
+    "losses": lambda job: _with_corrected(
+        partial(measure_losses, _target(job["target"], job["functions"])), job
+    ),
     "merge": merge_statistics,
     "model": read_model,
     "part": write_part,
@@ -404,6 +411,22 @@ def _model(job: Arguments) -> tuple[str, Graph]:
     graph = check_sizes(load_model(source, format=kind, dims=job.get("dims")))
     called = job.get("called") or graph.name
     return kind, graph if called == graph.name else replace(graph, name=called)
+
+
+def _corrected(graph: Graph, job: Arguments) -> Graph:
+    """The model that a plan is for: with the biases that its request corrected, where `correction` has it."""
+    asked = job.get("correction")
+    if asked is None:
+        return graph
+    return with_corrections(graph, _statistics(asked), _target(asked["target"], job["functions"]), asked)
+
+
+def _with_corrected(
+    work: Callable[[Graph, Graph, Arguments], dict[str, Any]], job: Arguments
+) -> dict[str, Any]:
+    """Do a work on a model as it came and on the one that the plan is for."""
+    _, graph = _model(job)
+    return work(graph, _corrected(graph, job), job)
 
 
 def _planned(job: Arguments) -> Planned:

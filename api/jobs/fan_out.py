@@ -7,8 +7,11 @@ worker writes alone (`tasks`). Source: docs/service.md.
 """
 
 import asyncio
+import copy
 import json
 from collections.abc import Mapping
+from functools import reduce
+from operator import getitem
 from typing import Any, Final
 
 from planner.calibration.shards import cut
@@ -93,7 +96,7 @@ async def quantize(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> 
     found = None
     if arguments["effort"] != "quick" and not _is_good(arguments, done["quality"]):
         wanted = {"goal": None, "trials": None, "reference": "written", "out": made("blobs")}
-        wanted |= {"samples": _file_at(ready, "evaluated")}
+        wanted |= {"samples": _argument(ready, "evaluated")}
         search = {**follow_up(ready, "search", wanted, SEARCHED), "origin": ready["origin"]}
         found = await executor.run(search, _in_phase(tell, "searching"))
         if found["trials"][found["best"]]["asked"]:
@@ -113,24 +116,29 @@ async def _planned_and_compared(
 ) -> dict[str, Any]:
     """Plan with some annotations, write the file, and compare it on the samples to evaluate with."""
     arguments = asked["arguments"]
+    corrected: dict[str, Any] = {}
+    if arguments["options"].get("correct_biases", False):
+        own = {name: _argument(asked, name) for name in ("stats", "target", "options")}
+        corrected = {"correction": {**own, "annotations": annotations}}
     plan = await executor.run(best_plan(asked, annotations), _in_phase(tell, "planning"))
     key = str(plan["key"])
-    written = {"plan": stored("plans", key), "out": made("blobs")}
+    written = {"plan": stored("plans", key), "out": made("blobs"), **corrected}
     export = await executor.run(
         follow_up(asked, "export", written, (*MODEL, "format")), _in_phase(tell, "exporting")
     )
     compared = {
         "plan": stored("plans", key),
         "quality": made("qualities", key),
-        "samples": _file_at(asked, "evaluated"),
+        "samples": _argument(asked, "evaluated"),
         "values": False,
         "metrics": [] if arguments["metric"] is None else [arguments["metric"]],
         "reference": "written",
         "min_coverage": None,
         "out": made("blobs"),
+        **corrected,
     }
     if arguments["told"]["held_out"]:
-        compared["stats"] = _file_at(asked, "stats")
+        compared["stats"] = _argument(asked, "stats")
     kept = (*MODEL, "told", "output")
     comparison = await executor.run(follow_up(asked, "compare", compared, kept), _in_phase(tell, "comparing"))
     return {
@@ -149,10 +157,14 @@ def _with_stats(asked: Mapping[str, Any], stats: str) -> dict[str, Any]:
     return {**whole, "origin": json.dumps(origin)}
 
 
-def _file_at(asked: Mapping[str, Any], name: str) -> File:
-    """The file that an argument of a work is."""
-    found = next(file for file in asked["files"] if file["at"] == [name])
-    return File(found["how"], tuple(found["what"]))
+def _argument(asked: Mapping[str, Any], name: str) -> Any:
+    """An argument of a work with its files, as `work` takes it."""
+    found = {name: copy.deepcopy(asked["arguments"][name])}
+    for file in asked["files"]:
+        if file["at"][0] == name:
+            *parents, last = file["at"]
+            reduce(getitem, parents, found)[last] = File(file["how"], tuple(file["what"]))
+    return found[name]
 
 
 def _in_phase(tell: Tell, phase: str) -> Tell:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, model_va
 
 from planner.errors import InputError, UnsupportedExport
 from planner.interpreter.as_used import compare_as_used
-from planner.interpreter.compare import Comparison, compare
+from planner.interpreter.compare import Comparison, Evaluated, compare
 from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph
 from planner.plan_model import plan, require_ranges
@@ -38,6 +38,7 @@ APART: Final = ("kernels", "outputs")
 """Of a trial: as long as the model, so only the whole document has them."""
 WRITTEN: Final = "onnx-qdq"
 """What plans are written as, to be run."""
+Correct = Callable[[Graph], Graph]
 NOISE: Final = "noise"
 """The phase in front of trials, in progress: runs with one kernel quantized are counted."""
 
@@ -137,7 +138,9 @@ def _trial(one: _Trial) -> Trial:
     )
 
 
-def search_model(model: Graph, target: Target, job: Mapping[str, Any]) -> dict[str, Any]:
+def search_model(
+    model: Graph, target: Target, job: Mapping[str, Any], correct: Correct | None = None
+) -> dict[str, Any]:
     """Search, and write all that was found.
 
     Args:
@@ -145,6 +148,7 @@ def search_model(model: Graph, target: Target, job: Mapping[str, Any]) -> dict[s
       job: `samples`, a file; `effort`, or null and a `goal`; `metric`, `output`, `trials` and `reference` as
         `search` takes them; `annotations` that the model has, or null; `state`, a file to go on with; `out`,
         for the document.
+      correct: corrects the biases of each plan's model, where an effort searches.
 
     Returns:
       The document without what is as long as the model, and the annotations that make the best plan.
@@ -155,7 +159,7 @@ def search_model(model: Graph, target: Target, job: Mapping[str, Any]) -> dict[s
     require_ranges(plan(model, target), NO_RANGES)
     told = ""
     if job.get("effort") is not None:
-        found, told = _by_effort(model, target, samples, job)
+        found, told = _by_effort(model, target, samples, job, correct)
     else:
         found = search(
             model,
@@ -188,7 +192,9 @@ class _Planned:
     comparison: Comparison
 
 
-def _by_effort(model: Graph, target: Target, samples: Path, job: Mapping[str, Any]) -> tuple[Search, str]:
+def _by_effort(
+    model: Graph, target: Target, samples: Path, job: Mapping[str, Any], correct: Correct | None
+) -> tuple[Search, str]:
     """Plan; where that is not good, search as `quantize` does, and say what was given up for what."""
     budget = BUDGETS[job["effort"]]
     budget = budget if job["trials"] is None else replace(budget, trials=min(job["trials"], budget.trials))
@@ -198,16 +204,17 @@ def _by_effort(model: Graph, target: Target, samples: Path, job: Mapping[str, An
 
     def make(trial: Trial | None = None) -> _Planned:
         wanted = model if trial is None else with_wanted(model, trial.kernels)
-        planned = plan(wanted, target, formats=formats)
+        ready = wanted if correct is None else correct(wanted)
+        planned = plan(ready, target, formats=formats)
         metrics = [] if job["metric"] is None else [job["metric"]]
-        return _Planned(planned, _as_used(wanted, planned, samples, form, metrics=metrics, **asked))
+        return _Planned(planned, _as_used(wanted, ready, planned, samples, form, metrics=metrics, **asked))
 
     made = make()
     aim = aim_of(budget, [made.comparison], metric=job["metric"])
     first = Made(made, worst_of(made.plan, [made.comparison], aim))
     if job["effort"] == "quick" or aim.reached(first.trial):
         return _alone(first.trial, aim, made.plan), ""
-    bench = bench_for(model, target, samples, aim, formats=(form,), **asked)
+    bench = bench_for(model, target, samples, aim, formats=(form,), prepare=correct, **asked)
     state = State(bench.key(), Path(job["state"]))
     if not budget.trials:
         return _so_far(first.trial, aim, made.plan, [*state.trials.values()])
@@ -237,12 +244,13 @@ def _so_far(first: Trial, aim: Aim, planned: Plan, measured: Sequence[Trial]) ->
     return replace(search, dearest=dearest), told
 
 
-def _as_used(model: Graph, planned: Plan, samples: Path, form: str, **asked: Any) -> Comparison:
+def _as_used(model: Graph, ready: Graph, planned: Plan, samples: Path, form: str, **asked: Any) -> Comparison:
     """Compare a plan as users run its file, or in the reference interpreter where no file can say it."""
     try:
-        file, form = as_run(model, planned, form)
+        file, form = as_run(ready, planned, form)
     except UnsupportedExport:
-        return compare(model, planned, samples, **asked)
+        own = planned if ready is model else Evaluated(ready, planned)
+        return compare(model, own, samples, **asked)
     return compare_as_used(model, form, file, samples, device=planned.target.files, **asked)
 
 

@@ -112,10 +112,11 @@ def merge_statistics(job: Arguments) -> dict[str, Any]:
     )
 
 
-def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
+def compare_file(graph: Graph, corrected: Graph, job: Arguments) -> dict[str, Any]:
     """Run a model and a quantized file of it, or a plan of it, side by side.
 
     Args:
+      corrected: the model that the plan is for.
       job: `file`, the quantized one, or `plan` and what was `told` of it, with `quality`, where what is
         measured of it goes; `samples`; `stats` of calibration, a file or null; `values`, whether to
         compare inner values; `metrics`, names, `output`, which they judge, or null, `reference` and
@@ -126,7 +127,7 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     metrics = [name for name in job.get("metrics", ()) if name != SQNR]
     given = _scanned(job["samples"])
     plan = plan_from_json(Path(job["plan"]).read_bytes()) if "plan" in job else None
-    flat, file, form = _quantized(graph, plan, job)
+    flat, file, form = _quantized(graph, corrected, plan, job)
     asked: dict[str, Any] = {
         "values": job["values"],
         "reference": job.get("reference", "written"),
@@ -167,13 +168,16 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
 
 
 def _quantized(
-    graph: Graph, plan: Plan | None, job: Arguments
+    graph: Graph, corrected: Graph, plan: Plan | None, job: Arguments
 ) -> tuple[Graph, bytes | Plan | Evaluated, str]:
     """The model; the file that was sent, once it was scanned, or the plan, written; and its format."""
     flat = expand(graph)
     if plan is not None:
-        file, form = as_run(graph, plan, job["told"]["format"])
-        return (in_form_of_plan(flat, plan.graph) if isinstance(file, Plan) else flat), file, form
+        file, form = as_run(corrected, plan, job["told"]["format"])
+        if not isinstance(file, Plan):
+            return flat, file, form
+        own = in_form_of_plan(expand(corrected), plan.graph)
+        return (own, plan, form) if corrected is graph else (flat, Evaluated(own, plan), form)
     sent = Path(job["file"]).read_bytes()
     if not is_litert(sent):
         scan_onnx(sent, whole=True)
@@ -205,17 +209,18 @@ def as_run(graph: Graph, plan: Plan, form: str | None) -> tuple[bytes | Plan | E
     return file, form
 
 
-def measure_losses(graph: Graph, target: Target, job: Arguments) -> dict[str, Any]:
+def measure_losses(target: Target, graph: Graph, corrected: Graph, job: Arguments) -> dict[str, Any]:
     """Say where a plan loses the numbers of a model.
 
     Args:
       target: the plan's.
+      corrected: the model that the plan is for.
       job: `plan`, a file; `samples`; `output`, to judge by, or null; `limit`, of the kernels whose noise is
         taken apart; `out`, where all of the losses go.
     """
     _work_in(Path(job["out"]).parent)
     plan = plan_from_json(Path(job["plan"]).read_bytes())
-    model = in_form_of_plan(graph, plan.graph)
+    model = in_form_of_plan(corrected, plan.graph)
     # The plan may be a stranger's: what runs its kernels takes it to be whole.
     check(plan, model, target)
     samples = _scanned(job["samples"])
@@ -225,6 +230,7 @@ def measure_losses(graph: Graph, target: Target, job: Arguments) -> dict[str, An
         samples,
         output=job["output"],
         limit=job["limit"],
+        reference=None if corrected is graph else graph,
         progress=job["tell"],
     )
     whole = losses_json(found)

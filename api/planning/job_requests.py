@@ -33,6 +33,7 @@ from ..settings import share_of, tenant_share_of
 from ..storage.idempotency import hold, note_made
 from ..tracing import current
 from .planning import (
+    correction_of,
     find_or_make_plan,
     find_origin,
     origin_of,
@@ -126,7 +127,8 @@ async def export_work(service: Service, request: ExportRequest) -> dict[str, Any
     model, plan = await run_sync(_model, service, request.model), stored("plans", request.plan)
     level = {} if request.accuracy_level is None else {"accuracy_level": request.accuracy_level}
     apart = {"weights": made("blobs")} if request.external_data else {}
-    asked = {"plan": plan, "format": request.format, "out": made("blobs")}
+    corrected = await run_sync(correction_of, service, request.plan)
+    asked = {"plan": plan, "format": request.format, "out": made("blobs"), **corrected}
     return work("export", {**model, **level, **asked, **apart})
 
 
@@ -159,6 +161,7 @@ async def comparison_work(service: Service, request: ComparisonRequest) -> dict[
             "plan": stored("plans", request.plan),
             "told": told,
             "quality": made("qualities", request.plan),
+            **(await run_sync(correction_of, service, request.plan)),
         }
     if request.stats is not None:
         await run_sync(service.store.find, "stats", request.stats)
@@ -177,12 +180,14 @@ async def losses_work(service: Service, request: LossesRequest) -> dict[str, Any
     """
     model = await run_sync(_model, service, request.model)
     samples = await run_sync(_blob, service, request.samples)
+    corrected: dict[str, Any] = {}
     if isinstance(request.plan, str):
         plan, target = stored("plans", request.plan), (await find_origin(service, request.plan)).target
+        corrected = await run_sync(correction_of, service, request.plan)
     else:
         plan, target = written(json.dumps(request.plan)), _target_name(request.plan)
     await service.targets.find(target)
-    asked = {"output": request.output, "limit": request.limit, "out": made("blobs")}
+    asked = {"output": request.output, "limit": request.limit, "out": made("blobs"), **corrected}
     known = await run_sync(service.targets.argument, target)
     return work("losses", {**model, "plan": plan, "target": known, "samples": samples, **asked})
 

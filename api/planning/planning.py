@@ -21,7 +21,7 @@ from planner.target.records import Target
 
 from ..intake.scan import values_in
 from ..intake.size_limits import check_sizes
-from ..jobs.records import made, stored, work, written
+from ..jobs.records import File, made, stored, work, written
 from ..problems import Refused
 from ..schemas.requests import PlanRequest
 from ..storage.digests import digest_of
@@ -109,25 +109,44 @@ def plan_arguments(service: Service, origin: Origin) -> dict[str, Any]:
       Refused: a model or statistics that are not there.
     """
     request, store = origin.request, service.store
-    model, stats = request["model"], request["stats"]
+    model = request["model"]
     if isinstance(model, str):
         arguments = model_arguments(store, store.read_json("models", model))
     else:
         arguments = {"model": written(json.dumps(model)), "external": [], "dims": {}}
-    if isinstance(stats, str):
-        store.find("stats", stats)
-        stats = stored("stats", stats)
-    elif stats is not None:
-        stats = written(json.dumps(stats))
     return {
         **arguments,
-        "stats": stats,
+        "stats": _stats_argument(store, request["stats"]),
         "annotations": request["annotations"],
         "target": service.targets.argument(origin.target),
         "options": request["options"],
         "steps": list(origin.steps),
         "out": made("plans"),
     }
+
+
+def correction_of(service: Service, key: str) -> dict[str, Any]:
+    """The argument that says how the biases of a plan's model were corrected; none where they were not.
+
+    Raises:
+      Refused: statistics or a target that are not there.
+    """
+    kept = service.store.read("origins", key)
+    origin = None if kept is None else json.loads(kept)
+    if origin is None or not origin["request"][0]["options"].get("correct_biases", False):
+        return {}
+    request = origin["request"][0]
+    about = {name: request[name] for name in ("annotations", "options")}
+    target = service.targets.argument(origin["target"])
+    stats = _stats_argument(service.store, request["stats"])
+    return {"correction": {**about, "stats": stats, "target": target}}
+
+
+def _stats_argument(store: Store, stats: Any) -> File | None:
+    if isinstance(stats, str):
+        store.find("stats", stats)
+        return stored("stats", stats)
+    return None if stats is None else written(json.dumps(stats))
 
 
 def _request_digest(origin: bytes, target: KnownTarget | Target) -> str:

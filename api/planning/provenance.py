@@ -12,12 +12,13 @@ from pydantic_core import to_json
 
 from planner.calibration.statistics import Statistics
 from planner.errors import require_name, unknown_name
-from planner.ir.graph import Graph
+from planner.ir.graph import Graph, with_facts
 from planner.plan_model import annotate, plan, require_ranges
 from planner.plans.plan import Planned
 from planner.target.load import load_target, target_ids
 from planner.target.records import Costs, Target
 from planner.version import MADE_BY
+from planner.weight_conditioning.biases import correct_biases
 from planner.what_if.replan import replan
 from planner.what_if.restore import restore
 from planner.what_if.retarget import retarget
@@ -113,7 +114,7 @@ def make_plan(
     for name in options["costs"]:  # `plan` takes them beside options of other names
         require_name("cost", name, COSTS)
     first = plan(
-        annotate(graph, stats=stats, annotations=request["annotations"], target=target),
+        prepared(graph, stats, target, request),
         target,
         strategy=options["strategy"],
         best_effort=options["best_effort"],
@@ -122,6 +123,31 @@ def make_plan(
         **options["costs"],
     )
     return apply_steps(first, steps)
+
+
+def prepared(graph: Graph, stats: Statistics | None, target: Target, request: Mapping[str, Any]) -> Graph:
+    """The model that is planned: annotated and, where the request says so, with corrected biases.
+
+    Raises:
+      PlannerError: as `make_plan`.
+    """
+    model = annotate(graph, stats=stats, annotations=request["annotations"], target=target)
+    if stats is None or not request["options"].get("correct_biases", False):
+        return model
+    return correct_biases(model, target, stats)
+
+
+def with_corrections(
+    graph: Graph, stats: Statistics | None, target: Target, request: Mapping[str, Any]
+) -> Graph:
+    """A model with the biases of the one that is planned and, as it came, with no more facts than its own.
+
+    Edits may have changed the facts since; those of a plan stand in the plan.
+    """
+    found = with_facts(prepared(graph, stats, target, request), graph)
+    added = found.values.keys() - graph.values.keys()
+    bare = {name: replace(found.values[name], facts=()) for name in added}
+    return replace(found, values={**found.values, **bare})
 
 
 def apply_steps(plan: Planned, steps: Sequence[Step]) -> Planned:

@@ -35,7 +35,7 @@ async def quantization_work(service: Service, request: QuantizationRequest) -> d
     evaluated = request.eval_samples or request.samples
     for blob in (request.samples, evaluated):
         await run_sync(store.find, "blobs", blob)
-    options = PlanOptions(formats=[request.format])
+    options = PlanOptions(formats=[request.format], correct_biases=True)
     planned = PlanRequest(
         model=model, target=request.target, stats=None, annotations=request.annotations, options=options
     )

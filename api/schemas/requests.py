@@ -121,6 +121,10 @@ class PlanOptions(BaseModel):
         max_length=8,
         description="formats to export in: kernels that one of them cannot write take another row, or float",
     )
+    correct_biases: Flag = Field(
+        default=False,
+        description="take the mean error of integer weights out of biases, by the means that `stats` have",
+    )
     costs: dict[str, Real | None] = Field(default_factory=dict, max_length=32)
 
 

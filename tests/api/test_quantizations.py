@@ -9,6 +9,7 @@ import pytest
 
 import planner
 from planner.accuracy.verdict import FAIR_SQNR, GOOD_SQNR
+from planner.cli.app import run
 from tests.api.documents import digest, put, relu
 from tests.api.test_jobs_http import WAIT, end_of, events_of
 from tests.api.test_problems import check
@@ -40,7 +41,8 @@ def test_the_file_is_that_of_its_plan(service, done):
     body = {"model": done["model"], "samples": digest(SAMPLES.read_bytes())}
     assert service.post("/v1/calibrations", json=body, headers=WAIT).json()["digest"] == done["stats"]
     asked = {"model": done["model"], "target": "litert-int8", "stats": done["stats"]}
-    plan = service.post("/v1/plans", json={**asked, "options": {"formats": ["onnx-qdq"]}}).json()
+    options = {"formats": ["onnx-qdq"], "correct_biases": True}
+    plan = service.post("/v1/plans", json={**asked, "options": options}).json()
     assert plan["key"] == done["plan"]
     export = {"model": done["model"], "plan": done["plan"], "format": "onnx-qdq"}
     assert service.post("/v1/exports", json=export).json()["blob"] == done["file"]
@@ -58,9 +60,33 @@ def test_the_verdict_is_that_of_the_plan(service, done):
     assert service.get(done["report"]).text.startswith("<!doctype html>")
 
 
+def test_it_is_what_the_command_makes(done, tmp_path, capsys):
+    """To the byte, and with the same verdict."""
+    line = ["quantize", str(MODEL), "--data", str(SAMPLES), "--target", "litert-int8", "--out", str(tmp_path)]
+    assert run([*line, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert json.loads((tmp_path / "plan.json").read_text())["key"] == done["plan"]
+    assert digest((tmp_path / "onnx-qdq.onnx").read_bytes()) == done["file"]
+    assert told["verdict"] == done["verdict"]
+
+
 def test_its_plan_can_be_edited(service, done):
-    again = service.post(f"/v1/plans/{done['plan']}:replan", json={"restore": ["stem/conv"]})
-    assert again.status_code == 200, again.text
+    """The plan after that is of the model with corrected biases, too."""
+    edits = {"restore": ["stem/conv"]}
+    answer = service.post(f"/v1/plans/{done['plan']}:replan", json=edits)
+    assert answer.status_code == 200, answer.text
+    again = {"model": done["model"], "plan": answer.json()["key"]}
+    export = service.post("/v1/exports", json={**again, "format": "onnx-qdq"})
+    assert export.status_code == 201, export.text
+    compared = {**again, "samples": digest(SAMPLES.read_bytes())}
+    for body in (compared, {**compared, "format": "interpreter"}):
+        found = service.post("/v1/comparisons", json=body, headers=WAIT)
+        assert found.status_code == 201, found.text
+        assert found.json()["quality"]["sqnr"] > GOOD_SQNR
+    lost = service.post("/v1/losses", json={**compared, "limit": 2}, headers=WAIT)
+    assert lost.status_code == 201, lost.text
+    preview = service.post(f"/v1/plans/{done['plan']}:preview", json=edits).json()
+    assert preview["totals"]["cost"][1] == answer.json()["cost"]
 
 
 def test_a_form_is_its_json(service, named, done):
@@ -103,10 +129,10 @@ def test_a_poor_plan_is_searched_on(service, tmp_path):
     assert better["quality"]["sqnr"] >= GOOD_SQNR
     assert 0 < better["trials"] <= 16
     assert better["given_up"].startswith("2 kernels (mul) in i16: ")
-    # A search that is asked for alone finds the same.
-    body = {**asked, "model": better["model"], "stats": better["stats"], "effort": "normal"}
-    search = service.post("/v1/searches", json=body, headers=WAIT).json()
-    assert search["trials"][search["best"]]["sqnr"] == pytest.approx(better["quality"]["sqnr"])
+    # The library finds the same.
+    found = planner.quantize(planner.load_model(model.read_bytes()), data, target="litert-int8")
+    assert (found.plan.key, found.given_up) == (better["plan"], better["given_up"])
+    assert found.comparison.worst_sqnr == pytest.approx(better["quality"]["sqnr"])
 
 
 def test_held_out_samples_judge(service, named):

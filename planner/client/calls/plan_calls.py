@@ -35,6 +35,7 @@ def plan(
     best_effort: bool = False,
     bias_pins: Literal["error", "derive"] = "error",
     formats: Sequence[str] = (),
+    correct_biases: bool = False,
     as_job: bool = False,
     **costs: float | None,
 ) -> Steps[dict[str, Any]]:
@@ -47,6 +48,7 @@ def plan(
       best_effort: give some constraints up where not all can hold, each with a warning.
       bias_pins: policy for a bias pinned to another scale than its factors' product.
       formats: to export in; kernels that one of them cannot write take another row, or float.
+      correct_biases: take the mean error of integer weights out of biases, by the means that `stats` have.
       as_job: for models that take longer than the server plans within a request.
       costs: prices over the target's own.
 
@@ -56,6 +58,7 @@ def plan(
     options: dict[str, Any] = {"strategy": strategy, "best_effort": best_effort, "bias_pins": bias_pins}
     options["costs"] = costs
     options |= {"formats": list(formats)} if formats else {}
+    options |= {"correct_biases": True} if correct_biases else {}
     body: dict[str, Any] = {"model": model, "target": target, "options": options}
     given = {"stats": stats, "annotations": annotations}
     body |= {name: item for name, item in given.items() if item is not None}
