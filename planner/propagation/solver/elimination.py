@@ -5,7 +5,8 @@ tables it is in are added up and the least over its labels is kept. Networks are
 tables stay small; where they would not, nothing is found. An entry is one whole number whose digits are
 (price, rescales, elements x lost, label of the first class, ...), so ties are decided exactly: a machine's
 integer where that has room for them, else Python's. Without room for labels alone they are left out, which
-is enough if no two labellings are equally good.
+is enough if no two labellings are equally good. Large tables have machine integers alone: there the price is
+exact, and ties are decided by as many digits as fit.
 Source: Dechter, "Bucket elimination"; docs/specification.md, section 5, the price, items 5 and 6.
 """
 
@@ -386,7 +387,7 @@ def _minimise(
         for factor in mine:
             total = total + _aligned(factor, variables)
         least: Table = np.array(total.min(axis=-1), kind)
-        # A byte for the best pick and one for its rivals, not the table: large ones would fill the memory.
+        # Two bytes for the best pick and one for its rivals, not the table: large ones would fill the memory.
         first = np.array(total.argmin(axis=-1), np.uint16)
         is_tied = np.array((total == least[..., None]).sum(axis=-1) > 1)
         best.append((tuple(others), variable, first, is_tied))

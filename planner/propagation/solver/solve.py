@@ -135,7 +135,8 @@ def _least(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) ->
         # Few labels lead a search nearly as well as all do, and prove nothing. That they were easy says that
         # all will not be hard.
         every = relax(unit, offered, cost_model, HARD) if whole and relaxed.is_easy else None
-        relaxed = relaxed._replace(bound=0) if every is None else every
+        bound = _bound_of_parts(unit, offered, cost_model) if every is None and in_parts else 0
+        relaxed = relaxed._replace(bound=bound) if every is None else every
     return _near_relaxed(unit, offered, cost_model, start, relaxed)
 
 
