@@ -85,8 +85,8 @@ def test_its_plan_can_be_edited(service, done):
         assert found.json()["quality"]["sqnr"] > GOOD_SQNR
     lost = service.post("/v1/losses", json={**compared, "limit": 2}, headers=WAIT)
     assert lost.status_code == 201, lost.text
-    preview = service.post(f"/v1/plans/{done['plan']}:preview", json=edits).json()
-    assert preview["totals"]["cost"][1] == answer.json()["cost"]
+    preview = service.post(f"/v1/plans/{done['plan']}:preview", json=edits)
+    assert (preview.status_code, preview.json()["same"]) == (200, False)
 
 
 def test_a_form_is_its_json(service, named, done):
