@@ -321,6 +321,7 @@ def test_an_offered_word_is_typed(opened, url):
     page.locator(".fits button", has_text="mode").wait_for()
     page.keyboard.press("Control+Space")
     assert page.input_value("#yaml").endswith("\nmode: ")
+    page.locator(".fits button", has_text="codegen").wait_for()
     assert page.locator(".fits button").all_inner_texts() == ["fixed", "codegen"]
     page.keyboard.press("Control+Space")
     page.keyboard.press("Tab")
