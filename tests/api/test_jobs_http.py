@@ -183,7 +183,7 @@ def test_the_quality_of_a_plan_is_kept_with_it(service, digits):
     link = f"/v1/plans/{planned}"
     before = service.get(f"{link}/summary")
     assert before.json()["quality"] is None
-    assert ">not measured<" in service.get(f"{link}/report").text
+    assert ">not measured <" in service.get(f"{link}/report").text
     body = {"model": digits["model"], "plan": planned, "samples": digits["samples"], "held_out": False}
     record = service.post("/v1/comparisons", json=body, headers=WAIT).json()
     export = {"model": digits["model"], "plan": planned, "format": "onnx-qdq"}

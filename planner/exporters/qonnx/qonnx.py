@@ -18,11 +18,10 @@ from planner.exporters.qonnx.windows import windows
 from planner.ir.graph import Graph
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Bipolar, Uniform
+from planner.ops import defined
 from planner.plans.plan import Plan
 
 MAX_BITS: Final = 24
-CUTTING: Final = frozenset({"Clip", "Max", "Min", "Relu"})
-"""Operators that hand a number on, or cut it to a bound."""
 _ACCEPTED: Final = f"up to {MAX_BITS} bits, signed or unsigned, narrow or not, per tensor or per axis"
 
 
@@ -122,4 +121,6 @@ def _keeps_grid(graph: Graph, block: Block) -> bool:
     """
     (op, *others), ports = block.region.ops, (*block.kernel.inputs, *block.kernel.outputs)
     kinds = {port.type for port in ports if port.value}
-    return not others and len(kinds) == 1 and is_mover(op, graph) and op.type not in CUTTING
+    # What moves data element by element hands a number on, or cuts it to a bound.
+    cuts = defined(op.type).is_pointwise
+    return not others and len(kinds) == 1 and is_mover(op, graph) and not cuts
