@@ -81,7 +81,7 @@ class Draft:
         return self.kernel("Concat", *inputs)
 
     def split(self, x: str, count: int) -> list[str]:
-        """Add a split: a mover, like a concat."""
+        """Add a split: it moves data, like a concat."""
         parts = [self.value() for _ in range(count)]
         self.regions.append(Region(f"k{len(self.regions)}", "Split", (x,), tuple(parts)))
         self.read.add(x)

@@ -198,14 +198,14 @@ def run_qnn(
     run_script(python, "run_qnn.py", folder, jobs, "onnxruntime-qnn")
     found: list[QnnRun | str] = []
     for number, (_, samples) in enumerate(files):
-        answers = answers_of(folder, number, len(samples))
-        if isinstance(answers, str):
-            found.append(answers)
+        answer = told_answers(folder, number, len(samples))
+        if isinstance(answer, str):
+            found.append(answer)
             continue
-        told = json.loads((folder / f"answer_{number}.json").read_text(encoding="utf-8"))
+        outputs, told = answer
         found.append(
             QnnRun(
-                tuple(dict(zip(told["outputs"], arrays, strict=True)) for arrays in answers),
+                outputs,
                 told["partitions"],
                 tuple((node["operator"], node["node"]) for node in told["elsewhere"]),
                 {node["node"]: (node["operator"], node["reason"]) for node in told["refused"]},
@@ -286,3 +286,14 @@ def answers_of(folder: Path, number: int, count: int) -> Any:
         with np.load(folder / f"answer_{number}_{k}.npz") as archive:
             found.append([archive[key] for key in sorted(archive, key=int)])
     return found
+
+
+def told_answers(
+    folder: Path, number: int, count: int
+) -> tuple[tuple[dict[str, np.ndarray], ...], Any] | str:
+    """The outputs of one job by name, for each sample, and all that its engine said; or the refusal."""
+    answers = answers_of(folder, number, count)
+    if isinstance(answers, str):
+        return answers
+    told = json.loads((folder / f"answer_{number}.json").read_text(encoding="utf-8"))
+    return tuple(dict(zip(told["outputs"], arrays, strict=True)) for arrays in answers), told

@@ -5,7 +5,6 @@ Nothing of Xilinx's is needed up to hardware layers, which FINN's own Python exe
 needs a C++ compiler.
 """
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from planner.target_tests.engines.answers import Answer, Job
-from planner.target_tests.engines.apart import answers_of, run_script, save_arrays
+from planner.target_tests.engines.apart import run_script, save_arrays, told_answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +72,14 @@ def run_finn(
     run_script(python, "run_finn.py", folder, jobs, "FINN")
     found: list[FinnRun | str] = []
     for number, (_, samples) in enumerate(files):
-        answers = answers_of(folder, number, len(samples))
-        if isinstance(answers, str):
-            found.append(answers)
+        answer = told_answers(folder, number, len(samples))
+        if isinstance(answer, str):
+            found.append(answer)
             continue
-        told = json.loads((folder / f"answer_{number}.json").read_text(encoding="utf-8"))
+        outputs, told = answer
         found.append(
             FinnRun(
-                tuple(dict(zip(told["outputs"], arrays, strict=True)) for arrays in answers),
+                outputs,
                 tuple(Step(s["name"], s.get("difference"), s.get("error", "")) for s in told["steps"]),
                 tuple(told["layers"]),
                 tuple(told["left"]),
@@ -121,11 +120,8 @@ def run_hls4ml(
     run_script(python, "run_hls4ml.py", folder, _jobs(folder, files, "zip"), "hls4ml")
     found: list[list[dict[str, np.ndarray]] | str] = []
     for number, (_, samples) in enumerate(files):
-        answers = answers_of(folder, number, len(samples))
-        if not isinstance(answers, str):
-            names = json.loads((folder / f"answer_{number}.json").read_text(encoding="utf-8"))["outputs"]
-            answers = [dict(zip(names, arrays, strict=True)) for arrays in answers]
-        found.append(answers)
+        answer = told_answers(folder, number, len(samples))
+        found.append(answer if isinstance(answer, str) else [*answer[0]])
     return found
 
 
