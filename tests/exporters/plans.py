@@ -150,3 +150,21 @@ def executed(data: bytes, tmp_path: Any) -> list[str]:
     options.log_severity_level = 3
     onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     return [n.op_type for n in onnx.load(str(tmp_path / "optimized.onnx")).graph.node]
+
+
+def residual_ops(rng):
+    """Convolutions with attributes at their defaults, a residual Add with a Relu, layers of a matrix."""
+    ops = [
+        op("Conv", "x w", "c"),
+        op("Relu", "c", "r"),
+        op("Conv", "r v", "d", pads=(1, 1, 1, 1)),
+        op("Add", "d r", "s"),
+        op("Relu", "s", "t"),
+        op("Flatten", "t", "f"),
+        op("MatMul", "f g", "m"),
+        op("Relu", "m", "n"),
+        op("MatMul", "n h", "y"),
+    ]
+    shapes = {"w": (4, 3, 3, 3), "v": (4, 4, 3, 3), "g": (144, 8), "h": (8, 5)}
+    constants = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return ops, {"x": (1, 3, 8, 8)}, constants

@@ -7,7 +7,7 @@ from onnx import helper, numpy_helper
 
 import planner
 from planner.onnx.write import write_graph
-from tests.exporters.plans import model, op
+from tests.exporters.plans import model, op, residual_ops
 
 RNG = np.random.default_rng(9)
 
@@ -30,20 +30,7 @@ def planned(ops, shapes, constants, form, *, result):
 @pytest.fixture
 def convolutions():
     """Convolutions with attributes at their defaults, a residual Add with a Relu, layers of a matrix."""
-    ops = [
-        op("Conv", "x w", "c"),
-        op("Relu", "c", "r"),
-        op("Conv", "r v", "d", pads=(1, 1, 1, 1)),
-        op("Add", "d r", "s"),
-        op("Relu", "s", "t"),
-        op("Flatten", "t", "f"),
-        op("MatMul", "f g", "m"),
-        op("Relu", "m", "n"),
-        op("MatMul", "n h", "y"),
-    ]
-    shapes = {"w": (4, 3, 3, 3), "v": (4, 4, 3, 3), "g": (144, 8), "h": (8, 5)}
-    constants = {name: RNG.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    return ops, {"x": (1, 3, 8, 8)}, constants
+    return residual_ops(RNG)
 
 
 def test_layouts_are_those_of_every_qonnx(convolutions):

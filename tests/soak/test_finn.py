@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.onnx.write import write_graph
-from tests.exporters.plans import model, op
+from tests.exporters.plans import model, residual_ops
 from tests.oracles import finn
 
 pytestmark = pytest.mark.soak
@@ -20,20 +20,8 @@ STEPS += ["round thresholds", "hardware layers", "least widths"]
 
 def residual_net():
     """Convolutions, one with attributes at their defaults, a residual Add with a Relu, layers of a matrix."""
-    ops = [
-        op("Conv", "x w", "c"),
-        op("Relu", "c", "r"),
-        op("Conv", "r v", "d", pads=(1, 1, 1, 1)),
-        op("Add", "d r", "s"),
-        op("Relu", "s", "t"),
-        op("Flatten", "t", "f"),
-        op("MatMul", "f g", "m"),
-        op("Relu", "m", "n"),
-        op("MatMul", "n h", "y"),
-    ]
-    shapes = {"w": (4, 3, 3, 3), "v": (4, 4, 3, 3), "g": (144, 8), "h": (8, 5)}
-    constants = {name: RNG.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    graph = model(ops, inputs={"x": (1, 3, 8, 8)}, outputs={"y": (1, 5)}, constants=constants)
+    ops, shapes, constants = residual_ops(RNG)
+    graph = model(ops, inputs=shapes, outputs={"y": (1, 5)}, constants=constants)
     return planner.load_model(write_graph(graph))
 
 
