@@ -77,17 +77,19 @@ class Budget:
       trials: plans that are measured, at most.
       sqnr: of the worst output, dB.
       drop: of a share of labels; of other metrics a share of the model's own.
+      spent: share of the work saved over float that a fair plan may give up to become better.
     """
 
     trials: int
     sqnr: float
     drop: float
+    spent: float
 
 
 BUDGETS: Final[Mapping[Effort, Budget]] = {
-    "quick": Budget(0, GOOD_SQNR, GOOD_DROP),
-    "normal": Budget(16, GOOD_SQNR, GOOD_DROP),
-    "high": Budget(48, GOOD_SQNR + 6, GOOD_DROP / 2),
+    "quick": Budget(0, GOOD_SQNR, GOOD_DROP, 0.0),
+    "normal": Budget(16, GOOD_SQNR, GOOD_DROP, 0.5),
+    "high": Budget(48, GOOD_SQNR + 6, GOOD_DROP / 2, 1.0),
 }
 
 
@@ -100,12 +102,14 @@ class Aim:
       metric: that counts; None for SQNR.
       is_given: whether the user said what counts: then that alone makes accuracy good.
       coverage: share of the multiply-adds in types of the device, at least.
+      spent: as a budget has it, where the user said nothing of what counts.
     """
 
     goals: tuple[Goal, ...]
     metric: str | Metric | None = None
     is_given: bool = False
     coverage: float = 0.0
+    spent: float = 1.0
 
     @property
     def metric_name(self) -> str:
@@ -158,10 +162,17 @@ class Aim:
             covered = min(covered, FAIR)
         return (level, covered, reached, worth, -trial.size)
 
+    def is_worth(self, trial: Trial, other: Trial) -> bool:
+        """Whether a trial keeps enough of the work that another, fair one saves over float."""
+        saved = other.float_work - other.work
+        if self.is_given or saved <= 0 or self.standing(other)[0] < FAIR:
+            return True
+        return trial.work <= other.work + self.spent * saved
+
     def is_better(self, trial: Trial, other: Trial) -> bool:
         """Whether a trial is worth more than another, which it may replace."""
         most = max(KEPT * other.mac_share, self.coverage if other.mac_share >= self.coverage else 0.0)
-        if trial.error or trial.mac_share < most or not trial.mac_share:
+        if trial.error or trial.mac_share < most or not trial.mac_share or not self.is_worth(trial, other):
             return False
         (level, covered), (own, own_covered) = self.standing(trial), self.standing(other)
         if level != own:
@@ -204,7 +215,7 @@ def aim_of(
         return Aim(goals, None, True, coverage or 0.0)
     first = next((name for one in comparisons for name in one.scores if _is_share(name)), None)
     goal = Goal("sqnr", budget.sqnr) if first is None else _drop(first, budget.drop)
-    return Aim((goal,), first, False, coverage or 0.0)
+    return Aim((goal,), first, False, coverage or 0.0, budget.spent)
 
 
 def _drop(metric: str | Metric, share: float) -> Goal:
@@ -339,7 +350,7 @@ class _Run(SearchRun):
         self._close = CLOSE
         low, high = self._levels()
         for goal in aim.stages:
-            if self._is_enough(aim, goal):
+            if self._is_enough(aim, goal, first):
                 break
             # Half of what is left: the last goal may be the one that can be met.
             self._until = self.spent + max(2, (self._most - self.spent + 1) // 2)
@@ -366,11 +377,12 @@ class _Run(SearchRun):
                 if mixed is not None and aim.standing(mixed)[0] == LEVELS.index("good"):
                     return
 
-    def _is_enough(self, aim: Aim, goal: Goal) -> bool:
+    def _is_enough(self, aim: Aim, goal: Goal, first: Trial) -> bool:
         """Whether nothing more is wanted: a good plan, or a fair one where that would be looked for."""
         if goal in aim.goals:
             return False
-        best = max((aim.standing(trial) for trial in self.trials if not trial.error), default=(0, 0))
+        sound = [trial for trial in self.trials if not trial.error and aim.is_worth(trial, first)]
+        best = max(map(aim.standing, sound), default=(0, 0))
         return best[0] == LEVELS.index("good") or (goal.is_quality and best[0] == LEVELS.index("fair"))
 
     def _narrowed(self, low: float, high: float) -> tuple[float, float]:

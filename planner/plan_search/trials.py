@@ -59,6 +59,7 @@ class Trial:
       mac_share, kernel_share: of the multiply-adds and of the kernels that the device has rows for.
       size: bytes of its weights.
       level: of its outputs, as the verdict judges them; "" where nothing was measured.
+      float_work: of the same kernels in float.
     """
 
     origin: str
@@ -75,6 +76,7 @@ class Trial:
     kernel_share: float = 1.0
     size: int = 0
     level: Level | Literal[""] = ""
+    float_work: float = 0.0
 
     @property
     def quality(self) -> float:
@@ -229,6 +231,7 @@ def trial_of(plan: Plan, found: Comparison, metric: str, proposed: Trial) -> Tri
         kernel_share=covered.kernel_share,
         size=weight_bytes(plan),
         level=level_of(found.outputs),
+        float_work=covered.float_work,
     )
 
 

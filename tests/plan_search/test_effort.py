@@ -96,7 +96,7 @@ def test_labels_decide_where_there_are_some():
     )
     assert found.search is None
     aim = aim_of(BUDGETS["normal"], [found.comparison])
-    assert aim == Aim((Goal("drop", 0.01),), "top1")
+    assert aim == Aim((Goal("drop", 0.01),), "top1", spent=0.5)
 
 
 def test_what_the_user_asks_of_a_kernel_stays():
@@ -175,6 +175,7 @@ def a_trial(rng, asked=1):
         mac_share=float(rng.choice([0.0, 0.3, 0.6, 0.95, 1.0])),
         kernel_share=float(rng.choice([0.0, 0.1, 0.3, 0.6, 1.0])),
         error=str(rng.choice(["", "", "", "cannot be planned"])),
+        float_work=float(rng.choice([0.0, 6.0])),
     )
 
 
@@ -183,6 +184,7 @@ def a_trial(rng, asked=1):
     [
         Aim((Goal("sqnr", GOOD_SQNR),)),
         Aim((Goal("sqnr", 36.0),)),
+        Aim((Goal("sqnr", GOOD_SQNR),), spent=0.5),
         Aim((Goal("sqnr", 15.0),), is_given=True),
         Aim((Goal("sqnr", 40.0),), is_given=True, coverage=0.9),
     ],
@@ -203,6 +205,25 @@ def test_no_plan_replaces_one_that_was_better(aim):
         assert aim.standing(one)[0] > aim.standing(other)[0] or not aim.reached(other)
         assert not aim.is_better(other, one)
         assert one.mac_share >= aim.coverage or other.mac_share < aim.coverage
+
+
+@pytest.mark.parametrize(
+    ("effort", "bound", "sqnr", "work", "is_taken"),
+    [
+        ("normal", {}, 26.0, 7.4, True),
+        ("normal", {}, 26.0, 7.6, False),
+        ("normal", {}, 12.0, 7.6, True),  # a poor plan saves nothing that counts
+        ("normal", {"min_sqnr": 30.0}, 26.0, 7.6, True),
+        ("high", {}, 26.0, 9.9, True),
+        ("high", {}, 26.0, 10.1, False),
+    ],
+)
+def test_a_fair_plan_gives_up_no_more_than_half_of_the_work_that_it_saves(
+    effort, bound, sqnr, work, is_taken
+):
+    first = Trial("planned", {}, 5.0, 8.0, 0.0, sqnr, float_work=10.0)
+    better = Trial("program", {"k": "float"}, work, 8.0, 0.0, 40.0, float_work=10.0)
+    assert aim_of(BUDGETS[effort], [], **bound).is_better(better, first) == is_taken
 
 
 @pytest.mark.parametrize(
