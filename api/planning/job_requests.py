@@ -28,7 +28,7 @@ from ..schemas.requests import (
     LossesRequest,
     PlanRequest,
 )
-from ..server.responses import JSON, StoredFile, make_cursor, no_cursor, read_cursor
+from ..server.responses import JSON, PageRequest, StoredFile, make_cursor, no_cursor, read_cursor
 from ..settings import share_of, tenant_share_of
 from ..storage.idempotency import hold, note_made
 from ..tracing import current
@@ -352,7 +352,7 @@ RESULTS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], dic
 """The answer of each kind of job, from its work and the result of that."""
 
 
-def list_jobs(service: Service, limit: int, cursor: str | None, asked: Mapping[str, Any]) -> dict[str, Any]:
+def list_jobs(service: Service, page: PageRequest, asked: Mapping[str, Any]) -> dict[str, Any]:
     """A page of the records of jobs.
 
     Args:
@@ -361,7 +361,7 @@ def list_jobs(service: Service, limit: int, cursor: str | None, asked: Mapping[s
     Raises:
       Refused: a cursor that no page gave.
     """
-    last = read_cursor(cursor)
+    last, limit = read_cursor(page.cursor), page.limit
     found_in = _PLACE.fullmatch(last)
     if last and not found_in:
         raise no_cursor()

@@ -4,16 +4,17 @@ A list reads no documents but the origins and qualities of its plans. Source: do
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeVar
 
 from planner.errors import PlannerError
 
 from ..problems import Refused
-from ..server.responses import page_of_records
-from ..storage.digests import digest_of
+from ..server.responses import Order, PageRequest, no_cursor, page_of_records, read_cursor
+from ..storage.digests import DIGEST, digest_of
 from ..storage.followers import drop_followers, followers
 from ..storage.store import Kind, Store
 from .plan_answers import quality_of
@@ -21,28 +22,26 @@ from .service import Service, find_model
 
 MOST_LOOKS: Final = 2000
 """Records that one page of a filtered list looks at."""
-Order: TypeAlias = Literal["name", "newest"]
+_PLACES: Final[Mapping[Order, re.Pattern[str]]] = {
+    "name": re.compile(DIGEST),
+    "newest": re.compile(rf"\d{{19}} {DIGEST.removeprefix('^')}"),
+}
+"""What a cursor of each order says: a place in one order is none in the other."""
+T = TypeVar("T")
 
 
-def list_files(
-    store: Store, kind: Kind, limit: int, cursor: str | None, order: Order = "name"
-) -> dict[str, Any]:
+def list_files(store: Store, kind: Kind, page: PageRequest) -> dict[str, Any]:
     """A page of the files of a kind, with their sizes."""
 
     def record(name: str) -> dict[str, Any] | None:
         path = store.look(kind, digest_in(name))
         return None if path is None else {"digest": digest_in(name), "bytes": path.stat().st_size}
 
-    items, after = page_of_records(names_of(store, kind, order), limit, cursor, record)
-    return {"items": items, "next": after}
+    return _page(store, kind, page, record)
 
 
 def list_plans(
-    store: Store,
-    limit: int,
-    cursor: str | None,
-    order: Order = "name",
-    wanted: Mapping[str, str | None] | None = None,
+    store: Store, page: PageRequest, wanted: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
     """A page of the records of plans.
 
@@ -57,17 +56,11 @@ def list_plans(
         found = None if path is None else _record(store, key, path)
         return found if found is not None and _is_wanted(found, asked) else None
 
-    looks = MOST_LOOKS if asked else 0
-    items, after = page_of_records(names_of(store, "plans", order), limit, cursor, record, looks)
-    return {"items": items, "next": after}
+    return _page(store, "plans", page, record, MOST_LOOKS if asked else 0)
 
 
 def list_models(
-    service: Service,
-    limit: int,
-    cursor: str | None,
-    order: Order = "name",
-    wanted: Mapping[str, str | None] | None = None,
+    service: Service, page: PageRequest, wanted: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
     """A page of the records of models; `wanted` as for plans."""
     store = service.store
@@ -79,8 +72,22 @@ def list_models(
         found = find_model(service, digest_in(name))
         return found if _is_wanted(found, asked) else None
 
-    looks = MOST_LOOKS if asked else 0
-    items, after = page_of_records(names_of(store, "models", order), limit, cursor, record, looks)
+    return _page(store, "models", page, record, MOST_LOOKS if asked else 0)
+
+
+def _page(
+    store: Store, kind: Kind, page: PageRequest, record: Callable[[str], T | None], looks: int = 0
+) -> dict[str, Any]:
+    """Return a page of records of a kind and the cursor of the next.
+
+    Raises:
+      Refused: a cursor that no page in this order gave.
+    """
+    place = read_cursor(page.cursor)
+    if place and not _PLACES[page.order].fullmatch(place):
+        raise no_cursor()
+    names = names_of(store, kind, page.order)
+    items, after = page_of_records(names, page.limit, page.cursor, record, looks)
     return {"items": items, "next": after}
 
 

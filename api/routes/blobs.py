@@ -15,8 +15,8 @@ from ..planning.service import Service
 from ..problems import Refused
 from ..schemas.examples import ANNOTATED_TEXT
 from ..schemas.responses import BlobRecord, FilePage
-from ..server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
-from .parameters import NOT_MODIFIED, BlobDigest, Cursor, IfMatch, Limit, Ordered, ServiceOf
+from ..server.responses import UNCHANGING, file_answer, require_match
+from .parameters import NOT_MODIFIED, BlobDigest, IfMatch, OrderedListed, ServiceOf
 
 router = APIRouter(tags=["blobs"])
 
@@ -83,19 +83,10 @@ async def get_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> 
 
 
 @router.get("/blobs", operation_id="list_blobs")
-async def get_blobs(
-    request: Request,
-    response: Response,
-    service: ServiceOf,
-    *,
-    limit: Limit = PAGE,
-    cursor: Cursor = None,
-    order: Ordered = "name",
-) -> FilePage:
+async def get_blobs(service: ServiceOf, listing: OrderedListed) -> FilePage:
     """List the blobs with their sizes."""
-    page = await run_sync(list_files, service.store, "blobs", limit, cursor, order)
-    response.headers.update(next_link(request, page["next"]))
-    return FilePage.model_validate(page)
+    page = await run_sync(list_files, service.store, "blobs", listing.asked)
+    return FilePage.model_validate(listing.linked(page))
 
 
 @router.delete("/blobs/{digest}", operation_id="delete_blob", status_code=204)

@@ -10,8 +10,7 @@ from sse_starlette.sse import EventSourceResponse
 from ..jobs import queue
 from ..planning.job_requests import delete_job, job_events, list_jobs, record_of
 from ..schemas.responses import JobKind, JobPage, JobRecord
-from ..server.responses import PAGE, next_link
-from .parameters import Cursor, JobId, Limit, ServiceOf
+from .parameters import JobId, Listed, ServiceOf
 
 router = APIRouter(tags=["jobs"])
 
@@ -27,12 +26,9 @@ _State = Literal["queued", "running", "done", "failed", "cancelled"]
 
 @router.get("/jobs", operation_id="list_jobs")
 async def get_jobs(
-    request: Request,
-    response: Response,
     service: ServiceOf,
+    listing: Listed,
     *,
-    limit: Limit = PAGE,
-    cursor: Cursor = None,
     state: Annotated[_State | None, Query(examples=["done"])] = None,
     kind: Annotated[JobKind | None, Query(examples=["export"])] = None,
     order: Annotated[
@@ -40,9 +36,8 @@ async def get_jobs(
     ] = "newest",
 ) -> JobPage:
     """List the jobs, newest first unless `order` says otherwise."""
-    page = await run_sync(list_jobs, service, limit, cursor, {"state": state, "kind": kind, "order": order})
-    response.headers.update(next_link(request, page["next"]))
-    return JobPage.model_validate(page)
+    page = await run_sync(list_jobs, service, listing.asked, {"state": state, "kind": kind, "order": order})
+    return JobPage.model_validate(listing.linked(page))
 
 
 @router.get("/jobs/{id}", operation_id="get_job")

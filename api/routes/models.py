@@ -13,8 +13,8 @@ from ..planning.service import find_model, read_model
 from ..schemas.examples import ANNOTATED_TEXT
 from ..schemas.requests import ModelRequest
 from ..schemas.responses import ModelFormat, ModelPage, ModelRecord
-from ..server.responses import PAGE, json_answer, next_link, require_match
-from .parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ModelDigest, Ordered, ServiceOf
+from ..server.responses import json_answer, require_match
+from .parameters import NOT_MODIFIED, IfMatch, ModelDigest, OrderedListed, ServiceOf
 
 router = APIRouter(tags=["models"], route_class=route_taking(dict.fromkeys(BYTES, bytes_as("blob"))))
 
@@ -49,13 +49,9 @@ async def post_model(
 
 @router.get("/models", operation_id="list_models")
 async def get_models(
-    request: Request,
-    response: Response,
     service: ServiceOf,
+    listing: OrderedListed,
     *,
-    limit: Limit = PAGE,
-    cursor: Cursor = None,
-    order: Ordered = "name",
     name: Annotated[
         str | None, Query(max_length=1000, description="only models of this name", examples=["demo"])
     ] = None,
@@ -65,9 +61,8 @@ async def get_models(
 ) -> ModelPage:
     """List the models."""
     wanted = {"name": name, "format": format}
-    page = await run_sync(kept.list_models, service, limit, cursor, order, wanted)
-    response.headers.update(next_link(request, page["next"]))
-    return ModelPage.model_validate(page)
+    page = await run_sync(kept.list_models, service, listing.asked, wanted)
+    return ModelPage.model_validate(listing.linked(page))
 
 
 @router.get("/models/{digest}", operation_id="get_model", response_model=ModelRecord, responses=NOT_MODIFIED)

@@ -1,14 +1,15 @@
 """Parameters that routes share: the running service, digests in paths, pages; and documented answers."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
-from fastapi import Depends, Header, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request, Response
 
-from ..planning.kept import Order
 from ..planning.service import Service
 from ..schemas.examples import BLOB, NO_DIGEST, NO_JOB, NO_STATS
 from ..schemas.responses import JobRecord
-from ..server.responses import MOST, PAGE
+from ..server.responses import MOST, PAGE, Order, PageRequest, next_link
 from ..server.tokens import DEFAULT, PRINCIPAL, TENANT
 from ..storage.idempotency import IdempotencyKey
 
@@ -52,6 +53,44 @@ Cursor: TypeAlias = Annotated[
 Ordered: TypeAlias = Annotated[
     Order, Query(description="by digest, or the newest first", examples=["newest"])
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A request for a page of a list, and the answer to it, whose `Link` leads to the next page."""
+
+    asked: PageRequest
+    request: Request
+    response: Response
+
+    def linked(self, page: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Give a page, once the answer links to the one after it."""
+        self.link(page["next"])
+        return page
+
+    def link(self, cursor: str | None) -> None:
+        """Link the answer to the page of a cursor, where there is one."""
+        self.response.headers.update(next_link(self.request, cursor))
+
+
+async def _listing(
+    request: Request, response: Response, limit: Limit = PAGE, cursor: Cursor = None
+) -> Listing:
+    return Listing(PageRequest(limit, cursor), request, response)
+
+
+async def _ordered_listing(
+    request: Request,
+    response: Response,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+    order: Ordered = "name",
+) -> Listing:
+    return Listing(PageRequest(limit, cursor, order), request, response)
+
+
+Listed: TypeAlias = Annotated[Listing, Depends(_listing)]
+OrderedListed: TypeAlias = Annotated[Listing, Depends(_ordered_listing)]
 JobId: TypeAlias = Annotated[
     str, Path(pattern="^[0-9a-z]{1,32}$", description="id of a job", examples=[NO_JOB])
 ]

@@ -40,7 +40,6 @@ from ..schemas.planned import (
 from ..schemas.requests import EditsRequest, PlanRequest
 from ..server.responses import (
     JSON,
-    PAGE,
     UNCHANGING,
     file_answer,
     json_answer,
@@ -49,7 +48,7 @@ from ..server.responses import (
     unchanged,
 )
 from ..storage.answers import Answer
-from .parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, Ordered, PlanKey, Sent, ServiceOf
+from .parameters import JOB, NOT_MODIFIED, IfMatch, Listed, OrderedListed, PlanKey, Sent, ServiceOf
 
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
 
@@ -72,13 +71,9 @@ async def post_plan(body: PlanRequest, request: Request, service: ServiceOf, sen
 
 @router.get("/plans", operation_id="list_plans")
 async def get_plans(
-    request: Request,
-    response: Response,
     service: ServiceOf,
+    listing: OrderedListed,
     *,
-    limit: Limit = PAGE,
-    cursor: Cursor = None,
-    order: Ordered = "name",
     model: Annotated[
         str | None,
         Query(max_length=100, description="only plans of this model, by digest", examples=[NO_DIGEST]),
@@ -94,9 +89,8 @@ async def get_plans(
 ) -> PlanPage:
     """List the plans with their targets, models and quality."""
     wanted = {"model": model, "target": target}
-    page = await run_sync(list_plans, service.store, limit, cursor, order, wanted)
-    response.headers.update(next_link(request, page["next"]))
-    return PlanPage.model_validate(page)
+    page = await run_sync(list_plans, service.store, listing.asked, wanted)
+    return PlanPage.model_validate(listing.linked(page))
 
 
 @router.delete("/plans/{key}", operation_id="delete_plan", status_code=204)
@@ -133,15 +127,14 @@ async def post_preview(key: PlanKey, body: EditsRequest, service: ServiceOf) -> 
 
 
 @router.get("/plans/{key}/ports", operation_id="list_ports", response_model=PortPage, responses=NOT_MODIFIED)
-async def get_ports(
-    key: PlanKey, request: Request, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
-) -> Any:
+async def get_ports(key: PlanKey, service: ServiceOf, listing: Listed) -> Any:
     """List the ports of a plan with their types, in plan order."""
+    asked = listing.asked
     with closing(await answer_from_plans(service, "ports", key)) as found:
-        items, after = await run_sync(page_of_lines, found.path, limit, cursor)
-    tag = answer_tag("ports", [key], {"limit": str(limit), "cursor": cursor or ""})
-    answer = json_answer(request, tag, lambda: {"plan": key, "items": items, "next": after})
-    answer.headers.update(next_link(request, after))
+        items, after = await run_sync(page_of_lines, found.path, asked.limit, asked.cursor)
+    tag = answer_tag("ports", [key], {"limit": str(asked.limit), "cursor": asked.cursor or ""})
+    answer = json_answer(listing.request, tag, lambda: {"plan": key, "items": items, "next": after})
+    answer.headers.update(next_link(listing.request, after))
     return answer
 
 

@@ -13,8 +13,8 @@ from ..schemas.examples import STATS
 from ..schemas.measured import StatsRecord
 from ..schemas.openapi import STATISTICS_REF
 from ..schemas.responses import FilePage
-from ..server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
-from .parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, Ordered, ServiceOf, StatsDigest
+from ..server.responses import UNCHANGING, file_answer, require_match
+from .parameters import NOT_MODIFIED, IfMatch, OrderedListed, ServiceOf, StatsDigest
 
 router = APIRouter(tags=["statistics"], route_class=JsonRoute)
 
@@ -40,19 +40,10 @@ async def post_stats(
 
 
 @router.get("/stats", operation_id="list_stats")
-async def get_all_stats(
-    request: Request,
-    response: Response,
-    service: ServiceOf,
-    *,
-    limit: Limit = PAGE,
-    cursor: Cursor = None,
-    order: Ordered = "name",
-) -> FilePage:
+async def get_all_stats(service: ServiceOf, listing: OrderedListed) -> FilePage:
     """List the statistics with their sizes."""
-    page = await run_sync(list_files, service.store, "stats", limit, cursor, order)
-    response.headers.update(next_link(request, page["next"]))
-    return FilePage.model_validate(page)
+    page = await run_sync(list_files, service.store, "stats", listing.asked)
+    return FilePage.model_validate(listing.linked(page))
 
 
 @router.get(

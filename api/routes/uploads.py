@@ -9,10 +9,9 @@ from ..intake.request_bodies import BYTES, JsonRoute, require_media
 from ..schemas.examples import ANNOTATED_TEXT, UPLOAD
 from ..schemas.requests import UploadRequest
 from ..schemas.responses import UploadPage, UploadRecord
-from ..server.responses import PAGE, next_link
 from ..storage.idempotency import IdempotencyKey, hold
 from ..storage.uploads import ID, Upload, as_record, new_id
-from .parameters import Cursor, Limit, ServiceOf
+from .parameters import Listed, ServiceOf
 
 router = APIRouter(tags=["uploads"], route_class=JsonRoute)
 
@@ -57,12 +56,10 @@ async def head_upload(id: _Id, service: ServiceOf) -> Response:  # noqa: A002
 
 
 @router.get("/uploads", operation_id="list_uploads")
-async def get_uploads(
-    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
-) -> UploadPage:
+async def get_uploads(service: ServiceOf, listing: Listed) -> UploadPage:
     """List the uploads that have not expired, oldest first; `offset` is the number of bytes received."""
-    found, after = await run_sync(service.uploads.page, limit, cursor)
-    response.headers.update(next_link(request, after))
+    found, after = await run_sync(service.uploads.page, listing.asked.limit, listing.asked.cursor)
+    listing.link(after)
     return UploadPage.model_validate({"items": [as_record(upload) for upload in found], "next": after})
 
 

@@ -9,8 +9,9 @@ import heapq
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from anyio.to_thread import run_sync
 from starlette.requests import Request
@@ -26,6 +27,8 @@ UNCHANGING: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 """Headers of what its address names by content. Private: another token may not have it."""
 OPEN_FILES: Final = "/proc/self/fd"
 T = TypeVar("T")
+Order: TypeAlias = Literal["name", "newest"]
+"""Of a list: by name, or the newest first."""
 _RANGE: Final = re.compile(r"(?i:bytes)=[ \t]*(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))")
 _TAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
 
@@ -88,6 +91,15 @@ def json_answer(request: Request, tag: str, make: Callable[[], Any]) -> Response
     if same is not None:
         return same
     return Response(json.dumps(make()), media_type=JSON, headers={"ETag": f'"{tag}"'})
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A page that a request asks for: at most `limit` items, after the place that a cursor stands for."""
+
+    limit: int = PAGE
+    cursor: str | None = None
+    order: Order = "name"
 
 
 def page_of(names: Iterable[str], limit: int, cursor: str | None) -> tuple[list[str], str | None]:

@@ -46,6 +46,21 @@ def test_plans_are_listed_with_where_they_come_from(make_service):
     assert rest["next"] is None
 
 
+@pytest.mark.parametrize("kind", ["blobs", "plans", "stats"])
+@pytest.mark.parametrize(("gave", "takes"), [("name", "newest"), ("newest", "name")])
+def test_a_cursor_of_another_order_is_refused(make_service, kind, gave, takes):
+    """It names a place that the other order does not have: the answer was an empty page, or the first."""
+    service = make_service()
+    store = service.app.state.service.store
+    for data in (b"a", b"b"):
+        store.put(kind, digest(data), b"{}")
+    page = service.get(f"/v1/{kind}", params={"limit": 1, "order": gave}).json()
+    rest = service.get(f"/v1/{kind}", params={"cursor": page["next"], "order": gave}).json()
+    assert len(rest["items"]) == 1
+    refused = service.get(f"/v1/{kind}", params={"cursor": page["next"], "order": takes})
+    check(refused, "request-invalid", "/cursor")
+
+
 def test_a_plan_that_went_is_made_again_by_its_request(make_service):
     service = make_service(quota=10_000_000)
     empty = service.app.state.quotas.whole.measure()
