@@ -29,12 +29,32 @@ class PlanPage(BaseModel):
     next: str | None
 
 
+class OfferRecord(BaseModel):
+    """The storages that kernels of one kind can be asked for: the kernel, its inputs and its outputs."""
+
+    kernel: list[str]
+    inputs: list[list[str]] = Field(alias="in")
+    outputs: list[list[str]] = Field(alias="out")
+
+
+class CardRecord(BaseModel):
+    """A card above the drawing: a figure with its unit, lines below it, and causes of float kernels."""
+
+    title: str
+    figure: str
+    level: Literal["", "good", "fair", "poor"] = Field(description="empty where nothing grades the figure")
+    notes: list[str]
+    causes: list[str]
+
+
 class PlanView(BaseModel):
     """The drawing of a plan: columns in place of records, texts by their places in `texts`."""
 
     model_config = ConfigDict(extra="allow")
     format: Literal["qplan.view/1"]
     kinds: list[str] = Field(description="what `nodes.kind` counts in")
+    depth: int = Field(description="how many steps behind one another an explanation has")
+    wordings: dict[str, str] = Field(description="the sentence of a step, by its rule; `` for other rules")
     nodes: dict[str, list[Any]]
     groups: dict[str, list[Any]]
     order: list[int]
@@ -44,6 +64,10 @@ class PlanView(BaseModel):
     values: dict[str, list[Any]]
     steps: dict[str, list[Any]]
     texts: list[str]
+    log_texts: int = Field(description="the place in `texts` from which on only `steps` needs them")
+    offers: list[OfferRecord] = Field(description="what `nodes.offer` counts in: edits that the target has")
+    floats: dict[str, list[Any]] = Field(description="causes of float kernels: a text, and its nodes")
+    cards: list[CardRecord]
     changes: dict[str, Any] | None
     before: dict[str, Any] | None = Field(description="the drawing of the plan before, where one is named")
     page: dict[str, Any]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import planner
+from api.schemas.planned import Difference, Explanation, PlanSummary, PlanView, PortPage, Tradeoffs
 from tests.api.documents import AS_IT_IS, chain, put
 from tests.api.test_problems import check
 
@@ -157,6 +158,26 @@ def test_a_report_is_the_library_s(service):
     marked = service.get(f"/v1/plans/{plan['key']}/report", params={"before": other["key"]})
     assert marked.text == planner.write_report(pair[0], before=pair[1])
     check(service.get(f"/v1/plans/{plan['key']}/report?before=nothing"), "unknown-name")
+
+
+ANSWERS = {
+    "diff?against={other}": Difference,
+    "explain?port=k1": Explanation,
+    "pareto?component=v1": Tradeoffs,
+    "ports": PortPage,
+    "summary": PlanSummary,
+    "view?before={other}": PlanView,
+}
+
+
+@pytest.mark.parametrize("part", ANSWERS)
+def test_the_document_has_every_key_of_an_answer(service, part):
+    """These answers are files that no model of the document has written."""
+    key, other = make(service, chain(6))["key"], make(service, chain(7))["key"]
+    answer = service.get(f"/v1/plans/{key}/{part.format(other=other)}").json()
+    model = ANSWERS[part]
+    assert set(answer) - {field.alias or name for name, field in model.model_fields.items()} == set()
+    model.model_validate(answer)
 
 
 def test_answers_are_kept_and_have_tags(service):
