@@ -7,6 +7,8 @@ import asyncio
 import functools
 import inspect
 import json
+import os
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from types import TracebackType
@@ -17,7 +19,7 @@ import httpx
 from planner.client import calls
 from planner.client.failures import ServiceError, failure
 from planner.client.steps import Ask, Do, Pause, Step, Steps
-from planner.errors import PlannerError
+from planner.errors import InputError, PlannerError
 
 URL: Final = "http://127.0.0.1:8000"
 QUIET: Final = 60.0
@@ -31,7 +33,22 @@ T = TypeVar("T")
 def _settings(url: str, token: str | None, timeout: float) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     # An environment's proxy must not see models.
-    return {"base_url": url, "headers": headers, "timeout": timeout, "trust_env": False}
+    return {"base_url": url, "headers": headers, "timeout": timeout, "trust_env": False, "verify": _trusted()}
+
+
+def _trusted() -> ssl.SSLContext:
+    """Trust the certificate authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`, else those of `certifi`.
+
+    Raises:
+      InputError: the file cannot be read.
+    """
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        raise InputError(
+            f"SSL_CERT_FILE={os.environ.get('SSL_CERT_FILE', '')}: {error}",
+            hint="name a file of PEM certificates, or unset the variable",
+        ) from error
 
 
 def _request(ask: Ask) -> dict[str, Any]:
