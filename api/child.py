@@ -8,6 +8,7 @@ import errno
 import gc
 import json
 import os
+import re
 import resource
 import shutil
 import sys
@@ -342,8 +343,8 @@ def _without_paths(said: Any, job: Arguments) -> Any:
         for path in map(Path, job["limits"]["readable"]):
             name = names.get(str(path), "file")
             said = said.replace(str(path), name)
-            if drafts not in path.parents:  # its name is a digest
-                said = said.replace(path.name, name)
+            if drafts not in path.parents:  # its name is a digest, which the client may know as `sha256:...`
+                said = re.sub(rf"(?<!sha256:){re.escape(path.name)}", name, said)
         for folder in (job["limits"]["model"], *job["limits"]["writable"]):
             said = said.replace(f"{folder}/", "").replace(folder, "draft")
         return said

@@ -19,8 +19,9 @@ from api.storage.store import Store
 from planner.calibration.rows_seen import RowsSeen
 from planner.calibration.statistics import Bins, Mean, Statistics, ValueStats
 from planner.ir.types.qtypes import AtReaders
+from planner.plans.plan import plan_key
 from tests.api.conftest import serving
-from tests.api.documents import YAML, chain, digest, put, relu
+from tests.api.documents import OCTETS, YAML, chain, digest, put, relu
 from tests.api.test_problems import check
 from tests.onnx_import.test_soundness import REFUSED
 
@@ -376,3 +377,13 @@ def test_a_model_that_no_engine_runs_is_refused(service, name):
         service.post("/v1/models", json={"blob": put(service, data)}), "model-invalid", why.split(" (")[0]
     )
     assert found["names"][0] == "it"
+
+
+def test_a_refusal_of_a_plan_names_its_key(service):
+    """A plan of a planner that this one does not know, as after a rollback: it said `sha256:plan`."""
+    model = service.post("/v1/models", content=json.dumps(chain(2)), headers=OCTETS).json()["digest"]
+    plan = planner.plan(planner.load_model(json.dumps(chain(2)).encode(), format="json"), "litert-int8")
+    key = plan_key(plan.graph, plan.model, plan.target.digest, plan.options, "99.0.0, planning 1")
+    service.app.state.service.store.put("plans", key, plan.to_json().replace(plan.key, key).encode())
+    answer = service.post("/v1/exports", json={"model": model, "plan": key, "format": "mlir"})
+    check(answer, "plan-invalid", f"has the key {key}, which is not that of its content")

@@ -5,15 +5,19 @@
 """
 
 import fcntl
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import planner
+from planner.errors import PlanInvalid
 from planner.plans.plan import plan_key
-from planner.version import MADE_BY, PLANNING, VERSION
+from planner.version import EARLIER, MADE_BY, PLANNING, VERSION, makers
 from tests.cases.table import TARGETS, read
+from tests.conftest import ROOT
 from tests.plans.recorded import GROUPS, MODELS, Asked, Line, of_model
 
 KNOWN = Path(__file__).parent / "golden" / "decisions.txt"
@@ -160,3 +164,21 @@ def test_a_plan_of_an_earlier_planner_is_read_and_checked(revision):
     older = planner.plan_from_json(plan.to_json().replace(plan.key, key))
     planner.check(older, model, TARGETS["npu"])
     assert older.key == key != plan.key
+
+
+def test_a_plan_of_an_earlier_version_is_checked(monkeypatch):
+    """As a later version has it, which adds the last revision of this one to `EARLIER`."""
+    model = read("concat_of_two_ranges")
+    plan = planner.plan(model, TARGETS["npu"])
+    for earlier, accepted in (({VERSION: PLANNING}, True), ({}, False)):
+        monkeypatch.setattr("planner.checker.origins.MAKERS", tuple(makers("99.0.0", 2, earlier)))
+        with nullcontext() if accepted else pytest.raises(PlanInvalid, match="not that of its content"):
+            planner.check(plan, model, TARGETS["npu"])
+
+
+def test_every_released_version_has_its_last_revision():
+    """Else a release would refuse to export the plans of the one before."""
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    released = re.findall(r"^## (\d[\w.]*)", text, flags=re.MULTILINE)
+    assert VERSION in released
+    assert {version for version in released if version != VERSION} == set(EARLIER)
