@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from planner.conversion.convert import convert
     from planner.costs import cost
     from planner.errors import Conflict, PlanInvalid, PlannerError
+    from planner.exporters.integer_kernels import IntegerKernel, integer_kernels
     from planner.interpreter.compare import Comparison
     from planner.interpreter.models import run_model as run
+    from planner.ir.arithmetic.multipliers import multiplier
     from planner.ir.asked import with_wanted
     from planner.ir.graph import Graph
     from planner.ir.types.typetext import parse_type
@@ -64,6 +66,7 @@ _HOMES: Final = {
     "Comparison": "planner.interpreter.compare",
     "Conflict": "planner.errors",
     "Graph": "planner.ir.graph",
+    "IntegerKernel": "planner.exporters.integer_kernels",
     "Losses": "planner.accuracy.losses",
     "Plan": "planner.plans.plan",
     "PlanInvalid": "planner.errors",
@@ -86,10 +89,12 @@ _HOMES: Final = {
     "export": "planner.pipeline",
     "export_to": "planner.pipeline",
     "images": "planner.calibration.sources.images",
+    "integer_kernels": "planner.exporters.integer_kernels",
     "load_model": "planner.pipeline",
     "load_statistics": "planner.calibration.statsjson",
     "load_target": "planner.target.load",
     "losses": "planner.accuracy.losses",
+    "multiplier": "planner.ir.arithmetic.multipliers",
     "odd_samples": "planner.calibration.odd_samples",
     "pareto": "planner.what_if.pareto",
     "parse_type": "planner.ir.types.typetext",
@@ -118,6 +123,7 @@ __all__ = [
     "Comparison",
     "Conflict",
     "Graph",
+    "IntegerKernel",
     "Losses",
     "Plan",
     "PlanInvalid",
@@ -141,10 +147,12 @@ __all__ = [
     "export",
     "export_to",
     "images",
+    "integer_kernels",
     "load_model",
     "load_statistics",
     "load_target",
     "losses",
+    "multiplier",
     "odd_samples",
     "pareto",
     "parse_type",

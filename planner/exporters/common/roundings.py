@@ -21,12 +21,11 @@ from planner.interpreter.calls import FLOAT32_EVEN, onto, saturated
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.litert import LITERT
 from planner.interpreter.requantize import Array, requantize_float32
+from planner.ir.arithmetic.multipliers import multipliers
 from planner.ir.arithmetic.rescaling import (
     DOUBLE_ROUND_ABOVE,
     apply_scale_32,
     mean_factor,
-    multiplier_and_shift,
-    multiplier_or_zero,
     reciprocal_scale,
 )
 from planner.ir.types.qtypes import Uniform
@@ -108,8 +107,7 @@ def _own(rounding: Rounding) -> tuple[Integers, Integers, Integers, Integers] | 
     if rounding.divides or rounding.added is not None or rounding.arithmetic not in _SINGLE | _DOUBLE:
         return None
     ratio = rounding.ratio.astype(np.float64)
-    is_gemmlowp = rounding.arithmetic == "gemmlowp"
-    multiplier, shift = (multiplier_or_zero if is_gemmlowp else multiplier_and_shift)(ratio)
+    multiplier, shift = multipliers(ratio, rounding.arithmetic)
     # Zero point less least level is added in front of the shift, where it is a whole multiple of the divisor,
     # so the floor does not see it. Half a divisor more makes the floor a rounding half up.
     moved = np.left_shift(np.int64(rounding.y.zero_point - rounding.low), shift)

@@ -14,17 +14,14 @@ import numpy.typing as npt
 from planner.errors import RuleError
 from planner.exporters.tosa.operations import Program, Tensor
 from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, is_shift
-from planner.ir.arithmetic.rescaling import (
-    apply_scale_32,
-    check_scale_32,
-    multiplier_and_shift,
-    multiplier_or_zero,
-)
+from planner.ir.arithmetic.multipliers import multipliers
+from planner.ir.arithmetic.rescaling import apply_scale_32, check_scale_32
 
 Array: TypeAlias = npt.NDArray[Any]
 
 ARITHMETICS: Final = ("gemmlowp", "litert", "power_of_two", "tosa_double", "tosa_single")
 """The arithmetics of rows that RESCALE computes."""
+_DOUBLE: Final = frozenset({"gemmlowp", "litert", "tosa_double"})
 
 _ROUNDINGS: Final[Mapping[bool, str]] = {
     False: "#tosa.rounding_mode<SINGLE_ROUND>",
@@ -73,14 +70,12 @@ def factor_of(ratio: Array, arithmetic: str) -> Factor:
       RuleError: a ratio that the arithmetic cannot multiply by.
     """
     reals = ratio.astype(np.float64)
-    if arithmetic in ("gemmlowp", "litert"):
-        return Factor(*multiplier_or_zero(reals), double_round=True)
     if arithmetic == "power_of_two" and not is_shift(ratio):
         raise RuleError(
             f"a requantize by {float(reals.flat[0])!r} is no shift, RESCALE has 31 bits of other factors",
             hint="pin to scales that are powers of two",
         )
-    return Factor(*multiplier_and_shift(reals), double_round=arithmetic == "tosa_double")
+    return Factor(*multipliers(reals, arithmetic), double_round=arithmetic in _DOUBLE)
 
 
 def rescale(  # noqa: PLR0917

@@ -7,7 +7,7 @@ instances. Numbers only, as in `rescaling`, whose mantissas these are. Source: d
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -22,6 +22,8 @@ from planner.ir.arithmetic.rescaling import (
     Integers,
     exact_product,
     mantissa_and_shift,
+    multiplier_and_shift,
+    multiplier_or_zero,
     within_64_bits,
 )
 
@@ -170,6 +172,46 @@ def multiplier_of(arithmetic: str) -> Multiplier | None:
     )
 
 
+def has_multiplier(arithmetic: str) -> bool:
+    """Whether an arithmetic scales by a multiplier and a shift."""
+    return arithmetic in _FACTORS or multiplier_of(arithmetic) is not None
+
+
+def multipliers(scale: float | Array, arithmetic: str) -> tuple[Integers, Integers]:
+    """`scale` as `multiplier / 2^shift`, as an arithmetic has it.
+
+    Raises:
+      RuleError: an arithmetic that has none; a scale beyond its reach.
+    """
+    own = multiplier_of(arithmetic)
+    if own is not None:
+        return own.factor(scale)
+    if arithmetic not in _FACTORS:
+        raise RuleError(
+            f"{arithmetic!r} scales by no multiplier and shift; accepted: {', '.join(_FACTORS)}, or a "
+            "multiplier of one's own"
+        )
+    return _FACTORS[arithmetic](scale)
+
+
+def multiplier(scale: float, arithmetic: str) -> tuple[int, int]:
+    """Return `scale` as a multiplier and a shift to the right, as a row's arithmetic has it.
+
+    Args:
+      scale: of an integer, to that of the result: `x.scale / y.scale` of a rescale.
+      arithmetic: `requantize` of a row (docs/arithmetic.md).
+
+    Raises:
+      RuleError: an arithmetic without multipliers; a scale beyond its reach.
+
+    Example:
+      >>> planner.multiplier(0.3, "gemmlowp")
+      (1288490189, 32)
+    """
+    found, shift = multipliers(scale, arithmetic)
+    return int(found), int(shift)
+
+
 def beyond_of(arithmetic: str) -> float | None:
     """The least factor that an arithmetic's multipliers do not reach; None where it has none."""
     known = multiplier_of(arithmetic)
@@ -188,4 +230,12 @@ _BEYOND: Final[Mapping[str, float]] = {
     "litert_16": LITERT_16.beyond,
     "tosa_double": BEYOND,
     "tosa_single": BEYOND,
+}
+_FACTORS: Final[Mapping[str, Callable[[float | Array], tuple[Integers, Integers]]]] = {
+    "gemmlowp": multiplier_or_zero,
+    "litert": multiplier_or_zero,
+    "litert_16": LITERT_16.factor,
+    "power_of_two": multiplier_and_shift,
+    "tosa_double": multiplier_and_shift,
+    "tosa_single": multiplier_and_shift,
 }
