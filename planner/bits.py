@@ -13,8 +13,9 @@ from typing import Final
 from planner.errors import InputError, expect
 from planner.fusion.fuse import fuse
 from planner.ir.expand import expand
-from planner.ir.graph import LINEAR, Graph, Region
+from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, NoneType, Storage, Uniform
+from planner.ops import LINEAR
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan
 from planner.target.load import TargetSource, as_target

@@ -24,12 +24,13 @@ from planner.onnx.quantized.expand import expand
 from planner.onnx.quantized.quantizers import Quantizer, find_quantizers
 from planner.onnx.read import read_written
 from planner.onnx.shapes import infer
-from planner.ops import defined
+from planner.ops import defined, of_form
+from planner.ops.forms import Form
 from planner.ops.macs import Count
 
 MODES: Final = ("qonnx", "table3", "eq5")
 _FLOAT_BITS: Final = 32
-_MIXING: Final = frozenset({"Clip", "Concat", "Max", "Min", "Relu", "Where"})
+_MIXING: Final = of_form(Form.CONCAT, Form.SELECT, Form.UNARY, Form.VARIADIC)
 """Movers whose results have the bits of several operands, or fewer than one has."""
 
 
@@ -204,9 +205,7 @@ def _linear(op: Op, count: Count, graph: Graph, widths: _Widths, mode: str) -> L
     return Layer(op.name, op.type, count.macs, count.macs * per_mac, weights, weight_bits, 0, bits_a, bits_w)
 
 
-_FREE: Final = frozenset(
-    {"Cast", "Constant", "ConstantOfShape", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"}
-)
+_FREE: Final = of_form(Form.CONSTANT, Form.QUANTIZER, Form.SHAPE) | {"Cast"}
 
 
 def rows(cost: Cost, *, main: bool = False) -> Sequence[tuple[str, str, str, str, str, str]]:

@@ -30,6 +30,8 @@ from planner.ir.types.ranges import uniform_from_range
 from planner.ir.types.typetext import parse_storage
 from planner.onnx.dtypes import NUMPY
 from planner.onnx.sessions import FAILURES, observing_options, one_line, open_graph
+from planner.ops import of_form
+from planner.ops.forms import Form
 from planner.propagation.propagate import operand_types
 from planner.target.records import Costs, PortPattern, PortType, Row, Target
 
@@ -47,7 +49,7 @@ LEAST: Final = -100.0
 """The dB of a result that is infinite, or no number, once its operand is rounded."""
 GREAT: Final = 1e15
 """Numbers whose squares are added up in float64."""
-UNLIKE: Final = frozenset({"Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike", "Unique"})
+UNLIKE: Final = of_form(Form.RANDOM) | {"Unique"}
 """Ops whose results are not the same numbers, or not as many, from run to run."""
 
 _FLOAT, _DOUBLE = 1, 11  # TensorProto's

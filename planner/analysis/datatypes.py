@@ -24,11 +24,12 @@ from planner.onnx.quantized.dialect import (
     XNOR_POPCOUNT,
 )
 from planner.onnx.quantized.quantizers import Quantizer, Reader, find_quantizers, reader_of
-from planner.ops import defined
+from planner.ops import defined, of_form
+from planner.ops.forms import Form
 
 FLOAT32: Final = "FLOAT32"
 _MOVING: Final = frozenset({IM2COL, MAX_POOL_NHWC})
-_SUMS: Final = frozenset({"Add", "Conv", "ConvTranspose", "Gemm", "MatMul", "Mul", "Sub"})
+_SUMS: Final = of_form(Form.LINEAR, Form.SUM) | {"Mul"}
 _FILLED: Final = frozenset({"Pad", "Relu"})
 """Ops that put zeros among the numbers they move."""
 _ELEMENTS: Final[Mapping[str, str]] = {"bool": "BINARY", "f16": "FLOAT16", "f32": FLOAT32}

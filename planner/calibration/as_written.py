@@ -9,11 +9,13 @@ asked for. Source: docs/qonnx.md.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from planner.ir.graph import LINEAR, Graph, Op
+from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Bipolar, Uniform
+from planner.ops import of_form
+from planner.ops.forms import Form
 
-PRODUCTS: Final = frozenset({*LINEAR, "GRU", "LSTM", "RNN"})
+PRODUCTS: Final = of_form(Form.LINEAR, Form.RECURRENT)
 
 
 def left_float(graph: Graph) -> tuple[frozenset[str], ...]:

@@ -17,12 +17,14 @@ from planner.calibration.samples import Samples, Source, open_samples
 from planner.calibration.sources.channels import open_channels_hint
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Calibrated, Uniform
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 MARGIN: Final = 0.1
 """Share of an annotated range by which data may go beyond it, and which they have to use."""
 
 
-_PREPARING: Final = frozenset({"BatchNormalization", "Cast", "Div", "Mul", "Sub"})
+_PREPARING: Final = of_form(Form.PRODUCT) | {"BatchNormalization", "Cast", "Sub"}
 
 
 @dataclass(slots=True)

@@ -19,13 +19,12 @@ from planner.onnx.quantized.dialect import CHANNELS_LAST, ELEMENTWISE, MULTI_THR
 from planner.onnx.quantized.lowering import Draft, draft_of
 from planner.onnx.quantized.quantizers import reader_of
 from planner.onnx.shapes import infer
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 _TURNED: Final[Mapping[str, int]] = {"BatchNormalization": 1, "Conv": 2, "MaxPool": 1}
-_POINTWISE: Final = frozenset({
-    "Abs", "Ceil", "Clip", "Elu", "Floor", "HardSigmoid", "Identity", "LeakyRelu", "Neg", "Relu", "Round",
-    "Selu", "Sigmoid", "Sign", "Softplus", "Sqrt", "Tanh",
-})  # fmt: skip
-_BROADCASTING: Final = ELEMENTWISE | {"Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "Sub"}
+_POINTWISE: Final = of_form(Form.UNARY) | {"Identity"}
+_BROADCASTING: Final = ELEMENTWISE | of_form(Form.BINARY, Form.PRODUCT, Form.SUM, Form.VARIADIC)
 _PAIRS: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
 _SINKING: Final = _POINTWISE | _BROADCASTING | _PAIRS | {"Concat"}
 _LAST_LAYOUTS: Final[Mapping[int, str]] = {3: "NWC", 4: "NHWC"}

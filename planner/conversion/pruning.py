@@ -17,6 +17,8 @@ from planner.ir.graph import Constant, Graph, Op
 from planner.onnx.operators.soundness import sound
 from planner.onnx.quantized.dialect import ELEMENTWISE, MULTI_THRESHOLD
 from planner.onnx.shapes import infer
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 Axis: TypeAlias = tuple[str, int]
 Channels: TypeAlias = Iterable[int] | Mapping[int, Iterable[int]]
@@ -304,14 +306,10 @@ def _flattened(op: Op, graph: Graph) -> Iterator[Link]:
         yield Link((op.inputs[0], 1), (op.outputs[0], 1), block=int(np.prod(before[2:], dtype=np.int64)))
 
 
-_UNARY: Final = (
-    "Abs", "Cast", "Ceil", "Clip", "Dropout", "Elu", "Erf", "Exp", "Floor", "HardSigmoid", "HardSwish",
-    "Identity", "LeakyRelu", "Log", "Neg", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign",
-    "Softplus", "Softsign", "Sqrt", "Tanh",
-)  # fmt: skip
+_BROADCAST: Final = (Form.BINARY, Form.PRODUCT, Form.SUM, Form.UNARY, Form.VARIADIC)
 _POOLS: Final = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
 RULES: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys((*_UNARY, "Add", "Div", "Max", "Min", "Mul", "PRelu", "Sub", "Sum"), _broadcast),
+    **dict.fromkeys((*sorted(of_form(*_BROADCAST)), "Dropout", "Identity"), _broadcast),
     **dict.fromkeys(sorted(ELEMENTWISE - {MULTI_THRESHOLD}), _broadcast),
     **dict.fromkeys(_POOLS, _pooled),
     **dict.fromkeys(("BatchNormalization", "DequantizeLinear", "QuantizeLinear"), _per_channel),

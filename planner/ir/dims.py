@@ -13,12 +13,14 @@ from typing import Final
 
 from planner.errors import InputError, unknown_name
 from planner.ir.graph import Graph, Value
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 _NAMELESS: Final = re.compile(r"\s*(\?+|\*|-1|none|unk__\d*)?\s*", re.IGNORECASE | re.ASCII)
 """Words that say that a size is not known, of as many dimensions as they stand at: they are no names."""
 
 
-_OF_DATA: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "StringSplit", "Unique"})
+_OF_DATA: Final = of_form(Form.COUNTED)
 """Ops the sizes of whose results follow from numbers and not from sizes."""
 COUNTED: Final = "open sizes weigh as the samples have them"
 """Note of a model with statistics of sizes that it leaves open."""

@@ -30,10 +30,8 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 FLOAT_DTYPES: Final = frozenset({"f16", "bf16", "f32", "f64", "f8E4M3FN", "f8E5M2"})
 BOUNDARY: Final = "@model"
-LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 WRITTEN_LEFT_OUT: Final = "the quantizers of the model's own file are not here, only the types that they gave"
 """Note of an annotated model whose source had quantizers of its own."""
-"""Ops that add up products of their first two operands."""
 
 
 @dataclass(frozen=True, slots=True)

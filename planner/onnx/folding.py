@@ -17,7 +17,8 @@ from planner.ir.topology import reads
 from planner.onnx.dtypes import NUMPY, byte_size, dtype_of
 from planner.onnx.sessions import FAILURES, open_session, session_options
 from planner.onnx.write import op_node, write_model
-from planner.ops import defined, find_movements
+from planner.ops import defined, find_movements, of_form
+from planner.ops.forms import Form
 from planner.ops.operands import Operands
 from planner.ops.steps import View, apply, is_filled
 
@@ -26,10 +27,7 @@ MAX_GROWTH: Final = 8
 FREE_BYTES: Final = 1 << 20
 MAX_FILL_BYTES: Final = 1 << 30
 
-_KEPT: Final = frozenset({
-    "Bernoulli", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Multinomial", "QuantizeLinear",
-    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan", "SequenceMap",
-})  # fmt: skip
+_KEPT: Final = of_form(Form.BODY, Form.QUANTIZER, Form.RANDOM)
 _STORED: Final = frozenset({"i8", "i16", "u8", "u16"})
 _RUNNABLE: Final = frozenset(
     {"bool", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}

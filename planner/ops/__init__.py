@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from planner.ops.definition import OpDef
-from planner.ops.linear import LINEAR
+from planner.ops.forms import Form
+from planner.ops.linear import PRODUCTS
 from planner.ops.movement import MOVEMENT
 from planner.ops.operands import Operands
 from planner.ops.others import OTHERS
@@ -13,9 +14,17 @@ from planner.ops.reductions import REDUCTIONS
 from planner.ops.steps import Movement
 
 OPERATORS: Final[Mapping[str, OpDef]] = {
-    one.name: one for one in (*LINEAR, *MOVEMENT, *OTHERS, *POINTWISE, *REDUCTIONS)
+    one.name: one for one in (*MOVEMENT, *OTHERS, *POINTWISE, *PRODUCTS, *REDUCTIONS)
 }
 _UNKNOWN: Final = OpDef("")
+
+
+def of_form(*forms: Form) -> frozenset[str]:
+    """Names of the operators of some families."""
+    return frozenset(name for name, one in OPERATORS.items() if one.form in forms)
+
+
+LINEAR: Final = of_form(Form.LINEAR)
 
 
 def defined(kind: str) -> OpDef:

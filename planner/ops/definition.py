@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from planner.ir.graph import Graph, Op
 from planner.ops.axes import AxesRule, together
+from planner.ops.forms import Form
 from planner.ops.limits import Limit
 from planner.ops.macs import Counted
 from planner.ops.operands import Operands
@@ -27,11 +28,13 @@ class OpDef:
       name: as `Op.type` has it.
       attributes: those that it may carry, with their defaults: `axis=-1 keepdims=1 axes`. Of opset 21 to 28;
         defaults that schemas leave out (windows, states) are those of the operator pages.
+      form: the family that it belongs to.
       indices: of an op that moves data: for each result, where its elements come from. None where that is
         decided at run time. Shapes may be open; then so are the steps that need them.
       moves: when every element of the results is one of the operands', or one cut to a bound.
       parameters: operands that are no data: a clip's bounds, a resize's scales. Operands that are told by
         their element type (shapes, indices, masks) may be left out.
+      commutes: whether two operands may change places.
       is_pointwise: whether a result at an element depends on the operands at that element.
       macs: multiply-accumulates.
       axes: what the axes of a result are.
@@ -40,9 +43,11 @@ class OpDef:
 
     name: str
     attributes: str = ""
+    form: Form = Form.OTHER
     indices: IndexRule | None = None
     moves: Condition | None = None
     parameters: frozenset[int] = frozenset()
+    commutes: bool = False
     is_pointwise: bool = False
     macs: Counted | None = None
     axes: AxesRule = together

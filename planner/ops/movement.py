@@ -8,6 +8,7 @@ from planner.ir.graph import Graph, Op
 from planner.ir.structure import BEGIN, END, JOIN
 from planner.ops import axes, limits, picks, reshapes, resizing
 from planner.ops.definition import OpDef, always
+from planner.ops.forms import Form
 
 
 def resizes_nearest(op: Op, _: Graph | None) -> bool:
@@ -35,12 +36,12 @@ def replaces(op: Op, _: Graph | None) -> bool:
 
 
 MOVEMENT: Final = (
-    OpDef(BEGIN, moves=always),
-    OpDef(END, moves=always),
-    OpDef(JOIN, moves=always, parameters=frozenset({0})),
+    OpDef(BEGIN, form=Form.VIEW, moves=always),
+    OpDef(END, form=Form.VIEW, moves=always),
+    OpDef(JOIN, form=Form.VIEW, moves=always, parameters=frozenset({0})),
     OpDef("CenterCropPad", "axes", moves=always),
-    OpDef("Compress", "axis", moves=always),
-    OpDef("Concat", "axis", indices=picks.joined, moves=always, limits=(limits.axis,)),
+    OpDef("Compress", "axis", form=Form.COUNTED, moves=always),
+    OpDef("Concat", "axis", form=Form.CONCAT, indices=picks.joined, moves=always, limits=(limits.axis,)),
     OpDef(
         "DepthToSpace",
         "blocksize mode=DCR",
@@ -50,12 +51,19 @@ MOVEMENT: Final = (
         limits=(limits.pixels,),
     ),
     OpDef(
-        "Dropout", "seed", indices=reshapes.kept, moves=always, parameters=frozenset({1, 2}), axes=axes.handed
+        "Dropout",
+        "seed",
+        form=Form.VIEW,
+        indices=reshapes.kept,
+        moves=always,
+        parameters=frozenset({1, 2}),
+        axes=axes.handed,
     ),
     OpDef("Expand", indices=picks.expanded, moves=always),
     OpDef(
         "Flatten",
         "axis=1",
+        form=Form.VIEW,
         indices=reshapes.reshaped,
         moves=always,
         axes=axes.reshaped,
@@ -79,7 +87,9 @@ MOVEMENT: Final = (
     OpDef(
         "GatherND", "batch_dims=0", indices=picks.gathered_by_tuples, moves=always, limits=(limits.tuples,)
     ),
-    OpDef("Identity", indices=reshapes.same, moves=always, is_pointwise=True, axes=axes.handed),
+    OpDef(
+        "Identity", form=Form.VIEW, indices=reshapes.same, moves=always, is_pointwise=True, axes=axes.handed
+    ),
     OpDef(
         "Pad",
         "mode=constant",
@@ -91,6 +101,7 @@ MOVEMENT: Final = (
     OpDef(
         "Reshape",
         "allowzero=0",
+        form=Form.VIEW,
         indices=reshapes.reshaped,
         moves=always,
         axes=axes.reshaped,
@@ -121,13 +132,12 @@ MOVEMENT: Final = (
         limits=(limits.pixels,),
     ),
     OpDef("Split", "axis=0 num_outputs", indices=picks.split, moves=always, limits=(limits.axis,)),
-    OpDef("Squeeze", indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
+    OpDef("Squeeze", form=Form.VIEW, indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
     OpDef("TensorScatter", "axis=-2 mode=linear"),
     OpDef("Tile", indices=picks.tiled, moves=always),
     OpDef("TopK", "axis=-1 largest=1 sorted=1", moves=always),
     OpDef("Transpose", "perm", indices=reshapes.transposed, moves=always, axes=axes.turned),
     OpDef("Trilu", "upper=1", moves=always),
-    OpDef("Unsqueeze", indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
+    OpDef("Unsqueeze", form=Form.VIEW, indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
     OpDef("Upsample", "mode=nearest", moves=resizes_nearest, parameters=frozenset({1}), axes=axes.windows),
-    OpDef("Where", moves=always),
 )

@@ -10,9 +10,9 @@ from typing import Final
 
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Region
-from planner.ir.structure import BEGIN, END, JOIN
 from planner.ir.types.qtypes import FloatType, Uniform
-from planner.ops import defined
+from planner.ops import defined, of_form
+from planner.ops.forms import Form
 from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan, PortTyped, TargetRef
 from planner.target.records import WorkRates
@@ -20,9 +20,7 @@ from planner.target.records import WorkRates
 MAC_BITS: Final = 1024
 """A MAC of 32 x 32 bits is one unit where nothing is said."""
 ELEMENT_BITS: Final = 32
-FREE: Final = frozenset(
-    {BEGIN, END, JOIN, "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
-)
+FREE: Final = of_form(Form.VIEW)
 """Kernels of these ops alone read and write nothing: the data lie where they lay."""
 CASTS: Final = frozenset({"quantize", "dequantize"})
 

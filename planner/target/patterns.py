@@ -21,8 +21,9 @@ from itertools import product
 from typing import Final, NoReturn, TypeAlias
 
 from planner.errors import TargetError
+from planner.ops import OPERATORS
 
-COMMUTATIVE: Final = frozenset({"Add", "Max", "Mean", "Min", "Mul", "Sum"})
+COMMUTATIVE: Final = frozenset(name for name, one in OPERATORS.items() if one.commutes)
 MAX_TEXT: Final = 2_000
 MAX_DEPTH: Final = 32
 MAX_OPTIONAL_OPS: Final = 8

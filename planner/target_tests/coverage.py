@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from planner.fusion.fuse import fuse
 from planner.ir.expand import expand
-from planner.ir.graph import LINEAR, Graph, Region
+from planner.ir.graph import Graph, Region
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Storage
+from planner.ops import LINEAR, of_form
+from planner.ops.forms import Form
 from planner.propagation.selection.apart import served
 from planner.propagation.selection.remedies import Remedies
 from planner.target.docs.support import value_text
@@ -23,7 +25,7 @@ from planner.target.rules import expand_ports
 
 STATES: Final[Mapping[str, tuple[str, ...]]] = {"GRU": ("h",), "LSTM": ("h", "c"), "RNN": ("h",)}
 """Recurrent ops and the states they carry from step to step."""
-VARIADIC: Final = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
+VARIADIC: Final = of_form(Form.CONCAT, Form.VARIADIC)
 
 
 @dataclass(frozen=True, slots=True)

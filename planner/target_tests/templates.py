@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from planner.ops import defined, of_form
+from planner.ops.forms import Form
+
 Sizes: TypeAlias = tuple[int, ...]
 
 
@@ -182,41 +185,9 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
 }
 """Ops whose operands are more than tensors of one shape; others are taken to be elementwise."""
 
-COMPARISONS: Final = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
-BINARY: Final = COMPARISONS | {"Add", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum"}
-UNARY: Final = frozenset(
-    {
-        "Abs",
-        "Ceil",
-        "Celu",
-        "Cos",
-        "Elu",
-        "Erf",
-        "Exp",
-        "Floor",
-        "Gelu",
-        "HardSigmoid",
-        "HardSwish",
-        "Identity",
-        "LeakyRelu",
-        "Log",
-        "Mish",
-        "Neg",
-        "Reciprocal",
-        "Relu",
-        "Round",
-        "Selu",
-        "Sigmoid",
-        "Sign",
-        "Sin",
-        "Softplus",
-        "Softsign",
-        "Sqrt",
-        "Swish",
-        "Tan",
-        "Tanh",
-    }
-)
+COMPARISONS: Final = of_form(Form.COMPARISON)
+BINARY: Final = of_form(Form.COMPARISON, Form.PRODUCT, Form.SUM, Form.VARIADIC) | {"Pow"}
+UNARY: Final = frozenset(name for name in of_form(Form.UNARY, Form.VIEW) if defined(name).is_pointwise)
 POSITIVE: Final = frozenset({"Div", "Log", "Mod", "Pow", "Reciprocal", "Sqrt"})
 """Ops that are not defined at all reals: their models are for inputs above zero."""
 

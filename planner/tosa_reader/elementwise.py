@@ -13,6 +13,8 @@ from xdsl.ir import Operation
 
 from planner.mlir.stablehlo_ops import items_of, name_of
 from planner.onnx.dtypes import NUMPY, enum_of
+from planner.ops import of_form
+from planner.ops.forms import Form
 from planner.tosa_reader.builder import LIMITS, Builder, Unread
 
 Reader = Callable[[Builder, Operation], None]
@@ -48,7 +50,7 @@ _DIRECT: Final[Mapping[str, str]] = {
     "sub": "Sub",
     "tanh": "Tanh",
 }
-_TRUTHS: Final = frozenset({"And", "Equal", "Greater", "GreaterOrEqual", "Not", "Or", "Xor"})
+_TRUTHS: Final = of_form(Form.COMPARISON, Form.LOGICAL) | {"Not"}
 _OF_REALS: Final = frozenset({"sigmoid", "tanh"})
 
 

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from planner.constants.quantize import dequantize_array, stored_dtype
 from planner.fusion.fuse import fuse
-from planner.ir.graph import LINEAR, Graph, Op
+from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Storage, Uniform, storage, sub_channel, uniform
+from planner.ops import LINEAR
 from planner.propagation.propagate import operand_types
 from planner.propagation.selection.weight_axes import linear_op
 from planner.target.records import Target

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.ir.graph import LINEAR, Graph, Op
+from planner.ir.graph import Graph, Op
+from planner.ops import LINEAR
 from planner.weight_conditioning.operands import Operand, Reals, numbers_of, sink_of
 from planner.weight_conditioning.ways import Channels, Walk, back
 

@@ -11,7 +11,7 @@ from planner.accuracy import told
 from planner.accuracy.choices import choices_of
 from planner.accuracy.losses import losses
 from planner.errors import InputError, PlanInvalid, SampleError, UnknownName
-from planner.ir.graph import LINEAR
+from planner.ops import LINEAR
 from tests.accuracy.nets import digits, net, node, normal, of_folder, planned
 
 TEN = (

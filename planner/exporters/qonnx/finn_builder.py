@@ -20,10 +20,11 @@ from planner.exporters.onnx.onnx_file import OnnxFile
 from planner.exporters.qonnx.windows import windows
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import rescaled
-from planner.ir.graph import LINEAR, Graph
+from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.quantized.formulas import Array
 from planner.onnx.write import OPSET
+from planner.ops import LINEAR
 from planner.plans.plan import Plan
 
 FINN: Final = "qonnx.custom_op.general"

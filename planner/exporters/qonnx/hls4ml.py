@@ -24,8 +24,9 @@ from planner.exporters.qonnx.model_builder import FloatModelBuilder
 from planner.exporters.qonnx.qonnx import refuse_what_no_quant_has, write_block, write_blocks
 from planner.exporters.qonnx.quant_parameters import QUANT_NAME
 from planner.exporters.qonnx.windows import windows
-from planner.ir.graph import LINEAR, Graph, Op
+from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Bipolar, Uniform
+from planner.ops import LINEAR
 from planner.plans.plan import Plan
 from planner.plans.records import Port, PortTyped
 

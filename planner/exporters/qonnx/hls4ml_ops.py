@@ -23,6 +23,8 @@ from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.storages import storage
 from planner.onnx.nodes import Node
+from planner.ops import of_form
+from planner.ops.forms import Form
 from planner.plans.records import PortTyped
 
 READ: Final = frozenset(
@@ -52,7 +54,7 @@ Constants: TypeAlias = Mapping[str, np.ndarray | tuple[np.ndarray, str]]
 _IMAGE_PADS: Final = 6
 _TURNED: Final = frozenset({"BatchNormalization", "Conv", "MaxPool"})
 """Ops that QONNX's conversion to channels last turns."""
-_MERGED: Final = frozenset({"Add", "Average", "Concat", "Div", "Max", "Min", "Mul", "Sub", "Sum"})
+_MERGED: Final = of_form(Form.CONCAT, Form.VARIADIC)
 
 
 @dataclass(slots=True)

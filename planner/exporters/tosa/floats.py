@@ -26,6 +26,8 @@ from planner.exporters.tosa.scaling import widened
 from planner.ir.graph import Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 FloatOp: TypeAlias = Callable[[ProgramBuilder, Op, Sequence[Tensor]], Tensor | None]
 
@@ -173,7 +175,7 @@ def _results(builder: ProgramBuilder, op: Op, operands: Sequence[Tensor]) -> Seq
 def _data(op: Op) -> Sequence[int]:
     """Which operands are data: not the shapes, indices and bounds of movers and reductions."""
     several = ("Concat", "Gemm", "LayerNormalization", "MatMul", "Max", "Min", "Pow", "Where")
-    is_variadic = op.type in several or op.type in {*_PAIRS, *COMPARISONS}
+    is_variadic = op.type in several or op.type in _PAIRS
     return range(len(op.inputs)) if is_variadic else (0,)
 
 
@@ -388,7 +390,7 @@ def _cast(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor 
 
 _ONNX_ELEMENTS: Final[Mapping[int, str]] = {1: "f32", 6: "i32", 7: "i32", 9: "i1"}
 _WHOLE_POWERS: Final = (1, 2, 3, 4)
-_PAIRS: Final = frozenset({"Add", "And", "Div", "Mul", "Or", "Sub", "Xor"})
+_PAIRS: Final = of_form(Form.COMPARISON, Form.LOGICAL, Form.PRODUCT, Form.SUM)
 
 COMPARISONS: Final[Mapping[str, str]] = {
     "Equal": "equal",

@@ -16,19 +16,20 @@ import numpy as np
 from planner.errors import ModelError
 from planner.ir.graph import Facts, Op, Value
 from planner.onnx.drafts.draft import Draft
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 Order: TypeAlias = tuple[int, ...]
 
-_UNARY: Final = frozenset({
-    "Abs", "Cast", "Ceil", "Clip", "Cos", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSwish", "LeakyRelu",
-    "Log", "Neg", "Not", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sqrt", "Tan", "Tanh",
-})  # fmt: skip
-_BINARY: Final = frozenset({
-    "Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mul",
-    "Or", "PRelu", "Pow", "Sub", "Where",
-})  # fmt: skip
-_ALONG: Final = frozenset({"LogSoftmax", "LpNormalization", "Softmax"})
-_REDUCING: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
+_BROADCAST: Final = (
+    Form.BINARY,
+    Form.COMPARISON,
+    Form.LOGICAL,
+    Form.PRODUCT,
+    Form.SELECT,
+    Form.SUM,
+    Form.VARIADIC,
+)
 
 
 def tidy(draft: Draft[Any], outputs: Sequence[str], *, pools: bool = True) -> None:
@@ -369,10 +370,10 @@ def _reduced(work: _Work, name: str, kind: str) -> tuple[str, int] | None:
 
 
 _REWRITES: Final[Mapping[str, Callable[[_Work, Op], bool]]] = {
-    **dict.fromkeys(_UNARY, _unary),
-    **dict.fromkeys(_BINARY, _binary),
-    **dict.fromkeys(_REDUCING, _reduction),
-    **dict.fromkeys(_ALONG, _along),
+    **dict.fromkeys(of_form(Form.UNARY), _unary),
+    **dict.fromkeys(of_form(*_BROADCAST), _binary),
+    **dict.fromkeys(of_form(Form.REDUCTION), _reduction),
+    **dict.fromkeys(of_form(Form.ALONG), _along),
     "Concat": _concat,
     "Div": _softmax,
     "Pad": _pad,

@@ -14,9 +14,10 @@ import numpy as np
 from onnx import TensorAnnotation
 
 from planner.errors import QTypeError
-from planner.ir.graph import LINEAR, Facts, Graph
+from planner.ir.graph import Facts, Graph
 from planner.ir.types.qtypes import AnyType, Bipolar, Storage, Uniform, storage
 from planner.onnx.grids import is_common
+from planner.ops import LINEAR
 
 DATATYPE: Final = "finn_datatype"
 _STEPS: Final = "MultiThreshold"

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from planner.errors import ModelError
-from planner.ir.graph import LINEAR, Facts, Graph, Op, Value
+from planner.ir.graph import Facts, Graph, Op, Value
 from planner.ir.types.qtypes import AnyType, Bipolar, QType, Storage, Uniform
 from planner.onnx.folding import fold_constants
 from planner.onnx.grids import is_common, most_of
@@ -26,7 +26,7 @@ from planner.onnx.quantized.parameters import refuse_parameters
 from planner.onnx.quantized.quantizers import Found, Quantizer, find_quantizers
 from planner.onnx.quantized.types import type_of
 from planner.onnx.shapes import infer
-from planner.ops import defined
+from planner.ops import LINEAR, defined
 
 QUANTIZED_OPS: Final = (
     ELEMENTWISE

@@ -19,6 +19,8 @@ from planner.ir.types.intervals import Interval
 from planner.ir.types.pinned_numbers import lies_on
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.types.typetext import brief
+from planner.ops import of_form
+from planner.ops.forms import Form
 from planner.plans.records import KernelPlan, TargetRef
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.network.demotions import odd_constant
@@ -45,7 +47,7 @@ TURNING: Final = 0.02
 """Share of a result's step from which on the rounding of a bias is told."""
 BETWEEN: Final = 1e-3
 """Share of a step from which on a bound lies between two."""
-KEEPING: Final = frozenset({"Add", "Concat", "Max", "Min", "Sub", "Where"})
+KEEPING: Final = of_form(Form.CONCAT, Form.SELECT, Form.SUM, Form.VARIADIC)
 """Ops whose results hold what each operand adds or is."""
 
 

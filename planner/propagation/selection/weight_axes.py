@@ -3,7 +3,8 @@
 Source: ONNX operator schemas; docs/targets/reference.md (`axis: {w: out_channel}`, `granularity: block`).
 """
 
-from planner.ir.graph import LINEAR, Graph, Op, Region
+from planner.ir.graph import Graph, Op, Region
+from planner.ops import LINEAR
 from planner.target.records import PortPattern, Row
 
 

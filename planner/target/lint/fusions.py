@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from planner.errors import InputError
-from planner.ir.graph import LINEAR
+from planner.ops import LINEAR
 from planner.target.lint.opnames import ONNX_OPS
 from planner.target.lint.rows import Found, rows_of
 from planner.target.lint.terms import asked_of, place, predicate_problem

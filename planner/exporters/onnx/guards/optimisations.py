@@ -33,6 +33,8 @@ from planner.ir.graph import Graph
 from planner.ir.structure import END, JOIN
 from planner.onnx.nodes import Node
 from planner.onnx.write import Data
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 DQ: Final = "DequantizeLinear"
 Q: Final = "QuantizeLinear"
@@ -46,7 +48,7 @@ _END: Final = END.split("::")[1]
 _BORDER: Final = "@border"
 """In place of a scope, of the guard behind the tensor itself."""
 _BIASED: Final = frozenset({"Conv", "ConvTranspose", "Gemm"})
-_VIEWS: Final = frozenset({"Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_VIEWS: Final = of_form(Form.VIEW) | {"Transpose"}
 _MOVERS: Final = _VIEWS | {"MaxPool", "Slice"}
 # What stands between an op and its QuantizeLinear, or is folded into the op before it is looked at.
 _FOLLOWERS: Final = _MOVERS | {"Add", "BatchNormalization", "Clip", "Div", "Mul", "Relu", "Sub", "Sum"}

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from planner.ir.graph import LINEAR
 from planner.onnx.nodes import Node
 from planner.onnx.quantized.dialect import INTEGER_PRODUCTS
 from planner.onnx.write import Data
+from planner.ops import LINEAR
 
 DQ: Final = "DequantizeLinear"
 _WEIGHTS: Final = {DQ: (0, 2), **{name.rpartition("::")[2]: at for name, at in INTEGER_PRODUCTS.items()}}
