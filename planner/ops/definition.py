@@ -13,6 +13,7 @@ from planner.ops.axes import AxesRule, together
 from planner.ops.forms import Form
 from planner.ops.limits import Limit
 from planner.ops.macs import Counted
+from planner.ops.needs import Curve, NeededRule
 from planner.ops.operands import Operands
 from planner.ops.steps import Movement
 
@@ -36,6 +37,10 @@ class OpDef:
         their element type (shapes, indices, masks) may be left out.
       commutes: whether two operands may change places.
       is_pointwise: whether a result at an element depends on the operands at that element.
+      is_singular: whether it is not defined at 0, or at less: its models are for numbers above, where a small
+        one is told apart as a large one is.
+      needed: what is needed of an operand where less than everything is.
+      gate: the function that makes `x * gate(x)` a gated x.
       macs: multiply-accumulates.
       axes: what the axes of a result are.
       limits: what makes its operands ones that no device can compute with.
@@ -49,6 +54,9 @@ class OpDef:
     parameters: frozenset[int] = frozenset()
     commutes: bool = False
     is_pointwise: bool = False
+    is_singular: bool = False
+    needed: NeededRule | None = None
+    gate: Curve | None = None
     macs: Counted | None = None
     axes: AxesRule = together
     limits: tuple[Limit, ...] = ()

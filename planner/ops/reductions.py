@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from planner.ops import axes, limits
+from planner.ops import axes, limits, needs
 from planner.ops.definition import OpDef, always
 from planner.ops.forms import Form
 
@@ -53,5 +53,5 @@ REDUCTIONS: Final = (
     _reduced("ReduceProd"),
     _reduced("ReduceSum"),
     _reduced("ReduceSumSquare"),
-    _along("Softmax", "axis=-1", axes=axes.softmax),
+    _along("Softmax", "axis=-1", axes=axes.softmax, needed=needs.softmax),
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from planner.ops import defined, of_form
+from planner.ops import OPERATORS, defined, of_form
 from planner.ops.forms import Form
 
 Sizes: TypeAlias = tuple[int, ...]
@@ -188,7 +188,7 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
 COMPARISONS: Final = of_form(Form.COMPARISON)
 BINARY: Final = of_form(Form.COMPARISON, Form.PRODUCT, Form.SUM, Form.VARIADIC) | {"Pow"}
 UNARY: Final = frozenset(name for name in of_form(Form.UNARY, Form.VIEW) if defined(name).is_pointwise)
-POSITIVE: Final = frozenset({"Div", "Log", "Mod", "Pow", "Reciprocal", "Sqrt"})
+POSITIVE: Final = frozenset(name for name, one in OPERATORS.items() if one.is_singular)
 """Ops that are not defined at all reals: their models are for inputs above zero."""
 
 DTYPES: Final[Mapping[str, tuple[str, ...]]] = {

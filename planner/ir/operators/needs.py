@@ -1,79 +1,28 @@
-"""Needs of operators: what an op that computes can tell apart of what it reads, by its numbers.
+"""Needs of kernels: what a kernel that computes can tell apart of what it reads, by its numbers.
 
-A softmax sends all that lies far below the greatest entry of a row to 0; a sigmoid's storage has a first and
-a last step. What such an op needs is handed on to the operands of the sums, differences and products in
-front of it, so that a mask of -3.4e38 does not decide their scales. Where nothing is known, all is needed.
-What is known of values is asked of `Around`: planning has a network there, the checker a plan.
+What an op needs is said by its definition and handed on to the operands of the sums, differences and
+products in front of it, so that a mask of -3.4e38 does not decide their scales. Where nothing is known, all
+is needed. What is known of values is asked of `Around`: planning has a network there, the checker a plan.
 Source: docs/specification.md, section 10; cases 59 to 64.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
-
-import numpy as np
 
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.roles import is_mover
-from planner.ir.types.intervals import ALL, Interval, cut_to, hull
-from planner.ir.types.qtypes import Calibrated
+from planner.ir.types.intervals import ALL, Interval, hull
+from planner.ops import OPERATORS, defined
+from planner.ops import needs as rules
 
-FLOAT_STEP: Final = 2.0**-24
-"""The step of a softmax's result in float32, whose greatest is 1."""
-UNSTORED: Final = (1 << 8) - 1
-"""Steps of an operand that is stored nowhere, where a bound has to be worth handing on."""
-FAR: Final = 1e4
-LEAK: Final = 0.01
-"""The slope of a LeakyRelu that has none of its own."""
-BY_RATIO: Final = frozenset({"Div", "Log", "Pow", "Reciprocal", "Sqrt"})
+BY_RATIO: Final = frozenset(name for name, one in OPERATORS.items() if one.is_singular)
 """Ops to which a small float is as good as a large one."""
-HANDING: Final = frozenset({"Add", "Div", "LeakyRelu", "Mul", "Sub"})
+HANDING: Final = frozenset(name for name, one in OPERATORS.items() if one.needed in rules.HANDING)
 """Ops that need less than everything only where less is needed of their result, or a gate is multiplied."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Curve:
-    """A function of one operand that rises from `least` to 1, its inverse, and an op's parameters."""
-
-    of: Callable[[float, float, float], float]
-    inverse: Callable[[float, float, float], float]
-    least: float = 0.0
-    alpha: float = 1.0
-    beta: float = 0.0
-
-
-def _sigmoid(x: float, alpha: float, _: float) -> float:
-    return 1.0 / (1.0 + math.exp(-alpha * x)) if alpha * x > -700.0 else 0.0
-
-
-def _solved(function: Callable[[float], float], y: float, low: float, high: float) -> float:
-    """Where a function that only rises between two reals takes a value, to the last bit, by bisection."""
-    for _ in range(128):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if function(middle) < y else (low, middle)
-    return low
-
-
-_SIGMOID: Final = _Curve(_sigmoid, lambda y, alpha, _: math.log(y / (1.0 - y)) / alpha)
-_HARD: Final = _Curve(
-    lambda x, a, b: min(max(a * x + b, 0.0), 1.0), lambda y, a, b: (y - b) / a, alpha=0.2, beta=0.5
-)
-_CURVES: Final[Mapping[str, _Curve]] = {
-    "Erf": _Curve(lambda x, *_: math.erf(x), lambda y, *_: _solved(math.erf, y, -6.0, 6.0), -1.0),
-    "HardSigmoid": _HARD,
-    "Sigmoid": _SIGMOID,
-    "Tanh": _Curve(lambda x, *_: math.tanh(x), lambda y, *_: math.atanh(y), -1.0),
-}
-_GATES: Final[Mapping[str, _Curve]] = {
-    "Gelu": _Curve(lambda x, *_: 0.5 * (1.0 + math.erf(x / math.sqrt(2.0))), lambda *_: math.nan),
-    "HardSigmoid": _HARD,
-    "HardSwish": replace(_HARD, alpha=1 / 6),
-    "Sigmoid": _SIGMOID,
-    "Swish": _SIGMOID,
-}
-"""The gate in `x * gate(x)`, by the op that computes it, or the whole."""
+STARTING: Final = frozenset(name for name, one in OPERATORS.items() if one.needed) - HANDING
+"""Ops that need less than everything by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +46,13 @@ class Around:
     readers: Callable[[str], Sequence[Op]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    """One op whose operands are looked at.
-
-    Attributes:
-      kept: what is asked of its result, in reals.
-      step: of the result's storage; None in float.
-      ranges, levels: of each operand, its range, and the steps of the storage it is read in; None: unknown.
-    """
-
-    around: Around
-    op: Op
-    kept: Interval
-    step: float | None
-    ranges: tuple[Interval | None, ...]
-    levels: tuple[int | None, ...]
-
-
 def asks(region: Region, kept: Iterable[Interval | None]) -> bool:
     """Whether an op of a kernel may need less than everything.
 
     Args:
       kept: what is asked of its results.
     """
-    types = {op.type for op in region.ops} & _RULES.keys()
+    types = {op.type for op in region.ops if defined(op.type).needed is not None}
     # Of most nets all sums are needed whole, and there is nothing to hand on.
     if not types <= HANDING - {"Mul"}:
         return True
@@ -139,15 +70,17 @@ def needs_of(region: Region, kept: Mapping[str, Interval], around: Around) -> Ma
     for op in reversed(region.ops):
         if inside.issuperset(op.outputs) and not any(name in asked for name in op.outputs):
             continue  # a gate that only its own product reads
-        ask = _Ask(
-            around,
+        ask = rules.Ask(
+            around.graph,
             op,
             hull(one for name in op.outputs for one in asked.get(name, ())) or ALL,
             around.step(op.outputs[0]),
             tuple(around.extent(name) if name else None for name in op.inputs),
             tuple(around.levels(name) for name in op.inputs),
+            dict(_gates(op, around)) if op.type == "Mul" else {},
+            partial(_is_read_by_ratio, op.outputs[0], around),
         )
-        gates = {name for i, name in enumerate(op.inputs) if op.type == "Mul" and _gate(ask, i) is not None}
+        gates = {op.inputs[i] for i in ask.gates}
         for name, needed in zip(op.inputs, _needed(ask), strict=True):
             if name not in gates & inside:
                 asked.setdefault(name, []).append(needed)
@@ -155,9 +88,9 @@ def needs_of(region: Region, kept: Mapping[str, Interval], around: Around) -> Ma
     return {name: needed for name, needed in found if name and needed is not None and needed != ALL}
 
 
-def _needed(ask: _Ask) -> Iterator[Interval]:
+def _needed(ask: rules.Ask) -> Iterator[Interval]:
     """What an op needs of each operand."""
-    rule, graph = _RULES.get(ask.op.type), ask.around.graph
+    rule, graph = defined(ask.op.type).needed, ask.graph
     floats = all(graph.values[name].is_float for name in ask.op.outputs if name)
     if rule is None and floats and is_mover(ask.op, graph):
         yield from (ask.kept for _ in ask.op.inputs)
@@ -165,181 +98,24 @@ def _needed(ask: _Ask) -> Iterator[Interval]:
         yield from (ALL if rule is None else rule(ask, i) for i in range(len(ask.op.inputs)))
 
 
-def _softmax(ask: _Ask, _: int) -> Interval:
-    """Below `row_max - ln(n / step) - 1` all entries of a row together are less than 0.4 of a step."""
-    value = ask.around.graph.values[ask.op.inputs[0]]
-    if not value.shape:
-        return ALL
-    axis = int(ask.op.attributes.get("axis", -1)) % len(value.shape)
-    seen = (fact for fact in value.facts if isinstance(fact, Calibrated))
-    row = next((row for fact in seen for row in fact.row_max if row.axis == axis), None)
-    size = value.shape[axis]
-    entries = size if isinstance(size, int) else row.entries if row is not None else None
-    if row is None or not entries or (ask.step is None and _is_read_by_ratio(ask, ask.op.outputs[0])):
-        return ALL
-    return row.least - math.log(entries / (ask.step or FLOAT_STEP)) - 1.0, math.inf
-
-
-def _is_read_by_ratio(ask: _Ask, result: str) -> bool:
-    """Whether a reader of a float result, past movers, tells small numbers apart: a Log, a divisor."""
+def _is_read_by_ratio(result: str, around: Around) -> bool:
+    """Whether a consumer of a float result, past movers, tells small numbers apart: a Log, a divisor."""
     waiting, seen = [result], set[str]()
     while waiting:
         name = waiting.pop()
         seen.add(name)
-        readers = ask.around.readers(name)
+        readers = around.readers(name)
         if any(op.type in BY_RATIO for op in readers):
             return True
-        moved = (op for op in readers if is_mover(op, ask.around.graph))
+        moved = (op for op in readers if is_mover(op, around.graph))
         waiting += [n for op in moved for n in op.outputs if n not in seen]
     return False
 
 
-def _added(ask: _Ask, i: int) -> Interval:
-    """A sum told apart from `lo` up: an operand counts from `lo` minus the greatest of the other."""
-    lo, hi = ask.kept
-    second, first = (ALL if other is None else (lo - other[1], hi - other[0]) for other in ask.ranges)
-    return _opened(ask, (first, second), i)
-
-
-def _subtracted(ask: _Ask, i: int) -> Interval:
-    """A difference: the floor of what is kept of it is a ceiling of the second operand."""
-    (lo, hi), (a, b) = ask.kept, ask.ranges
-    first = ALL if b is None else (lo + b[0], hi + b[1])
-    second = ALL if a is None else (a[0] - hi, a[1] - lo)
-    return _opened(ask, (first, second), i)
-
-
-def _opened(ask: _Ask, needed: tuple[Interval, Interval], i: int) -> Interval:
-    """What one operand is needed in, its ends one step of the coarsest operand further out."""
-    widest = 0.0
-    for extent, levels, ends in zip(ask.ranges, ask.levels, needed, strict=True):
-        if extent is not None and levels is not None:
-            lo, hi = cut_to(extent, ends)
-            widest = max(widest, (max(hi, 0.0) - min(lo, 0.0)) / levels)
-    return needed[i][0] - widest, needed[i][1] + widest
-
-
-def _multiplied(ask: _Ask, i: int) -> Interval:
-    """A product with a constant of one sign, with numbers of which one is 0, or with a gate."""
-    gate = _gate(ask, 1 - i)
-    if gate is not None:
-        return _tail(ask, gate)
-    two = _two_values(ask, 1 - i)
-    if two is not None:
-        return _over(ask.kept, np.array([two])) if ask.op.inputs[i] in ask.around.graph.constants else ALL
-    return _scaled(ask, i, _numbers(ask, 1 - i))
-
-
-def _divided(ask: _Ask, i: int) -> Interval:
-    numbers = _numbers(ask, 1)
-    return ALL if i or numbers is None or not numbers.all() else _scaled(ask, 0, 1.0 / numbers)
-
-
-def _leaky(ask: _Ask, _: int) -> Interval:
-    """A line of slope 1 above 0 and of another below: the ends of what is kept, back along it."""
-    alpha = float(ask.op.attributes.get("alpha", LEAK))
-    if alpha <= 0.0:
-        return ALL
-    lo, hi = (end / alpha if end < 0.0 else end for end in ask.kept)
-    return lo, hi
-
-
-def _scaled(ask: _Ask, i: int, numbers: np.ndarray | None) -> Interval:
-    """What is needed of an operand that is multiplied with these numbers, if it is worth handing on."""
-    extent = ask.ranges[i]
-    if numbers is None or extent is None or _two_values(ask, i) is not None:
-        return ALL
-    needed = _over(ask.kept, numbers)
-    lo, hi = cut_to(extent, needed)
-    levels = ask.levels[i] or UNSTORED
-    return needed if hi - lo >= (extent[1] - extent[0]) / (levels + 1) else ALL
-
-
-def _over(kept: Interval, numbers: np.ndarray) -> Interval:
-    """What may be of an operand whose products with numbers of one sign are kept so far; ALL of any other."""
-    if not numbers.size or not np.isfinite(numbers).all() or not ((numbers > 0).all() or (numbers < 0).all()):
-        return ALL
-    lo, hi = kept if numbers.flat[0] > 0 else kept[::-1]
-    with np.errstate(over="ignore"):
-        return float((lo / numbers).min()), float((hi / numbers).max())
-
-
-def _numbers(ask: _Ask, i: int) -> np.ndarray | None:
-    constant = ask.around.graph.constants.get(ask.op.inputs[i])
-    return None if constant is None or constant.array is None else constant.array.astype(np.float64)
-
-
-def _two_values(ask: _Ask, i: int) -> float | None:
-    """The number v of an operand that was observed to be 0 or v."""
-    value = ask.around.graph.values.get(ask.op.inputs[i])
-    seen = [fact for fact in value.facts if isinstance(fact, Calibrated)] if value is not None else []
-    if not seen or not seen[0].two_values or 0.0 not in (seen[0].lo, seen[0].hi):
-        return None
-    return seen[0].lo + seen[0].hi or None
-
-
-def _gate(ask: _Ask, i: int) -> Op | None:
-    """The op that makes an operand of a product out of the other one, where it is a gate."""
-    op = ask.around.maker(ask.op.inputs[i])
-    is_gate = op is not None and op.type in _CURVES and op.type in _GATES
-    return op if is_gate and op is not None and op.inputs[0] == ask.op.inputs[1 - i] else None
-
-
-def _gated(ask: _Ask, i: int) -> Interval:
-    return ALL if i else _tail(ask, ask.op)
-
-
-def _tail(ask: _Ask, gate: Op) -> Interval:
-    """Where `x * gate(x)` is within half a step of 0 for all smaller x."""
-    curve = _GATES[gate.type]
-    alpha, beta = gate.attributes.get("alpha", curve.alpha), gate.attributes.get("beta", curve.beta)
-    if ask.step is None or alpha <= 0.0:
-        return ALL
-    lowest = _lowest(gate.type, alpha, beta)
-    least, half = lowest * curve.of(lowest, alpha, beta), ask.step / 2
-    if least >= -half:
-        return 0.0, math.inf
-    # Left of its minimum the product only falls, from 0 far away.
-    far = -FAR / min(alpha, 1.0)
-    return _solved(lambda x: -x * curve.of(x, alpha, beta), half, far, lowest), math.inf
-
-
-@lru_cache(maxsize=64)
-def _lowest(gate: str, alpha: float, beta: float) -> float:
-    """Where `x * gate(x)` is least, to a hundredth of where the gate begins to open."""
-    places = (-k / (100.0 * alpha) for k in range(1001))
-    return min(places, key=lambda x: x * _GATES[gate].of(x, alpha, beta))
-
-
-def _bounded(ask: _Ask, i: int) -> Interval:
-    """Between the ends that the result's storage still tells apart from the least and the greatest result."""
-    curve = _CURVES[ask.op.type]
-    alpha, beta = ask.op.attributes.get("alpha", curve.alpha), ask.op.attributes.get("beta", curve.beta)
-    if i or ask.step is None or alpha <= 0.0:
-        return ALL
-    half = ask.step / 2
-    least, most = max(ask.kept[0], curve.least + half), min(ask.kept[1], 1.0 - half)
-    if least >= most:
-        return ALL
-    # Steps finer than a double near the ends leave no end.
-    floor = curve.inverse(least, alpha, beta) if least > curve.least else -math.inf
-    return floor, curve.inverse(most, alpha, beta) if most < 1.0 else math.inf
-
-
-_RULES: Final[Mapping[str, Callable[[_Ask, int], Interval]]] = {
-    "Add": _added,
-    "Div": _divided,
-    "Erf": _bounded,
-    "Gelu": _gated,
-    "HardSigmoid": _bounded,
-    "HardSwish": _gated,
-    "LeakyRelu": _leaky,
-    "Mul": _multiplied,
-    "Sigmoid": _bounded,
-    "Softmax": _softmax,
-    "Sub": _subtracted,
-    "Swish": _gated,
-    "Tanh": _bounded,
-}
-STARTING: Final = _RULES.keys() - HANDING
-"""Ops that need less than everything by themselves."""
+def _gates(op: Op, around: Around) -> Iterator[tuple[int, rules.Gate]]:
+    """The operands of a product that are gates of the other one."""
+    for i, name in enumerate(op.inputs):
+        maker = around.maker(name)
+        gate = None if maker is None else defined(maker.type).gate
+        if maker is not None and gate is not None and maker.inputs[0] == op.inputs[1 - i]:
+            yield i, (maker, gate)
