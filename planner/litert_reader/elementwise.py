@@ -11,17 +11,12 @@ import numpy as np
 from planner.litert_reader.builder import Builder, Unread
 from planner.litert_reader.file import Operator
 from planner.litert_reader.linear import Reader
-from planner.litert_reader.vocabulary import BINARIES, COMPARISONS, UNARIES
+from planner.litert_reader.vocabulary import BUILTINS, read_as
 from planner.onnx.dtypes import enum_of
+from planner.ops.forms import Form
 
-_UNARY: Final = {operator: ours for ours, (operator, _) in UNARIES.items()}
-_BINARY: Final = {operator: ours for ours, operator in (*BINARIES.items(), *COMPARISONS.items())}
-_FUSING: Final = {
-    "ADD": "AddOptions",
-    "DIV": "DivOptions",
-    "MUL": "MulOptions",
-    "SUB": "SubOptions",
-}
+_UNARY: Final = read_as(Form.UNARY)
+_BINARY: Final = read_as(Form.BINARY, Form.COMPARISON, Form.LOGICAL, Form.PRODUCT, Form.SUM, Form.VARIADIC)
 _CLAMPS: Final = {"RELU": 1, "RELU6": 3, "RELU_N1_TO_1": 2}
 _ALONG: Final = {
     "L2_NORMALIZATION": ("LpNormalization", {"axis": -1, "p": 2}),
@@ -54,10 +49,10 @@ def clamp(builder: Builder, op: Operator) -> None:
 def binary(builder: Builder, op: Operator) -> None:
     """A function of two numbers, which broadcast."""
     names = [builder.value(op, 0), builder.value(op, 1)]
-    activation = 0
-    if op.name in _FUSING:
-        activation = builder.options(op, _FUSING[op.name]).FusedActivationFunction()
-    builder.result(op, _BINARY[op.name], names, activation=activation)
+    kind, activation = _BINARY[op.name], 0
+    if BUILTINS[kind].fuses:
+        activation = builder.options(op, BUILTINS[kind].options).FusedActivationFunction()
+    builder.result(op, kind, names, activation=activation)
 
 
 def prelu(builder: Builder, op: Operator) -> None:

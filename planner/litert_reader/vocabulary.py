@@ -4,7 +4,11 @@ Source: TensorFlow Lite's schema, version 3.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 Bounds: TypeAlias = tuple[float | None, float | None]
 
@@ -31,51 +35,71 @@ ELEMENTS: Final[Mapping[str, str]] = {
 FUSED: Final[Mapping[int, Bounds]] = {1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 """Bounds in reals of the activations that operators have inside: RELU, RELU_N1_TO_1, RELU6."""
 
-UNARIES: Final[Mapping[str, tuple[str, str]]] = {
-    "Abs": ("ABS", "AbsOptions"),
-    "Ceil": ("CEIL", ""),
-    "Cos": ("COS", "CosOptions"),
-    "Elu": ("ELU", ""),
-    "Exp": ("EXP", "ExpOptions"),
-    "Floor": ("FLOOR", ""),
-    "Gelu": ("GELU", "GeluOptions"),
-    "HardSwish": ("HARD_SWISH", "HardSwishOptions"),
-    "LeakyRelu": ("LEAKY_RELU", "LeakyReluOptions"),
-    "Log": ("LOG", ""),
-    "Neg": ("NEG", "NegOptions"),
-    "Not": ("LOGICAL_NOT", "LogicalNotOptions"),
-    "Round": ("ROUND", ""),
-    "Sigmoid": ("LOGISTIC", ""),
-    "Sin": ("SIN", ""),
-    "Sqrt": ("SQRT", ""),
-    "Tanh": ("TANH", ""),
-}
-"""Functions of one number: our op, the operator, the table of its options."""
 
-BINARIES: Final[Mapping[str, str]] = {
-    "Add": "ADD",
-    "And": "LOGICAL_AND",
-    "Div": "DIV",
-    "Max": "MAXIMUM",
-    "Min": "MINIMUM",
-    "Mul": "MUL",
-    "Or": "LOGICAL_OR",
-    "Pow": "POW",
-    "Sub": "SUB",
-}
-"""Functions of two numbers."""
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """The operator that an op is.
 
-COMPARISONS: Final[Mapping[str, str]] = {
-    "Equal": "EQUAL",
-    "Greater": "GREATER",
-    "GreaterOrEqual": "GREATER_EQUAL",
-    "Less": "LESS",
-    "LessOrEqual": "LESS_EQUAL",
-}
+    Attributes:
+      options: the table of its options.
+      fuses: whether it can have an activation inside.
+    """
 
-REDUCTIONS: Final[Mapping[str, str]] = {
-    "ReduceMax": "REDUCE_MAX",
-    "ReduceMean": "MEAN",
-    "ReduceMin": "REDUCE_MIN",
-    "ReduceSum": "SUM",
+    name: str
+    options: str = ""
+    fuses: bool = False
+
+
+BUILTINS: Final[Mapping[str, Builtin]] = {
+    "Abs": Builtin("ABS", "AbsOptions"),
+    "Add": Builtin("ADD", "AddOptions", fuses=True),
+    "And": Builtin("LOGICAL_AND", "LogicalAndOptions"),
+    "AveragePool": Builtin("AVERAGE_POOL_2D", "Pool2DOptions", fuses=True),
+    "Ceil": Builtin("CEIL"),
+    "Conv": Builtin("CONV_2D", "Conv2DOptions", fuses=True),
+    "Cos": Builtin("COS", "CosOptions"),
+    "Div": Builtin("DIV", "DivOptions", fuses=True),
+    "Elu": Builtin("ELU"),
+    "Equal": Builtin("EQUAL", "EqualOptions"),
+    "Exp": Builtin("EXP", "ExpOptions"),
+    "Floor": Builtin("FLOOR"),
+    "Gelu": Builtin("GELU", "GeluOptions"),
+    "Gemm": Builtin("FULLY_CONNECTED", "FullyConnectedOptions", fuses=True),
+    "Greater": Builtin("GREATER", "GreaterOptions"),
+    "GreaterOrEqual": Builtin("GREATER_EQUAL", "GreaterEqualOptions"),
+    "HardSwish": Builtin("HARD_SWISH", "HardSwishOptions"),
+    "LeakyRelu": Builtin("LEAKY_RELU", "LeakyReluOptions"),
+    "Less": Builtin("LESS", "LessOptions"),
+    "LessOrEqual": Builtin("LESS_EQUAL", "LessEqualOptions"),
+    "Log": Builtin("LOG"),
+    "LogSoftmax": Builtin("LOG_SOFTMAX", "LogSoftmaxOptions"),
+    "LpNormalization": Builtin("L2_NORMALIZATION", "L2NormOptions"),
+    "MatMul": Builtin("FULLY_CONNECTED", "FullyConnectedOptions", fuses=True),
+    "Max": Builtin("MAXIMUM", "MaximumMinimumOptions"),
+    "Min": Builtin("MINIMUM", "MaximumMinimumOptions"),
+    "Mul": Builtin("MUL", "MulOptions", fuses=True),
+    "Neg": Builtin("NEG", "NegOptions"),
+    "Not": Builtin("LOGICAL_NOT", "LogicalNotOptions"),
+    "Or": Builtin("LOGICAL_OR", "LogicalOrOptions"),
+    "Pow": Builtin("POW", "PowOptions"),
+    "ReduceMax": Builtin("REDUCE_MAX", "ReducerOptions"),
+    "ReduceMean": Builtin("MEAN", "ReducerOptions"),
+    "ReduceMin": Builtin("REDUCE_MIN", "ReducerOptions"),
+    "ReduceSum": Builtin("SUM", "ReducerOptions"),
+    "Round": Builtin("ROUND"),
+    "Sigmoid": Builtin("LOGISTIC"),
+    "Sin": Builtin("SIN"),
+    "Softmax": Builtin("SOFTMAX", "SoftmaxOptions"),
+    "Sqrt": Builtin("SQRT"),
+    "Sub": Builtin("SUB", "SubOptions", fuses=True),
+    "Tanh": Builtin("TANH"),
 }
+"""Ops that are one operator, which writing and reading take from here."""
+UNARIES: Final = of_form(Form.UNARY) & BUILTINS.keys()
+COMPARISONS: Final = of_form(Form.COMPARISON) & BUILTINS.keys()
+PAIRS: Final = of_form(Form.BINARY, Form.LOGICAL, Form.PRODUCT, Form.SUM) & BUILTINS.keys()
+
+
+def read_as(*forms: Form) -> Mapping[str, str]:
+    """Ops of some families by the operator that they are."""
+    return {BUILTINS[kind].name: kind for kind in sorted(of_form(*forms) & BUILTINS.keys())}

@@ -6,7 +6,7 @@ operator is the format's. Source: ONNX operator schemas.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from planner.ir.graph import Graph, Op
 from planner.ops.axes import AxesRule, together
@@ -39,6 +39,7 @@ class OpDef:
       is_pointwise: whether a result at an element depends on the operands at that element.
       is_singular: whether it is not defined at 0, or at less: its models are for numbers above, where a small
         one is told apart as a large one is.
+      evaluate: the function of the operands in numpy, where it is one there.
       needed: what is needed of an operand where less than everything is.
       gate: the function that makes `x * gate(x)` a gated x.
       macs: multiply-accumulates.
@@ -55,6 +56,7 @@ class OpDef:
     commutes: bool = False
     is_pointwise: bool = False
     is_singular: bool = False
+    evaluate: Callable[..., Any] | None = None
     needed: NeededRule | None = None
     gate: Curve | None = None
     macs: Counted | None = None

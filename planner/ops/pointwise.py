@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from planner.ops import axes, limits, needs
 from planner.ops.definition import OpDef, always
 from planner.ops.forms import Form
@@ -41,20 +43,20 @@ POINTWISE: Final = (
     OpDef("Div", form=Form.PRODUCT, is_pointwise=True, needed=needs.divided, is_singular=True),
     _quantizer("DynamicQuantizeLinear"),
     _function("Elu", "alpha=1.0"),
-    _compared("Equal", commutes=True),
+    _compared("Equal", evaluate=np.equal, commutes=True),
     _function("Erf", needed=needs.bounded(needs.ERF)),
     _function("Exp"),
     _function("Floor"),
     _function("Gelu", "approximate=none", needed=needs.gated(needs.GELU)),
-    _compared("Greater"),
-    _compared("GreaterOrEqual"),
+    _compared("Greater", evaluate=np.greater),
+    _compared("GreaterOrEqual", evaluate=np.greater_equal),
     _function("HardSigmoid", "alpha=0.2 beta=0.5", needed=needs.bounded(needs.HARD), gate=needs.HARD),
     _function("HardSwish", needed=needs.gated(needs.HARD_SWISH)),
     OpDef("IsInf", "detect_negative=1 detect_positive=1", form=Form.UNARY),
     OpDef("IsNaN", form=Form.UNARY),
     _function("LeakyRelu", "alpha=0.01", needed=needs.leaky),
-    _compared("Less"),
-    _compared("LessOrEqual"),
+    _compared("Less", evaluate=np.less),
+    _compared("LessOrEqual", evaluate=np.less_equal),
     _function("Log", is_singular=True),
     _of_many("Max", moves=always),
     _of_many("Mean"),

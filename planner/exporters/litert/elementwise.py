@@ -4,7 +4,6 @@ Source: TensorFlow Lite, builtin operators.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -13,40 +12,27 @@ from planner.exporters.common.layouts import Order, plain
 from planner.exporters.litert.calls import NONE, Call
 from planner.exporters.litert.operations import Options, Tensor
 from planner.ir.graph import Op
-from planner.litert_reader.vocabulary import COMPARISONS, UNARIES
+from planner.litert_reader.vocabulary import BUILTINS
+from planner.ops import defined
+from planner.ops.forms import Form
 
 _HALF_STEP: Final = {"PotScaleInt16": False}
 """16-bit sums are of any scale; by default the operators take powers of two."""
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """An operator of two tensors.
-
-    Attributes:
-      table: of its options.
-      fuses: whether it can have an activation inside.
-    """
-
-    operator: str
-    table: str = ""
-    fuses: bool = False
-    options: Mapping[str, int | float | bool] | None = None
-
-
 def binary(call: Call) -> Sequence[Tensor] | None:
     """An op of two tensors that broadcast."""
-    form = BINARIES[call.op.type]
+    builtin = BUILTINS[call.op.type]
     pair = aligned(call, (0, 1))
     if any(kind is not None and not kind.is_per_tensor for kind in (call.kind(0), call.kind(1))):
         return None
-    options: dict[str, Any] = dict(form.options or {})
-    if form.fuses:
+    options: dict[str, Any] = dict(_HALF_STEP if defined(call.op.type).form is Form.SUM else {})
+    if builtin.fuses:
         options["FusedActivationFunction"] = call.activation
     elif call.activation != NONE:
         return None
     like = call.like(_broadcast(pair), pair[0].order, _element(call, pair))
-    return [call.emit(form.operator, pair, like, form.table, options)]
+    return [call.emit(builtin.name, pair, like, builtin.options, options)]
 
 
 def power(call: Call) -> Sequence[Tensor] | None:
@@ -64,17 +50,17 @@ def compare(call: Call) -> Sequence[Tensor] | None:
     """A comparison: its result is boolean."""
     pair = aligned(call, (0, 1))
     like = call.like(_broadcast(pair), pair[0].order, "bool")
-    operator = COMPARISONS[call.op.type]
-    return [call.emit(operator, pair, like, f"{_TABLES[operator]}Options", {})]
+    builtin = BUILTINS[call.op.type]
+    return [call.emit(builtin.name, pair, like, builtin.options, {})]
 
 
 def extreme(call: Call) -> Sequence[Tensor] | None:
     """Max and Min of one tensor or more, two by two."""
-    operator = {"Max": "MAXIMUM", "Min": "MINIMUM"}[call.op.type]
+    builtin = BUILTINS[call.op.type]
     first, *rest = aligned(call, range(len(call.op.inputs)))
     for side in rest:
         like = call.like(_broadcast((first, side)), first.order, _element(call, (first, side)))
-        first = call.emit(operator, (first, side), like, "MaximumMinimumOptions", {})
+        first = call.emit(builtin.name, (first, side), like, builtin.options, {})
     return [first]
 
 
@@ -88,25 +74,26 @@ def where(call: Call) -> Sequence[Tensor] | None:
 
 def unary(call: Call) -> Sequence[Tensor] | None:
     """An op of one tensor, element by element."""
-    operator, table, options = _form(call.op)
-    if not operator:
+    if call.op.type == "Elu" and call.op.attributes.get("alpha", 1.0) != 1.0:
         return None
-    check_result(call, operator)
+    builtin = BUILTINS[call.op.type]
+    check_result(call, builtin.name)
     x = call.tensor(0)
-    return [call.emit(operator, [x], call.like(x.shape, x.order, _element(call, [x])), table, options)]
+    like = call.like(x.shape, x.order, _element(call, [x]))
+    return [call.emit(builtin.name, [x], like, builtin.options, _options(call.op))]
 
 
 def along_last(call: Call) -> Sequence[Tensor] | None:
     """Softmax, LogSoftmax and LpNormalization, which run along the axis that is stored last."""
-    operator, table, options = LAST[call.op.type]
+    builtin, options = BUILTINS[call.op.type], {"Beta": 1.0} if call.op.type == "Softmax" else {}
     if call.op.type == "LpNormalization" and call.op.attributes.get("p", 2) != 2:
         return None
-    check_result(call, operator)
+    check_result(call, builtin.name)
     x = call.tensor(0)
     axis = call.op.attributes.get("axis", -1) % len(x.shape)
     order = (*(i for i in x.order if i != axis), axis)
     x = call.builder.program.ordered(x, order)
-    return [call.emit(operator, [x], call.like(x.shape, order), table, options)]
+    return [call.emit(builtin.name, [x], call.like(x.shape, order), builtin.options, options)]
 
 
 def check_result(call: Call, operator: str) -> None:
@@ -204,41 +191,16 @@ def _element(call: Call, tensors: Sequence[Tensor]) -> str:
     return "" if call.y is not None else tensors[0].element
 
 
-def _form(op: Op) -> tuple[str, str, Options]:
-    """The operator of a function of one number, its options' table, and its options; "" for none."""
+def _options(op: Op) -> Options:
+    """Options of a function of one number."""
     if op.type == "LeakyRelu":
-        return "LEAKY_RELU", "LeakyReluOptions", {"Alpha": float(op.attributes.get("alpha", 0.01))}
+        return {"Alpha": float(op.attributes.get("alpha", 0.01))}
     if op.type == "Gelu":
-        is_tanh = op.attributes.get("approximate", "none") == "tanh"
-        return "GELU", "GeluOptions", {"Approximate": is_tanh}
-    if op.type == "Elu" and op.attributes.get("alpha", 1.0) != 1.0:
-        return "", "", {}
-    operator, table = UNARIES[op.type]
-    return operator, table, {}
+        return {"Approximate": op.attributes.get("approximate", "none") == "tanh"}
+    return {}
 
 
 _CODES: Final = {"bool": 6, "f32": 0, "i8": 9, "i32": 2, "i64": 4}
-_TABLES: Final = {
-    "EQUAL": "Equal",
-    "GREATER": "Greater",
-    "GREATER_EQUAL": "GreaterEqual",
-    "LESS": "Less",
-    "LESS_EQUAL": "LessEqual",
-}
-BINARIES: Final[Mapping[str, Binary]] = {
-    "Add": Binary("ADD", "AddOptions", fuses=True, options=_HALF_STEP),
-    "And": Binary("LOGICAL_AND", "LogicalAndOptions"),
-    "Div": Binary("DIV", "DivOptions", fuses=True),
-    "Mul": Binary("MUL", "MulOptions", fuses=True),
-    "Or": Binary("LOGICAL_OR", "LogicalOrOptions"),
-    "Pow": Binary("POW", "PowOptions"),
-    "Sub": Binary("SUB", "SubOptions", fuses=True, options=_HALF_STEP),
-}
-LAST: Final[Mapping[str, tuple[str, str, Options]]] = {
-    "LogSoftmax": ("LOG_SOFTMAX", "LogSoftmaxOptions", {}),
-    "LpNormalization": ("L2_NORMALIZATION", "L2NormOptions", {}),
-    "Softmax": ("SOFTMAX", "SoftmaxOptions", {"Beta": 1.0}),
-}
 RESULTS: Final[Mapping[tuple[str, int], tuple[float, int]]] = {
     ("L2_NORMALIZATION", 8): (1 / 128, 0),
     ("LOGISTIC", 8): (1 / 256, -128),

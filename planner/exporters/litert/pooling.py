@@ -19,7 +19,7 @@ from planner.exporters.litert.operations import Tensor
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
 from planner.ir.types.qtypes import Uniform
-from planner.litert_reader.vocabulary import REDUCTIONS
+from planner.litert_reader.vocabulary import BUILTINS
 
 _SPATIAL: Final = (2, 3)
 """Height and width, in the order of the model."""
@@ -86,7 +86,7 @@ def reduction(call: Call) -> Sequence[Tensor] | None:
     keeps = bool(call.op.attributes.get("keepdims", 1))
     if call.op.type == "ReduceSum" and call.y is not None:
         return [_summed(call, x, axes, keeps=keeps)]
-    return [_reduced(call, REDUCTIONS[call.op.type], x, axes, keeps=keeps)]
+    return [_reduced(call, BUILTINS[call.op.type].name, x, axes, keeps=keeps)]
 
 
 def _summed(call: Call, x: Tensor, axes: Sequence[int], *, keeps: bool) -> Tensor:

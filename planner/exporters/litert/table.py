@@ -7,8 +7,6 @@ from planner.exporters.common.moves import MOVED
 from planner.exporters.litert.calls import Writer
 from planner.exporters.litert.clamps import clip
 from planner.exporters.litert.elementwise import (
-    BINARIES,
-    LAST,
     along_last,
     binary,
     cast,
@@ -33,7 +31,9 @@ from planner.exporters.litert.movement import (
 )
 from planner.exporters.litert.pooling import argmax, average_pool, global_pool, max_pool, reduction
 from planner.exporters.litert.recurrent import lstm
-from planner.litert_reader.vocabulary import COMPARISONS, UNARIES
+from planner.litert_reader.vocabulary import BUILTINS, COMPARISONS, PAIRS, UNARIES
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 _MORE: Final[Mapping[str, Writer]] = {
     "ArgMax": argmax,
@@ -69,14 +69,12 @@ _MORE: Final[Mapping[str, Writer]] = {
 }
 WRITERS: Final[Mapping[str, Writer]] = {
     **dict.fromkeys(MOVED, moved),
-    **dict.fromkeys(BINARIES, binary),
+    **dict.fromkeys(PAIRS, binary),
     **dict.fromkeys(COMPARISONS, compare),
-    **dict.fromkeys(LAST, along_last),
+    **dict.fromkeys(of_form(Form.ALONG) & BUILTINS.keys(), along_last),
     **dict.fromkeys(UNARIES, unary),
     **_MORE,
 }
-FUSING: Final = frozenset({"Add", "AveragePool", "Conv", "Gemm", "MatMul", "Mul", "Sub"})
-"""Ops whose operators have an activation inside."""
 ONE_TYPE: Final = frozenset({"AveragePool", "Resize"})
 """Ops besides those that move data whose operators read and write integers of one type."""
 RESCALING: Final = frozenset({"Concat", "Where"})

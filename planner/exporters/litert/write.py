@@ -21,11 +21,12 @@ from planner.exporters.litert.flatbuffer import file_bytes
 from planner.exporters.litert.operations import Program, Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
 from planner.exporters.litert.recurrent import is_zero
-from planner.exporters.litert.table import FUSING, ONE_TYPE, RESCALING, WRITERS
+from planner.exporters.litert.table import ONE_TYPE, RESCALING, WRITERS
 from planner.exporters.onnx.port_support import common_problem, pinned_results, refusal, typed_ports
 from planner.ir.graph import Constant, Graph, Op, port_address
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
+from planner.litert_reader.vocabulary import BUILTINS
 from planner.ops import defined
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
@@ -145,7 +146,7 @@ def _write_integers(builder: ProgramBuilder, block: Block) -> None:
     if y is not None and clamp is None:
         raise _refusal(builder, block)
     activation = fused_activation(block, clamp, y) if clamp is not None and y is not None else NONE
-    activation = activation if op.type in FUSING else NONE
+    activation = activation if op.type in BUILTINS and BUILTINS[op.type].fuses else NONE
     found = _results(Call(builder, op, kinds, y, bias, activation))
     if found is None and activation != NONE:  # BATCH_MATMUL has none inside
         activation = NONE

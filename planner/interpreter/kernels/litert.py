@@ -23,6 +23,8 @@ from planner.ir.arithmetic.rescaling import Integers, apply_scale_32, mean_facto
 from planner.ir.arithmetic.words import divided_by_power, high_product
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.ops import defined, of_form
+from planner.ops.forms import Form
 
 LITERT: Final = "litert"
 Kernel: TypeAlias = Callable[[Call], Array | None]
@@ -270,7 +272,8 @@ def compared(call: Call) -> Array | None:
     """
     sides = call.operand(0), call.operand(1)
     found = [in_256ths(x.shifted(), x.kind) for x in sides if x is not None and x.kind.is_per_tensor]
-    return np.asarray(COMPARISONS[call.op.type](*found)) if len(found) == len(sides) else None
+    asked = defined(call.op.type).evaluate
+    return None if asked is None or len(found) < len(sides) else np.asarray(asked(*found))
 
 
 def in_256ths(shifted: Integers, kind: Uniform) -> Integers:
@@ -279,14 +282,7 @@ def in_256ths(shifted: Integers, kind: Uniform) -> Integers:
     return apply_scale_32(shifted << 8, *factor, double_round=True)
 
 
-COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "Equal": np.equal,
-    "Greater": np.greater,
-    "GreaterOrEqual": np.greater_equal,
-    "Less": np.less,
-    "LessOrEqual": np.less_equal,
-}
-"""What these ops ask of two numbers."""
+COMPARISONS: Final = of_form(Form.COMPARISON)
 
 
 def table_of(
