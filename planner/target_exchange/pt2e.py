@@ -341,9 +341,7 @@ class _Importer:
         """The kernel of a chain: its head's, with a fusion for each chain."""
         head, draft = ops[0], self.draft
         if head in FUSED and len(self.annotation.inputs) > 1 and self.annotation.inputs[1] is not None:
-            made = {"Conv": "conv", "ConvTranspose": "conv_transpose", "Gemm": "linear", "MatMul": "matmul"}[
-                head
-            ]
+            made = FUSED[head][0]
             if made == "matmul" and not self.annotation.inputs[1].fields.get("symmetric"):
                 return "MatMul"
             if all(fusion["kernel"] != made for fusion in draft.fusions):

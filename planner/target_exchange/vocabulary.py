@@ -49,13 +49,13 @@ _LISTS: Final[Mapping[Form, str]] = {
 FORMS: Final[Mapping[str, Form]] = {op: form for form, ops in _LISTS.items() for op in ops.split()}
 """The form of each operator that an importer can make a row of."""
 
-FUSED: Final[Mapping[str, tuple[str, ...]]] = {
-    "Conv": ("Conv(x, w, b?)",),
-    "ConvTranspose": ("ConvTranspose(x, w, b?)",),
-    "Gemm": ("Gemm(x, w, b?)", "Add(MatMul(x, w), b)"),
-    "MatMul": ("MatMul(x, w)",),
+FUSED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "Conv": ("conv", ("Conv(x, w, b?)",)),
+    "ConvTranspose": ("conv_transpose", ("ConvTranspose(x, w, b?)",)),
+    "Gemm": ("linear", ("Gemm(x, w, b?)", "Add(MatMul(x, w), b)")),
+    "MatMul": ("matmul", ("MatMul(x, w)",)),
 }
-"""Patterns of the linear operators, each with a constant weight."""
+"""The kernel of each linear operator with a constant weight, and its patterns."""
 
 
 def same(ports: list[str]) -> list[Mapping[str, object]]:
@@ -72,14 +72,12 @@ def fuse_linear(
     draft: TargetDraft, op: str, *, kernel: str = "", where: Mapping[str, object] | None = None
 ) -> str:
     """Add the fusion that tells a linear operator with constant weights from a product of activations."""
-    name = (
-        kernel
-        or {"Conv": "conv", "ConvTranspose": "conv_transpose", "Gemm": "linear", "MatMul": "matmul"}[op]
-    )
+    usual, trees = FUSED[op]
+    name = kernel or usual
     said: dict[str, object] = {"w": "constant", "b": "constant"} if op != "MatMul" else {"w": "constant"}
     if op == "Gemm":
         said |= {"w.rank": 2, "b.rank": 1, "Gemm.transA": 0, "Gemm.alpha": 1, "Gemm.beta": 1}
-    patterns = list(FUSED[op])
+    patterns = list(trees)
     pattern: object = patterns if len(patterns) > 1 else patterns[0]
     draft.fusions.append({"kernel": name, "pattern": pattern, "where": {**said, **(where or {})}})
     return name
