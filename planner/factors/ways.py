@@ -16,6 +16,8 @@ from planner.factors.facts import is_observed, scaled_facts, with_readers_of
 from planner.ir.graph import FLOAT_DTYPES, Constant, Graph, Op, Value
 from planner.ir.mapped import mapped_file
 from planner.onnx.naming import unused
+from planner.ops import defined
+from planner.ops.forms import Factors, Form
 
 MAX_BYTES: Final = 64 << 20
 """Of a constant that is multiplied: larger ones stay as they are, as do those that lie in a file."""
@@ -26,19 +28,6 @@ MOST_STEPS: Final = 64
 
 Reals: TypeAlias = npt.NDArray[np.float64]
 BLOCK_ENDS: Final = frozenset({"Clip", "Div", "Erf", "Mul", "Pow", "Sqrt"})
-_LINEAR_OF_ONE: Final = frozenset(
-    {
-        *("AveragePool", "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalAveragePool", "Identity"),
-        *("ReduceMean", "ReduceSum", "Reshape", "Slice", "SpaceToDepth", "Squeeze", "Tile", "Transpose"),
-        "Unsqueeze",
-    }
-)
-_OF_A_SIGN: Final = frozenset(
-    {"GlobalMaxPool", "LeakyRelu", "MaxPool", "PRelu", "Pad", "ReduceMax", "ReduceMin", "Relu"}
-)
-_NORMS: Final = frozenset(
-    {"GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"}
-)
 
 
 @dataclass(slots=True)
@@ -181,7 +170,8 @@ def back(move: Move, name: str, factor: float) -> bool:
     if at is None or not work.may_scale(name, factor) or len(work.readers[name]) != 1:
         return False
     op = work.op(at)
-    way = BACK.get(op.type)
+    one = defined(op.type)
+    way = _back_through if one.factors else BACK.get(one.form)
     if way is None or op.outputs[0] != name or not move.passes(op):
         return False
     move.renamed.append(name)
@@ -203,7 +193,7 @@ def _hands_on(op: Op, factor: float | Reals, work: Work) -> bool:
         name = op.inputs[2] if len(op.inputs) > 2 else ""
         filling = work.constants[name].array if name in work.constants else None
         return not name or (filling is not None and not filling.any())
-    return op.type in _LINEAR_OF_ONE or bool(factor > 0)
+    return defined(op.type).factors is Factors.ANY or bool(factor > 0)
 
 
 def _back_to_sum(move: Move, at: int, op: Op, factor: float) -> bool:
@@ -258,7 +248,8 @@ def forward(move: Move, name: str, factor: Reals) -> bool:
         return False
     for at in work.readers[name]:
         op = work.op(at)
-        way = FORWARD.get(op.type)
+        one = defined(op.type)
+        way = _onward if one.factors else FORWARD.get(one.form)
         # Twice in the list where it reads the value twice: then it is no factor of its result.
         if way is None or op.inputs.count(name) != 1 or not move.passes(op):
             return False
@@ -362,28 +353,15 @@ def _commit(move: Move) -> str:
 
 _Back: TypeAlias = Callable[[Move, int, Op, float], bool]
 _Forward: TypeAlias = Callable[[Move, int, Op, int, Reals], bool]
-BACK: Final[Mapping[str, _Back]] = {
-    **dict.fromkeys(sorted(_LINEAR_OF_ONE | _OF_A_SIGN), _back_through),
-    **dict.fromkeys(sorted(_NORMS), _back_to_norm),
-    "Add": _back_to_sum,
-    "BatchNormalization": _back_to_norm,
-    "Concat": _back_to_sum,
-    "Conv": _back_to_product,
-    "ConvTranspose": _back_to_product,
-    "Div": _back_to_factor,
-    "Gemm": _back_to_product,
-    "MatMul": _back_to_product,
-    "Mul": _back_to_factor,
-    "Sub": _back_to_sum,
+BACK: Final[Mapping[Form, _Back]] = {
+    Form.CONCAT: _back_to_sum,
+    Form.LINEAR: _back_to_product,
+    Form.NORM: _back_to_norm,
+    Form.PRODUCT: _back_to_factor,
+    Form.SUM: _back_to_sum,
 }
-FORWARD: Final[Mapping[str, _Forward]] = {
-    **dict.fromkeys(sorted(_LINEAR_OF_ONE | _OF_A_SIGN), _onward),
-    "Add": _past_sum,
-    "Conv": _into_product,
-    "ConvTranspose": _into_product,
-    "Div": _into_factor,
-    "Gemm": _into_product,
-    "MatMul": _into_product,
-    "Mul": _into_factor,
-    "Sub": _past_sum,
+FORWARD: Final[Mapping[Form, _Forward]] = {
+    Form.LINEAR: _into_product,
+    Form.PRODUCT: _into_factor,
+    Form.SUM: _past_sum,
 }

@@ -16,31 +16,19 @@ from planner.ir.borders import closed_scope
 from planner.ir.graph import Op
 from planner.ir.structure import BORDERS
 from planner.ir.topology import reads
+from planner.ops import defined, of_form
+from planner.ops.forms import Factors, Form
 from planner.target.patterns import Pattern
 
-# Linear in their one operand that is no constant.
-LINEAR: Final = frozenset(
-    {
-        "Add",
-        "AveragePool",
-        "BatchNormalization",
-        "Conv",
-        "ConvTranspose",
-        "Flatten",
-        "Gemm",
-        "GlobalAveragePool",
-        "Identity",
-        "MatMul",
-        "Mul",
-        "Neg",
-        "ReduceMean",
-        "ReduceSum",
-        "Reshape",
-        "Squeeze",
-        "Sub",
-        "Transpose",
-        "Unsqueeze",
+# Linear in their one operand that is no constant, of all elements or of each alone.
+LINEAR: Final = (
+    of_form(Form.LINEAR, Form.SUM)
+    | {
+        name
+        for name in of_form(Form.POOL, Form.REDUCTION, Form.UNARY, Form.VIEW)
+        if defined(name).factors is Factors.ANY
     }
+    | {"BatchNormalization", "Mul", "Transpose"}
 )
 LINEAR_IN_FIRST: Final = frozenset({"Div"})
 LEAST_CHAIN: Final = 2

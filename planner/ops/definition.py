@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from planner.ir.graph import Graph, Op
 from planner.ops.axes import AxesRule, together
-from planner.ops.forms import Form
+from planner.ops.forms import Factors, Form
 from planner.ops.limits import Limit
 from planner.ops.macs import Counted
 from planner.ops.needs import Curve, NeededRule
@@ -35,6 +35,7 @@ class OpDef:
       moves: when every element of the results is one of the operands', or one cut to a bound.
       parameters: operands that are no data: a clip's bounds, a resize's scales. Operands that are told by
         their element type (shapes, indices, masks) may be left out.
+      factors: those of the first operand that the only result has: f(a x) is a f(x).
       commutes: whether two operands may change places.
       is_pointwise: whether a result at an element depends on the operands at that element.
       is_singular: whether it is not defined at 0, or at less: its models are for numbers above, where a small
@@ -53,6 +54,7 @@ class OpDef:
     indices: IndexRule | None = None
     moves: Condition | None = None
     parameters: frozenset[int] = frozenset()
+    factors: Factors = Factors.NONE
     commutes: bool = False
     is_pointwise: bool = False
     is_singular: bool = False

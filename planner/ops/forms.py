@@ -42,6 +42,8 @@ class Form(StrEnum):
     """Elements by their mean and deviation, times a factor and plus an addend."""
     VIEW = auto()
     """The elements of one operand in their order."""
+    BORDER = auto()
+    """The same, into or out of a body."""
     CONCAT = auto()
     """The elements of any number of operands, along one axis."""
     COUNTED = auto()
@@ -56,3 +58,11 @@ class Form(StrEnum):
     """Between reals and stored integers."""
     BODY = auto()
     """Graphs of its own."""
+
+
+class Factors(StrEnum):
+    """Factors that an operator hands on, as far as anybody asked."""
+
+    NONE = ""
+    POSITIVE = auto()
+    ANY = auto()

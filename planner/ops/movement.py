@@ -8,7 +8,7 @@ from planner.ir.graph import Graph, Op
 from planner.ir.structure import BEGIN, END, JOIN
 from planner.ops import axes, limits, picks, reshapes, resizing
 from planner.ops.definition import OpDef, always
-from planner.ops.forms import Form
+from planner.ops.forms import Factors, Form
 
 
 def resizes_nearest(op: Op, _: Graph | None) -> bool:
@@ -36,9 +36,9 @@ def replaces(op: Op, _: Graph | None) -> bool:
 
 
 MOVEMENT: Final = (
-    OpDef(BEGIN, form=Form.VIEW, moves=always),
-    OpDef(END, form=Form.VIEW, moves=always),
-    OpDef(JOIN, form=Form.VIEW, moves=always, parameters=frozenset({0})),
+    OpDef(BEGIN, form=Form.BORDER, moves=always),
+    OpDef(END, form=Form.BORDER, moves=always),
+    OpDef(JOIN, form=Form.BORDER, moves=always, parameters=frozenset({0})),
     OpDef("CenterCropPad", "axes", moves=always),
     OpDef("Compress", "axis", form=Form.COUNTED, moves=always),
     OpDef("Concat", "axis", form=Form.CONCAT, indices=picks.joined, moves=always, limits=(limits.axis,)),
@@ -49,6 +49,7 @@ MOVEMENT: Final = (
         moves=always,
         axes=axes.windows,
         limits=(limits.pixels,),
+        factors=Factors.ANY,
     ),
     OpDef(
         "Dropout",
@@ -59,7 +60,7 @@ MOVEMENT: Final = (
         parameters=frozenset({1, 2}),
         axes=axes.handed,
     ),
-    OpDef("Expand", indices=picks.expanded, moves=always),
+    OpDef("Expand", indices=picks.expanded, moves=always, factors=Factors.ANY),
     OpDef(
         "Flatten",
         "axis=1",
@@ -68,6 +69,7 @@ MOVEMENT: Final = (
         moves=always,
         axes=axes.reshaped,
         limits=(limits.axis_or_behind,),
+        factors=Factors.ANY,
     ),
     OpDef(
         "Gather",
@@ -76,6 +78,7 @@ MOVEMENT: Final = (
         moves=always,
         axes=axes.looked_up,
         limits=(limits.axis, limits.indices),
+        factors=Factors.ANY,
     ),
     OpDef(
         "GatherElements",
@@ -88,7 +91,13 @@ MOVEMENT: Final = (
         "GatherND", "batch_dims=0", indices=picks.gathered_by_tuples, moves=always, limits=(limits.tuples,)
     ),
     OpDef(
-        "Identity", form=Form.VIEW, indices=reshapes.same, moves=always, is_pointwise=True, axes=axes.handed
+        "Identity",
+        form=Form.VIEW,
+        indices=reshapes.same,
+        moves=always,
+        is_pointwise=True,
+        axes=axes.handed,
+        factors=Factors.ANY,
     ),
     OpDef(
         "Pad",
@@ -97,6 +106,7 @@ MOVEMENT: Final = (
         moves=pads_zero,
         parameters=frozenset({1, 2, 3}),
         limits=(limits.pads,),
+        factors=Factors.POSITIVE,
     ),
     OpDef(
         "Reshape",
@@ -106,6 +116,7 @@ MOVEMENT: Final = (
         moves=always,
         axes=axes.reshaped,
         limits=(limits.reshape,),
+        factors=Factors.ANY,
     ),
     OpDef(
         "Resize",
@@ -122,7 +133,7 @@ MOVEMENT: Final = (
     OpDef("Scatter", "axis=0", moves=always),
     OpDef("ScatterElements", "axis=0 reduction=none", moves=replaces, limits=(limits.axis, limits.indices)),
     OpDef("ScatterND", "reduction=none", moves=replaces, limits=(limits.tuples,)),
-    OpDef("Slice", indices=picks.sliced, moves=always),
+    OpDef("Slice", indices=picks.sliced, moves=always, factors=Factors.ANY),
     OpDef(
         "SpaceToDepth",
         "blocksize mode=DCR",
@@ -130,14 +141,31 @@ MOVEMENT: Final = (
         moves=always,
         axes=axes.windows,
         limits=(limits.pixels,),
+        factors=Factors.ANY,
     ),
     OpDef("Split", "axis=0 num_outputs", indices=picks.split, moves=always, limits=(limits.axis,)),
-    OpDef("Squeeze", form=Form.VIEW, indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
+    OpDef(
+        "Squeeze",
+        form=Form.VIEW,
+        indices=reshapes.reshaped,
+        moves=always,
+        axes=axes.reshaped,
+        factors=Factors.ANY,
+    ),
     OpDef("TensorScatter", "axis=-2 mode=linear"),
-    OpDef("Tile", indices=picks.tiled, moves=always),
+    OpDef("Tile", indices=picks.tiled, moves=always, factors=Factors.ANY),
     OpDef("TopK", "axis=-1 largest=1 sorted=1", moves=always),
-    OpDef("Transpose", "perm", indices=reshapes.transposed, moves=always, axes=axes.turned),
+    OpDef(
+        "Transpose", "perm", indices=reshapes.transposed, moves=always, axes=axes.turned, factors=Factors.ANY
+    ),
     OpDef("Trilu", "upper=1", moves=always),
-    OpDef("Unsqueeze", form=Form.VIEW, indices=reshapes.reshaped, moves=always, axes=axes.reshaped),
+    OpDef(
+        "Unsqueeze",
+        form=Form.VIEW,
+        indices=reshapes.reshaped,
+        moves=always,
+        axes=axes.reshaped,
+        factors=Factors.ANY,
+    ),
     OpDef("Upsample", "mode=nearest", moves=resizes_nearest, parameters=frozenset({1}), axes=axes.windows),
 )

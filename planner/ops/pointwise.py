@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.ops import axes, limits, needs
 from planner.ops.definition import OpDef, always
-from planner.ops.forms import Form
+from planner.ops.forms import Factors, Form
 
 _function: Final = partial(OpDef, form=Form.UNARY, is_pointwise=True)
 _pair: Final = partial(OpDef, form=Form.BINARY)
@@ -54,7 +54,7 @@ POINTWISE: Final = (
     _function("HardSwish", needed=needs.gated(needs.HARD_SWISH)),
     OpDef("IsInf", "detect_negative=1 detect_positive=1", form=Form.UNARY),
     OpDef("IsNaN", form=Form.UNARY),
-    _function("LeakyRelu", "alpha=0.01", needed=needs.leaky),
+    _function("LeakyRelu", "alpha=0.01", needed=needs.leaky, factors=Factors.POSITIVE),
     _compared("Less", evaluate=np.less),
     _compared("LessOrEqual", evaluate=np.less_equal),
     _function("Log", is_singular=True),
@@ -64,10 +64,10 @@ POINTWISE: Final = (
     _function("Mish"),
     _pair("Mod", "fmod=0", is_pointwise=True, is_singular=True),
     OpDef("Mul", form=Form.PRODUCT, commutes=True, is_pointwise=True, needed=needs.multiplied),
-    _function("Neg"),
+    _function("Neg", factors=Factors.ANY),
     OpDef("Not", form=Form.UNARY),
     _logical("Or"),
-    _pair("PRelu", is_pointwise=True, limits=(limits.slope,)),
+    _pair("PRelu", is_pointwise=True, limits=(limits.slope,), factors=Factors.POSITIVE),
     _pair("Pow", is_pointwise=True, is_singular=True),
     _quantizer(
         "QuantizeLinear",
@@ -75,7 +75,7 @@ POINTWISE: Final = (
         parameters=frozenset({1, 2}),
     ),
     _function("Reciprocal", is_singular=True),
-    _function("Relu", moves=always),
+    _function("Relu", moves=always, factors=Factors.POSITIVE),
     _function("Round"),
     _function("Selu", "alpha=1.6732632 gamma=1.050701"),
     _function("Shrink", "bias=0.0 lambd=0.5"),

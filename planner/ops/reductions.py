@@ -5,7 +5,7 @@ from typing import Final
 
 from planner.ops import axes, limits, needs
 from planner.ops.definition import OpDef, always
-from planner.ops.forms import Form
+from planner.ops.forms import Factors, Form
 
 _reduced: Final = partial(OpDef, attributes="keepdims=1 noop_with_empty_axes=0", form=Form.REDUCTION)
 _norm: Final = partial(OpDef, form=Form.NORM)
@@ -19,13 +19,14 @@ REDUCTIONS: Final = (
     _window(
         "AveragePool",
         "auto_pad=NOTSET ceil_mode=0 count_include_pad=0 dilations=1 kernel_shape pads=0 strides=1",
+        factors=Factors.ANY,
     ),
     _norm("BatchNormalization", "epsilon=1e-05 momentum=0.9 training_mode=0"),
     OpDef("CumProd", "exclusive=0 reverse=0"),
     OpDef("CumSum", "exclusive=0 reverse=0"),
-    _pool("GlobalAveragePool"),
+    _pool("GlobalAveragePool", factors=Factors.ANY),
     _pool("GlobalLpPool", "p=2"),
-    _pool("GlobalMaxPool", moves=always),
+    _pool("GlobalMaxPool", moves=always, factors=Factors.POSITIVE),
     _norm("GroupNormalization", "epsilon=1e-05 num_groups stash_type=1", limits=(limits.per_channel,)),
     _along("Hardmax", "axis=-1"),
     _norm("InstanceNormalization", "epsilon=1e-05", limits=(limits.per_channel,)),
@@ -38,6 +39,7 @@ REDUCTIONS: Final = (
         "MaxPool",
         "auto_pad=NOTSET ceil_mode=0 dilations=1 kernel_shape pads=0 storage_order=0 strides=1",
         moves=always,
+        factors=Factors.POSITIVE,
     ),
     OpDef("MaxRoiPool", "pooled_shape spatial_scale=1.0"),
     OpDef("MaxUnpool", "kernel_shape pads strides", axes=axes.windows),
@@ -47,11 +49,11 @@ REDUCTIONS: Final = (
     _reduced("ReduceL2"),
     _reduced("ReduceLogSum"),
     _reduced("ReduceLogSumExp"),
-    _reduced("ReduceMax", moves=always),
-    _reduced("ReduceMean"),
-    _reduced("ReduceMin", moves=always),
+    _reduced("ReduceMax", moves=always, factors=Factors.POSITIVE),
+    _reduced("ReduceMean", factors=Factors.ANY),
+    _reduced("ReduceMin", moves=always, factors=Factors.POSITIVE),
     _reduced("ReduceProd"),
-    _reduced("ReduceSum"),
+    _reduced("ReduceSum", factors=Factors.ANY),
     _reduced("ReduceSumSquare"),
     _along("Softmax", "axis=-1", axes=axes.softmax, needed=needs.softmax),
 )

@@ -20,7 +20,7 @@ from planner.target.records import WorkRates
 MAC_BITS: Final = 1024
 """A MAC of 32 x 32 bits is one unit where nothing is said."""
 ELEMENT_BITS: Final = 32
-FREE: Final = of_form(Form.VIEW)
+FREE: Final = of_form(Form.BORDER, Form.VIEW)
 """Kernels of these ops alone read and write nothing: the data lie where they lay."""
 CASTS: Final = frozenset({"quantize", "dequantize"})
 

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Calibrated
+from planner.ops import defined
+from planner.ops.forms import Form
 from planner.weight_conditioning.operands import Operand, along, numbers_of, source_of
 
 Channels = npt.NDArray[np.int64]
@@ -62,8 +64,15 @@ def back(walk: Walk, name: str, axis: int, channels: Channels, allowed: frozense
     if op.scope or op.outputs[0] != name:
         return f"{op.type} {op.name!r} does not hand factors on"
     walk.rescaled.append(name)
-    way = WAYS.get(op.type)
+    way = _OWN.get(op.type) or _way_of(op)
     return f"{op.type} {op.name!r} does not hand factors on" if way is None else way(walk, op, axis, channels)
+
+
+def _way_of(op: Op) -> _Way | None:
+    """The way of an operator's family; an op that keeps its axes passes the factors that it hands on."""
+    one = defined(op.type)
+    keeps_axes = one.form in (Form.BINARY, Form.POOL, Form.UNARY)
+    return _passing if keeps_axes and one.factors else WAYS.get(one.form)
 
 
 def _linear(walk: Walk, op: Op, axis: int, channels: Channels) -> str:
@@ -168,6 +177,8 @@ def _product(walk: Walk, op: Op, axis: int, channels: Channels) -> str:
 
 def _norm(walk: Walk, op: Op, axis: int, channels: Channels) -> str:
     """A normalisation: its scale and bias, one a channel, take the factors."""
+    if op.type not in ("InstanceNormalization", "LayerNormalization"):
+        return f"{op.type} {op.name!r} does not hand factors on"
     rank = len(walk.graph.values[op.outputs[0]].shape or ())
     begin = int(op.attributes.get("axis", -1)) % rank if op.type == "LayerNormalization" else axis
     wanted = 1 if op.type == "InstanceNormalization" else rank - 1
@@ -211,6 +222,8 @@ def _reshaped(walk: Walk, op: Op, axis: int, channels: Channels) -> str:
     """A view: channels that one channel of the operand is spread over get its factor."""
     values = walk.graph.values
     old, new = values[op.inputs[0]].shape, values[op.outputs[0]].shape
+    if old == new:
+        return _passing(walk, op, axis, channels)
     found = None if old is None or new is None else _origin(_sizes(old), _sizes(new), axis)
     if found is None:
         return f"{op.type} {op.name!r} mixes channels with other elements"
@@ -239,30 +252,12 @@ def _origin(old: tuple[int, ...], new: tuple[int, ...], axis: int) -> tuple[int,
     return None
 
 
-WAYS: Final[Mapping[str, _Way]] = {
-    "Add": _sum,
-    "AveragePool": _passing,
-    "Clip": _clip,
-    "Concat": _concat,
-    "Conv": _linear,
-    "ConvTranspose": _linear,
-    "Flatten": _reshaped,
-    "Gemm": _linear,
-    "GlobalAveragePool": _passing,
-    "GlobalMaxPool": _passing,
-    "Identity": _passing,
-    "InstanceNormalization": _norm,
-    "LayerNormalization": _norm,
-    "LeakyRelu": _passing,
-    "MatMul": _linear,
-    "MaxPool": _passing,
-    "Mul": _product,
-    "PRelu": _passing,
-    "Relu": _passing,
-    "Reshape": _reshaped,
-    "Squeeze": _reshaped,
-    "Sub": _sum,
-    "Transpose": _transposed,
-    "Unsqueeze": _reshaped,
+WAYS: Final[Mapping[Form, _Way]] = {
+    Form.CONCAT: _concat,
+    Form.LINEAR: _linear,
+    Form.NORM: _norm,
+    Form.SUM: _sum,
+    Form.VIEW: _reshaped,
 }
-"""Ops that a factor per channel passes or ends at."""
+"""Families that a factor per channel passes or ends at."""
+_OWN: Final[Mapping[str, _Way]] = {"Clip": _clip, "Mul": _product, "Transpose": _transposed}
