@@ -6,6 +6,7 @@ which is verified with all others. Source: docs/specification.md, section 11; do
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Final
 
@@ -13,14 +14,13 @@ from planner.checker.kernel_ports import Served, own_facts, refuse
 from planner.errors import LimitError, PlannerError
 from planner.ir.asked import asked_of
 from planner.ir.graph import Region
-from planner.ir.operators.standard_op import ops_to_run
-from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, Storage, Uniform
+from planner.ir.types.qtypes import FloatType, Uniform
 from planner.ir.types.typetext import brief
-from planner.ir.types.wanted import Stored, Wanted, is_stored_in
+from planner.ir.types.wanted import Stored, Wanted, is_stored_in, wanted_bits
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
 from planner.target.conditions.on_types import unmet
-from planner.target.predicates import failing
+from planner.target.ports.accepts import bits_of, broken_when
 from planner.target.records import PortPattern, PortView, Row
 
 
@@ -32,21 +32,9 @@ def broken_predicate(served: Served) -> str | None:
     row = served.row
     if row.is_on_request and not runs_as_asked(served):
         return "nothing asks the kernel to run so"
-    for name, least in row.when.get("min_bits", {}).items():
-        most = max(_asked_bits(served, name), default=0)
-        if most < least:
-            return f"min_bits is {least}, and the facts of {name!r} ask for {most} bits"
+    bits, numbers = partial(_asked_bits, served), bool(served.numbers)
     try:
-        return failing(
-            row.when,
-            ports=_values_by_name(served),
-            ops=ops_to_run(served.region),
-            attributes=served.region.attributes,
-            graph=served.graph,
-            bits=lambda name: _asked_bits(served, name),
-            place=(row.source, f"when of {row.kernel}"),
-            numbers=bool(served.numbers),
-        )
+        return broken_when(row, served.patterns, served.region, served.graph, bits, numbers=numbers)
     except LimitError:
         raise
     except PlannerError as error:
@@ -63,24 +51,12 @@ def broken_requirement(served: Served, text: str) -> str | None:
     return unmet(text, views)
 
 
-def _values_by_name(served: Served) -> dict[str, str | tuple[str, ...]]:
-    """The value at each port of the row, "" where it is absent, all of them at a variadic one."""
-    found: dict[str, str | tuple[str, ...]] = {}
-    for pattern in (*served.row.inputs, *served.row.outputs):
-        names = tuple(port.value for port in served.named(pattern.name))
-        found[pattern.name] = names if pattern.variadic else "".join(names)
-    return found
-
-
 def _asked_bits(served: Served, name: str) -> Iterator[int]:
     """The width that facts and requests ask for at each value of a port."""
     for i, port in enumerate(served.ports):
         if port.value and served.patterns[i].name == name:
             facts = (*served.graph.values[port.value].facts, *own_facts(served.region, i))
-            asked = [f.storage.bits for f in facts if isinstance(f, Uniform)]
-            asked += [1 for f in facts if isinstance(f, Bipolar)]
-            asked += [f.bits for f in facts if isinstance(f, AnyType)]
-            yield max(0, *asked, asked_bits(served, i))
+            yield max(bits_of(facts), asked_bits(served, i))
 
 
 REASON: Final = "annotated: float"
@@ -123,10 +99,7 @@ def asked_bits(served: Served, position: int) -> int:
     asked = asked_of(served.graph, served.region)
     if asked is None or not runs_as_asked(served):
         return 0
-    wanted, read = asked.wanted, len(served.region.inputs)
-    stores, i = (wanted.inputs, position) if position < read else (wanted.outputs, position - read)
-    store = wanted.result or (stores[i] if i < len(stores) else None)
-    return store.bits if isinstance(store, Storage) else 0
+    return wanted_bits(asked.wanted, served.side_of(position))
 
 
 def _runs_as_asked(kernel: KernelPlan, row: Row, wanted: Wanted) -> bool:

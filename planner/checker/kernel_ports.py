@@ -9,19 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-import numpy as np
-
 from planner.errors import PlanInvalid, QTypeError
-from planner.ir.graph import Constant, Facts, Graph, Op, Region, Shape
+from planner.ir.graph import Constant, Facts, Graph, Region, Shape
 from planner.ir.types.fit import has_short_block, misfit_of_shape
 from planner.ir.types.qtypes import Bipolar, FloatType, Storage, Uniform
-from planner.ir.types.scales import check_scales, holds_scales
+from planner.ir.types.scales import check_scales
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan, Port, PortTyped
+from planner.target.ports.accepts import has_blocks_of, parameter_problem
+from planner.target.ports.axes import axis_of_scales
 from planner.target.records import PortId, PortPattern, PortType, Row
 from planner.target.rules import expand_ports, same_scale_groups, storage_groups
 
-LINEAR: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 NEAR: Final = 1e-6
 
 
@@ -182,7 +181,7 @@ def check_signature(served: Served) -> None:
                 continue
         problem = _storage_problem(kind, spec, served.row)
         if problem is None and isinstance(kind, Uniform):
-            problem = parameter_problem(kind, spec) or _granularity_problem(served, i, kind)
+            problem = parameter_problem(spec, kind) or _granularity_problem(served, i, kind)
         if problem:
             refuse(
                 port.address,
@@ -206,25 +205,6 @@ def _storage_problem(kind: PortTyped, spec: PortType, row: Row) -> str | None:
     return None
 
 
-def parameter_problem(kind: Uniform, spec: PortType) -> str | None:
-    """The reason why a port does not accept the scales or zero points of a type; None: it accepts them."""
-    if spec.symmetric and any(kind.zero_points):
-        return "its zero point is not 0"
-    if spec.zero_point is not None and any(zero != spec.zero_point for zero in kind.zero_points):
-        return f"its zero point is not {spec.zero_point}"
-    # frexp gives a fraction in [0.5, 1), and exactly 0.5 for powers of two: no logarithm, no rounding.
-    if spec.power_of_two and any(np.frexp(scale)[0] != 0.5 for scale in kind.scales):
-        return "its scale is no power of two"
-    if spec.scales != "f32" and not holds_scales(kind.scales, spec.scales):
-        return f"its scales are no values of {spec.scales}"
-    # Scales are float32: a limit that is not would refuse itself once rounded down.
-    if spec.scale_min is not None and min(kind.scales) < float(np.float32(spec.scale_min)):
-        return f"its scale is below {spec.scale_min!r}"
-    if spec.scale_max is not None and max(kind.scales) > spec.scale_max:
-        return f"its scale is above {spec.scale_max!r}"
-    return None
-
-
 def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | None:
     port, pattern = served.ports[position], served.patterns[position]
     spec = pattern.type
@@ -235,10 +215,7 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
     if spec.granularity == "tensor":
         return None if spec.is_wildcard else "it has more than one scale"
     if spec.granularity == "block":
-        sizes = [size for _, size in kind.blocks]
-        # Blocks cut the summed axis; every other axis has blocks of 1, one scale per index.
-        fits = any(size in spec.block_size for size in sizes) and set(sizes) <= {1, *spec.block_size}
-        if not fits:
+        if not has_blocks_of(spec, kind):
             return f"its blocks are not of {' or '.join(map(str, spec.block_size))}"
         short = not spec.short_block and has_short_block(kind, served.graph.values[port.value].shape)
         return "its last block is shorter" if short else None
@@ -248,34 +225,8 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
         # A pinned or computed tensor may have one scale: it is the special case of equal scales per slice.
         free = port.value in served.graph.constants and not served.pinned(port)
         return "it has one scale where the row has one per slice" if free else None
-    wanted = axis_of(served, port, pattern)
+    wanted = axis_of_scales(served.graph, served.region, served.row, pattern.name, port.value)
     return None if wanted is None or wanted == kind.axis else f"its axis is {kind.axis}, not {wanted}"
-
-
-def axis_of(served: Served, port: Port, pattern: PortPattern) -> int | None:
-    """The axis that the row quantizes along at a port; None where the kernel does not tell."""
-    role = served.row.axis.get(pattern.name, "out_channel")
-    rank = len(served.graph.values[port.value].shape or ())
-    if isinstance(role, int):
-        return role + rank if role < 0 else role
-    op = linear_op(served.region)
-    if role != "out_channel":
-        refuse(port.address, f"axis role {role!r} is unknown; accepted: a number, out_channel", served.row)
-    return None if op is None else channel_axis(op, rank)
-
-
-def linear_op(region: Region) -> Op | None:
-    """The op of a kernel that multiplies and adds up."""
-    return next((op for op in region.ops if op.type in LINEAR), None)
-
-
-def channel_axis(op: Op, rank: int) -> int:
-    """The axis of a linear op's weight that counts output channels."""
-    # ONNX layouts: Gemm B is (K, N), or (N, K) if transB; Conv W is (M, C/group, ...), ConvTranspose W is (C,
-    # M/group, ...); MatMul B ends in N.
-    if op.type == "Gemm":
-        return 0 if op.attributes.get("transB", 0) else 1
-    return {"Conv": 0, "ConvTranspose": 1}.get(op.type, rank - 1)
 
 
 def check_wildcards(served: Served) -> None:
@@ -320,3 +271,17 @@ def type_problem(kind: Uniform) -> str:
 def shape_problem(kind: Uniform, shape: Shape | None) -> str:
     """The reason why a type does not fit a tensor: the axis, the number of scales, the blocks."""
     return "" if shape is None or kind.is_per_tensor else misfit_of_shape(kind, shape)
+
+
+def one_class(a: Uniform, b: Uniform) -> bool:
+    """Whether two types have the same scales and, signedness apart, the same zero points."""
+    if a is b:
+        return True
+    # u8 around 128 and i8 around 0 are the same reals: both count from the middle of their range.
+    shift = b.storage.offset - a.storage.offset
+    return (
+        a.scales == b.scales
+        and tuple(zero + shift for zero in a.zero_points) == b.zero_points
+        and a.axis == b.axis
+        and a.blocks == b.blocks
+    )

@@ -5,7 +5,6 @@ accumulator has the bits that sums of the actual weights need. Constants are rea
 the processor's cache. Source: docs/specification.md, sections 2 and 6; tests/cases, cases 17 to 24.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -13,18 +12,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from planner.checker.kernel_ports import (
-    Served,
-    channel_axis,
-    linear_op,
-    refuse,
-)
-from planner.checker.weights import check_content, first_of, observed, sparsity_problem
-from planner.ir.graph import Constant, Op
+from planner.checker.kernel_ports import Served, refuse
+from planner.checker.weights import check_content, first_of, observed
+from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
+from planner.ir.types.ranges import farthest
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan, Port
+from planner.target.ports.axes import channel_axis, linear_op, summed_terms, too_dense
 from planner.target.records import Row
 
 Reals = npt.NDArray[Any]
@@ -59,7 +55,7 @@ def check_constants(
         if name not in served.graph.constants or not isinstance(kind, Uniform):
             continue
         constant = served.numbers[name]
-        dense = sparsity_problem(served, i)
+        dense = too_dense(served.graph, served.region, served.row, served.patterns[i], name)
         if dense is not None:
             refuse(port.address, dense, served.row)
         if constant.array is None:
@@ -128,9 +124,9 @@ def _steps(served: Served, position: int, kind: Uniform, array: Reals) -> list[i
     axis = kind.axis
     if axis is None:
         # A weight of one scale still sums per output channel, and its accumulator is that of the worst one.
-        op = linear_op(served.region)
+        op = linear_op(served.region.ops)
         second = [i for i, port in enumerate(served.kernel.inputs) if port.value][1:2]
-        axis = channel_axis(op, array.ndim) if op is not None and second == [position] else None
+        axis = channel_axis(served.region, served.graph) if op is not None and second == [position] else None
     if axis is not None and not 0 <= axis < array.ndim:
         return None
     return [1 if i == axis else max(1, size) for i, size in enumerate(array.shape)]
@@ -229,33 +225,38 @@ def _bits(count: int | None) -> str:
     return "no bits" if count is None else f"{count} bits"
 
 
+def _factors(served: Served) -> tuple[list[int], Uniform, Uniform] | None:
+    """Positions of a linear kernel's inputs, and the types of its factors; None where it adds nothing."""
+    present = [i for i, port in enumerate(served.kernel.inputs) if port.value]
+    if linear_op(served.region.ops) is None or len(present) < 2:
+        return None
+    x, w = (served.ports[i].type for i in present[:2])
+    return (present, x, w) if isinstance(x, Uniform) and isinstance(w, Uniform) else None
+
+
 def needed_bits(served: Served, extents: Mapping[int, Extent]) -> int | None:
     """Bits of the widest sum of a linear kernel; None where it has none or its numbers are not known."""
-    present = [i for i, port in enumerate(served.kernel.inputs) if port.value]
-    op = linear_op(served.region)
-    if op is None or len(present) < 2:
+    found, op = _factors(served), linear_op(served.region.ops)
+    if found is None or op is None:
         return None
-    x, w = served.ports[present[0]].type, served.ports[present[1]].type
-    if not isinstance(x, Uniform) or not isinstance(w, Uniform):
-        return None
+    present, x, w = found
     steps = _bias_steps(served, present[2], x, w) if len(present) > 2 and not w.blocks else np.zeros(0)
-    if served.ports[present[1]].value not in served.graph.constants:
-        terms = _count_terms(op, served.graph.values[op.inputs[1]].shape)
-        added = served.patterns[present[2]].name in served.reading.biases if len(present) > 2 else False
+    weight = served.numbers.get(served.ports[present[1]].value)
+    if weight is None:
+        terms = summed_terms(served.graph, op)
+        added = len(present) > 2 and served.patterns[present[2]].name in served.reading.biases
         most = int(steps.max(initial=0.0)) if added else 0
         # Two activations: no numbers are known, so every product
         # may be the largest one; the last bit is the sign.
-        return None if terms is None else (terms * _farthest(w) * _farthest(x) + most).bit_length() + 1
-    if present[1] not in extents:
+        return None if terms is None else (terms * farthest(w) * farthest(x) + most).bit_length() + 1
+    axis = channel_axis(served.region, served.graph)
+    # Scales along a summed axis: the sum would mix grids, so its bits mean nothing.
+    if present[1] not in extents or weight.array is None or not (w.blocks or w.axis in (None, axis)):
         return None
     sums = extents[present[1]].sums
-    array = served.numbers[served.ports[present[1]].value].array
-    # Scales along a summed axis: the sum would mix grids, so its bits mean nothing.
-    if array is None or (not w.blocks and w.axis not in (None, channel_axis(op, array.ndim))):
-        return None
     if not sums.size:
         return 1
-    totals = sums * _farthest(x)
+    totals = sums * farthest(x)
     # Per channel, sum |w| times the farthest x plus |bias|
     # bounds every partial sum, in whatever order it is added.
     return int((totals + steps if steps.size == totals.size else totals).max()).bit_length() + 1
@@ -273,47 +274,24 @@ def _bias_steps(served: Served, position: int, x: Uniform, w: Uniform) -> Reals:
     return np.asarray(np.ceil(reals / (x.scale * np.asarray(w.scales))))
 
 
-def _farthest(kind: Uniform) -> int:
-    lows = np.array([low for low, _ in kind.slice_ranges])
-    highs = np.array([high for _, high in kind.slice_ranges])
-    zeros = np.array(kind.zero_points)
-    return int(max((highs - zeros).max(), (zeros - lows).max()))
-
-
-def _count_terms(op: Op, shape: tuple[int | str | None, ...] | None) -> int | None:
-    """Products of two activations in one sum: all of the second operand but its output channels."""
-    if not shape:
-        return None
-    if op.type == "MatMul":
-        # MatMul sums over the last axis but one; the axes in front are batches, which are not summed.
-        counted = {len(shape) - 2} if len(shape) > 1 else {0}
-    else:
-        counted = set(range(len(shape))) - {channel_axis(op, len(shape))}
-    sizes = [size for size in (shape[i] for i in counted) if isinstance(size, int)]
-    return math.prod(sizes) if len(sizes) == len(counted) else None
-
-
 def partial_bits(served: Served, products: int) -> int | None:
     """Bits of the widest sum of so many products, in any order; None where they are not known."""
-    op = linear_op(served.region)
-    present = [port for port in served.kernel.inputs if port.value]
-    if op is None or len(present) < 2:
+    found, op = _factors(served), linear_op(served.region.ops)
+    if found is None or op is None or found[2].blocks:
         return None
-    x, w = present[0].type, present[1].type
-    if not isinstance(x, Uniform) or not isinstance(w, Uniform) or w.blocks:
-        return None
-    name = present[1].value
+    present, x, w = found
+    name = served.ports[present[1]].value
     if name not in served.graph.constants:
-        terms = _count_terms(op, served.graph.values[op.inputs[1]].shape)
+        terms = summed_terms(served.graph, op)
         count = products if terms is None else min(products, terms)
-        return (count * _farthest(w) * _farthest(x)).bit_length() + 1
-    array = served.numbers[name].array
-    if array is None or not array.size or w.axis not in (None, channel_axis(op, array.ndim)):
+        return (count * farthest(w) * farthest(x)).bit_length() + 1
+    array, axis = served.numbers[name].array, channel_axis(served.region, served.graph)
+    if array is None or not array.size or w.axis not in (None, axis):
         return None
     most = 0
-    scales = np.broadcast_to(np.asarray(w.scales, np.float32), array.shape[channel_axis(op, array.ndim)])
-    for channel, scale in zip(np.moveaxis(array, channel_axis(op, array.ndim), 0), scales, strict=True):
+    scales = np.broadcast_to(np.asarray(w.scales, np.float32), array.shape[axis])
+    for channel, scale in zip(np.moveaxis(array, axis, 0), scales, strict=True):
         stored = np.minimum(np.abs(np.rint(channel / scale)), max(-w.storage.qmin, w.storage.qmax))
         most = max(most, int(np.sort(stored, axis=None)[::-1][:products].sum(dtype=np.float64)))
     let_go(array)
-    return (most * _farthest(x)).bit_length() + 1
+    return (most * farthest(x)).bit_length() + 1

@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 
 from planner.checker.conditions import broken_requirement
-from planner.checker.kernel_ports import NEAR, Served, refuse
+from planner.checker.kernel_ports import NEAR, Served, one_class, refuse
 from planner.checker.moves import check_slices
 from planner.errors import PlannerError
-from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
 from planner.target.records import PortId, PortView, Rule
 from planner.target.rules import RULES
@@ -50,24 +50,6 @@ def _check_class(served: Served, group: tuple[int, ...]) -> None:
                 f"{brief(first)}; accepted: the same scale and zero point",
                 served.row,
             )
-
-
-def one_class(a: Uniform, b: Uniform) -> bool:
-    """Whether two types have the same scales and, signedness apart, the same zero points."""
-    if a is b:
-        return True
-    # u8 around 128 and i8 around 0 are the same reals: both count from the middle of their range.
-    shift = _middle(b.storage) - _middle(a.storage)
-    return (
-        a.scales == b.scales
-        and tuple(zero + shift for zero in a.zero_points) == b.zero_points
-        and a.axis == b.axis
-        and a.blocks == b.blocks
-    )
-
-
-def _middle(store: Storage) -> int:
-    return 0 if store.signed or store.float_name else 1 << store.bits - 1
 
 
 def _views(served: Served) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:

@@ -7,8 +7,7 @@ docs/targets/reference.md.
 
 from collections.abc import Mapping
 
-from planner.checker.kernel_ports import refuse
-from planner.checker.rules import one_class
+from planner.checker.kernel_ports import one_class, refuse
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region, port_address
 from planner.ir.topology import live

@@ -9,13 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from planner.checker.kernel_ports import (
-    NEAR,
-    Served,
-    axis_of,
-    linear_op,
-    refuse,
-)
+from planner.checker.kernel_ports import NEAR, Served, refuse
 from planner.ir.mapped import let_go
 from planner.ir.operators.neighbours import greatest_pairs, least_scales
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform
@@ -23,6 +17,7 @@ from planner.ir.types.scales import F32_TINY, common_factor
 from planner.ir.types.typetext import brief
 from planner.plans.records import Port
 from planner.target.expressions import parse_number
+from planner.target.ports.axes import linear_op
 from planner.target.records import PortType
 
 Reals = npt.NDArray[Any]
@@ -121,7 +116,7 @@ def _pair_need(served: Served, position: int, farthest: Reals) -> Reals:
     Args:
       farthest: the greatest |number| stored of each slice.
     """
-    most, op = served.patterns[position].type.weight_pairs, linear_op(served.region)
+    most, op = served.patterns[position].type.weight_pairs, linear_op(served.region.ops)
     name = served.ports[position].value
     array = served.numbers[name].array
     none = np.zeros(farthest.shape)
@@ -241,25 +236,3 @@ def first_of(wrong: Reals) -> int | None:
     """The first slice for which something holds; None: for none."""
     first = int(wrong.argmax()) if wrong.size else 0
     return first if wrong.size and wrong[first] else None
-
-
-def sparsity_problem(served: Served, position: int) -> str | None:
-    """The reason why a port that asks for sparse weights does not take its value's; None: it takes them."""
-    port, spec = served.ports[position], served.patterns[position].type
-    if spec.sparsity is None or not port.value:
-        return None
-    few, many = spec.sparsity
-    numbers = served.numbers.get(port.value)
-    if numbers is None or numbers.array is None:
-        return f"has no numbers; accepted: weights of which {few} of {many} are not 0"
-    array = numbers.array
-    axis = 0
-    if array.ndim > 1:
-        op = linear_op(served.region)
-        pair = (array.ndim - 2, array.ndim - 1) if op is not None and op.type == "MatMul" else (0, 1)
-        axis = pair[0] if axis_of(served, port, served.patterns[position]) == pair[1] else pair[1]
-    for begin in range(0, array.shape[axis], many):
-        group = np.take(array, range(begin, min(begin + many, array.shape[axis])), axis)
-        if np.count_nonzero(group, axis).max(initial=0) > few:
-            return f"has more than {few} of {many} weights that are not 0 from {begin} on along axis {axis}"
-    return None

@@ -7,7 +7,7 @@ Weights and normalisation statistics are data. Source: docs/specification.md, se
 
 from collections.abc import Iterable, Sequence
 
-from planner.ir.graph import FLOAT_DTYPES, Graph, Op
+from planner.ir.graph import FLOAT_DTYPES, Graph, Op, Region
 from planner.ops import defined
 
 
@@ -80,6 +80,22 @@ def is_mover(op: Op, graph: Graph | None = None) -> bool:
     """
     moves = defined(op.type).moves
     return moves is not None and moves(op, graph)
+
+
+def moves_data(graph: Graph, region: Region, *, joins_all: bool) -> bool:
+    """Whether data passes a kernel unchanged, from inputs to outputs.
+
+    Args:
+      joins_all: whether its row joins all of its ports by `same_scale`.
+    """
+    if region.ops and not any(map(is_of_other_dialect, region.ops)):
+        return moves_alone(graph, region)
+    return joins_all and all(is_of_other_dialect(op) or is_mover(op, graph) for op in region.ops)
+
+
+def moves_alone(graph: Graph, region: Region) -> bool:
+    """Whether a kernel moves data whatever row it has: in float too."""
+    return bool(region.ops) and all(is_mover(op, graph) for op in region.ops)
 
 
 def _floats(names: Iterable[str], graph: Graph) -> tuple[str, ...]:

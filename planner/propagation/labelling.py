@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Final
 
 from planner.ir.types.qtypes import Storage
-from planner.propagation.network.labels import Label, label_of, typed
 from planner.propagation.network.ports import ports_of
 from planner.propagation.parameters.derived_ports import derive_again, guess_derived
 from planner.propagation.parameters.typed import Labelled, Typing, known_types
@@ -22,6 +21,7 @@ from planner.propagation.solver.rfc import rfc
 from planner.propagation.solver.solve import Solution, solve, unavoidable_casts
 from planner.propagation.solver.tie_break import kept_on_grids, moved_late
 from planner.propagation.solver.ways import settle_losses
+from planner.target.ports.labels import Label, label_of, typed
 from planner.target.records import Costs
 
 ROUNDS: Final = 4

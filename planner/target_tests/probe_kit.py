@@ -30,7 +30,7 @@ from planner.onnx.write import write_graph
 from planner.pipeline import annotate, calibrate, check, evaluate
 from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan
-from planner.propagation.selection.weight_axes import channel_axis
+from planner.target.ports.axes import channel_axis
 from planner.target.records import PortPattern, PortType, Row, Target, without_formats
 from planner.target.rules import expand_ports
 from planner.target_tests.small_models import in_half, pruned, small_models, wants_half

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Region, Value
-from planner.propagation.selection.weight_axes import block_axes
 from planner.target import patterns
 from planner.target.patterns import Node, OpPattern, Variable, parse_pattern, variants
+from planner.target.ports.axes import block_axes
 from planner.target.records import PortPattern, Row, Target
 from planner.target_tests.templates import BINARY, DTYPES, TEMPLATES, UNARY, Sizes, Template, X
 

@@ -23,8 +23,8 @@ from planner.ir.graph import Constant, Graph, Op, Region, has_quantizers
 from planner.ir.types.qtypes import Uniform
 from planner.plans.records import PortTyped
 from planner.propagation.propagate import operand_types
-from planner.propagation.selection.weight_axes import linear_op
 from planner.target.load import TargetSource, as_target
+from planner.target.ports.axes import linear_op
 from planner.weight_conditioning.operands import without_unread
 from planner.weight_conditioning.taps import tap_shares
 

@@ -19,7 +19,7 @@ from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Storage, Uniform, storage, sub_channel, uniform
 from planner.ops import LINEAR
 from planner.propagation.propagate import operand_types
-from planner.propagation.selection.weight_axes import linear_op
+from planner.target.ports.axes import linear_op
 from planner.target.records import Target
 from planner.weight_conditioning.layers import Patches, as_rows, from_rows
 from planner.weight_conditioning.narrow import Slices, narrowed, pinned

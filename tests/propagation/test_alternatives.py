@@ -12,13 +12,13 @@ from planner.ir.types.typetext import parse_type
 from planner.plans.explain import explain
 from planner.plans.read_json import plan_from_json
 from planner.propagation.decide import type_ports
-from planner.propagation.network.labels import UNIT, Label, label_of
 from planner.propagation.parameters.typed import Typed
 from planner.propagation.propagate import propagate
 from planner.propagation.result.alternatives import Alternatives
 from planner.propagation.selection.rows import choose_rows
 from planner.propagation.solver.components import Unit
 from planner.propagation.solver.price import CostModel, price_of_labels
+from planner.target.ports.labels import UNIT, Label, label_of
 from tests.propagation.graphs import TARGET, random_graph
 from tests.propagation.small import chosen, graph_of, target_of
 

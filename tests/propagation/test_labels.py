@@ -6,8 +6,8 @@ import pytest
 
 from planner.ir.types.qtypes import storage
 from planner.ir.types.typetext import parse_type
-from planner.propagation.network.labels import clipped_share, label_for, label_of, log_units, storable, typed
 from planner.propagation.solver.ways import pin_units
+from planner.target.ports.labels import clipped_share, label_for, label_of, log_units, storable, typed
 from tests.propagation.small import target_of
 
 SPECS = {

@@ -11,19 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from planner.checker.figures.ranges import Ranges, held_in
 from planner.checker.figures.steps import Step
 from planner.checker.kernel_ports import refuse
 from planner.ir.types.held_pins import centring
 from planner.ir.types.intervals import Interval, cut_to
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.ir.types.ranges import affine
-from planner.ir.types.scales import F32_TINY
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import Port
+from planner.target.ports.labels import UNIT, clipped_share, label_for, label_of, log_units
 from planner.target.records import PortType
 
 NEAR: Final = 1e-9
@@ -60,14 +57,7 @@ def check_clips(plan: Plan, ranges: Ranges) -> bool:
 
 def clipped(extent: Interval, kind: Uniform) -> float:
     """Share of a range that a type cuts off, half a step given away at each end."""
-    if not kind.is_per_tensor:
-        return 0.0
-    lo, hi = min(extent[0], 0.0), max(extent[1], 0.0)
-    store, half = kind.storage, 0.5 * kind.scale
-    below = (store.qmin - kind.zero_point) * kind.scale - half - lo
-    above = hi - (store.qmax - kind.zero_point) * kind.scale - half
-    cut = max(below, 0.0) + max(above, 0.0)
-    return cut / (hi - lo) if cut > 0.0 else 0.0
+    return clipped_share(extent, label_of(kind), kind.storage) if kind.is_per_tensor else 0.0
 
 
 def address_of(plan: Plan, name: str) -> str:
@@ -76,8 +66,6 @@ def address_of(plan: Plan, name: str) -> str:
     return next((port.address for port in made), name)
 
 
-UNIT: Final = 1024
-"""Bits are integers in 1/1024, each scale's logarithm rounded half to even."""
 NEVER: Final = -(1 << 40)
 
 
@@ -214,7 +202,7 @@ def _stored(trail: Trail, kind: Uniform, spec: PortType | None) -> Trail:
     if not kind.is_per_tensor:
         return Trail(trail.coarsest, spec, sure=False, placed=True, floated=trail.floated)
     return Trail(
-        max(trail.coarsest, _level(kind.scale)), spec, trail.sure, placed=True, floated=trail.floated
+        max(trail.coarsest, log_units(kind.scale)), spec, trail.sure, placed=True, floated=trail.floated
     )
 
 
@@ -259,42 +247,7 @@ def _lost(ranges: Ranges, name: str, trail: Trail, extent: Interval | None) -> L
         return Lost(name, elements, 0, trail.floated)
     if spec is None or extent is None or not (trail.sure and trail.placed):
         return Lost(name, elements, None)
-    return Lost(name, elements, max(0, trail.coarsest - _level(own_label(extent, spec)[0])), trail.floated)
-
-
-def _level(scale: float) -> int:
-    return round(math.log2(scale) * UNIT)
-
-
-def own_label(extent: Interval, spec: PortType) -> tuple[float, int]:
-    """The finest scale on which a port of this type holds a range, within the bounds of its scales.
-
-    With the zero point, as signed storage has it.
-    """
-    store = spec.storage
-    if not isinstance(store, Storage):
-        return 1.0, 0
-    at = 0 if spec.symmetric and store.qmin >= 0 else spec.zero_point
-    if at is None:
-        if spec.even and not spec.symmetric and store.steps > 1 and store.steps % 2:
-            # A range around 0 ends on a step at both ends where their number is even.
-            store = replace(store, qmax=store.qmax - 1)
-        scale, zero = affine(*extent, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
-        bounded = _bounded(scale, spec)
-        if bounded != scale and not spec.symmetric:
-            zero = min(max(round(store.qmin - min(extent[0], 0.0) / bounded), store.qmin), store.qmax)
-        return bounded, zero - store.offset
-    below, above = at - store.qmin, store.qmax - at
-    need = max(-extent[0] / below if below > 0 else 0.0, extent[1] / above if above > 0 else 0.0)
-    scale = 1.0
-    if need > 0.0:
-        need = max(need, F32_TINY)  # no scale is subnormal
-        scale = 2.0 ** math.ceil(math.log2(need)) if spec.power_of_two else float(np.float32(need))
-    return _bounded(scale, spec), at - store.offset
-
-
-def _bounded(scale: float, spec: PortType) -> float:
-    return min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
+    return Lost(name, elements, max(0, trail.coarsest - log_units(label_for(extent, spec)[0])), trail.floated)
 
 
 def may_grow(step: Step) -> bool:

@@ -11,15 +11,17 @@ from dataclasses import replace
 from typing import Final
 
 from planner.checker.edges import Consumer, Ends, ends_of
-from planner.checker.figures.losses import UNIT, Lost, clipped, losses_of, may_grow, own_label, spec_of
+from planner.checker.figures.losses import Lost, clipped, losses_of, may_grow, spec_of
 from planner.checker.figures.ranges import Ranges
 from planner.checker.figures.steps import Step
-from planner.checker.kernel_ports import parameter_problem, refuse
+from planner.checker.kernel_ports import refuse
 from planner.ir.types.intervals import hull
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import Port, PortTyped
+from planner.target.ports.accepts import parameter_problem
+from planner.target.ports.labels import UNIT, Label, label_for, label_of
 from planner.target.records import Costs
 
 MANY: Final = 64
@@ -33,8 +35,6 @@ Place = tuple[int, int]
 """A port: the number of its kernel, and its position there, inputs first."""
 Class = tuple[Place, ...]
 """Ports that share a label."""
-Label = tuple[float, int]
-"""Scale, and zero point as signed storage has it."""
 Patch = dict[Place, Uniform]
 """Other types at some ports."""
 
@@ -148,7 +148,7 @@ def _entering(ranges: Ranges, one: Class) -> list[Place]:
 
 
 def _label(kind: PortTyped) -> Label:
-    return (kind.scale, kind.zero_point - kind.storage.offset) if isinstance(kind, Uniform) else (0.0, 0)
+    return label_of(kind) if isinstance(kind, Uniform) else (0.0, 0)
 
 
 def _own_labels(ranges: Ranges, one: Class) -> Iterator[Label]:
@@ -157,7 +157,7 @@ def _own_labels(ranges: Ranges, one: Class) -> Iterator[Label]:
     extent = hull(ranges.steps[k].required[j] for k, j in entering)
     pinned = any(_at(ranges, place).value in ranges.pins for place in entering)
     if extent is not None and not pinned and isinstance(kind, Uniform):
-        yield own_label(extent, spec_of(ranges, ranges.steps[n], i, kind))
+        yield label_for(extent, spec_of(ranges, ranges.steps[n], i, kind))
 
 
 def _labels_around(ends: Ends, names: Iterable[str]) -> Iterator[Label]:
@@ -182,7 +182,7 @@ def _patch(plan: Plan, ranges: Ranges, one: Class, label: Label) -> Patch | None
         patch[place] = Uniform(store, (label[0],), (zero,), kind.expressed)
         held = step.required[place[1]] if place in entering else None
         clips = held is not None and clipped(held, patch[place]) > plan.target.costs.max_clip
-        if clips or parameter_problem(patch[place], spec_of(ranges, step, place[1], kind)):
+        if clips or parameter_problem(spec_of(ranges, step, place[1], kind), patch[place]):
             return None
     return patch
 

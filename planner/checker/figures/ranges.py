@@ -8,7 +8,6 @@ that move data to uses that keep less. Source: docs/specification.md, section 5,
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from planner.checker.figures.steps import (
     ByWidth,
     Step,
     by_width,
-    known_range,
-    narrowed,
-    pin_ends,
     pin_of,
     seen_in,
     signs_of,
@@ -29,15 +25,13 @@ from planner.checker.kernel_ports import Served
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Facts, Graph, Op, Region
 from planner.ir.mapped import let_go
+from planner.ir.operators.movers import finite_range, reads_infinity, tells_places
 from planner.ir.operators.needs import Around, asks, needs_of
 from planner.ir.types.intervals import ALL, Interval, cut_to, hull
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform
+from planner.ir.types.ranges import cutting, range_of_type, ranges_by_width, within_types
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
-
-FAR: Final = float(np.finfo(np.float32).max)
-ROUNDED: Final = 1e-6
-"""Share of a range that rounding in statistics may make of its ends."""
 
 
 @dataclass(slots=True)
@@ -122,7 +116,7 @@ def _given(found: Ranges, name: str) -> Interval | None:
     """The range of an input or constant."""
     readers = found.readers.get(name, ())
     value = found.graph.values[name]
-    known = known_range(seen_in(value.facts), found.pins.get(name))
+    known = within_types(seen_in(value.facts), found.pins.get(name))
     if known is None and 0 in (value.shape or ()):
         return 0.0, 0.0
     constant = found.graph.constants.get(name)
@@ -137,22 +131,7 @@ def _given(found: Ranges, name: str) -> Interval | None:
     let_go(array)
     if math.isfinite(lo) and math.isfinite(hi):
         return lo, hi
-    # The end of a storage stands for an infinity that is never more (or less) than what it meets.
-    inside = array[np.isfinite(array)]
-    if np.isnan(array).any():
-        return None
-    if not all(_saturates(step, lo, hi) for step in readers):
-        # A mask is as far as a float32 goes; how much of it is needed is what counts.
-        masks = all({op.type for op in step.region.ops} <= {"Add", "Sub", "Where"} for step in readers)
-        return (min(max(lo, -FAR), FAR), min(max(hi, -FAR), FAR)) if masks else None
-    return (float(inside.min()), float(inside.max())) if inside.size else None
-
-
-def _saturates(step: Step, lo: float, hi: float) -> bool:
-    types = {op.type for op in step.region.ops}
-    return step.moves and (
-        (types <= {"Max", "Pad"} and hi < math.inf) or (types == {"Min"} and lo > -math.inf)
-    )
+    return finite_range(array, [(step.region, step.moves) for step in readers])[0]
 
 
 def _forward(found: Ranges) -> None:
@@ -163,7 +142,7 @@ def _forward(found: Ranges) -> None:
         for name in (*graph.inputs, *names):
             _tell(of, name, _given(found, name))
         for name in graph.inputs:
-            found.narrow[name] = narrowed(of.get(name), [by_width(graph.values[name].facts)])
+            found.narrow[name] = ranges_by_width(of.get(name), by_width(graph.values[name].facts), {})
     for step in found.steps:
         moved = hull([*_reads_of(found, step), step.handed]) if step.moves else None
         moved = cut_to(moved, step.cut) if moved is not None and step.cut is not None else moved
@@ -176,8 +155,8 @@ def _forward(found: Ranges) -> None:
             seen = seen_in(facts)
             seen = cut_to(seen, moved) if seen and moved else seen or moved
             _tell(found.unfixed, port.value, seen)
-            _tell(of, port.value, known_range(seen, found.pins.get(port.value), step.fixed[reads + i]))
-            found.narrow[port.value] = narrowed(of.get(port.value), [by_width(facts), narrow])
+            _tell(of, port.value, within_types(seen, found.pins.get(port.value), step.fixed[reads + i]))
+            found.narrow[port.value] = ranges_by_width(of.get(port.value), by_width(facts), narrow)
 
 
 def _narrow_moved(found: Ranges, step: Step) -> ByWidth:
@@ -250,9 +229,7 @@ def _backward(found: Ranges) -> dict[str, Interval | None]:
         if step.moves:
             through = hull([*(kept[port.value] for port in step.kernel.outputs if port.value), step.asked])
             through = cut_to(through, step.cut) if through is not None and step.cut is not None else through
-            # Indices beside the data, of TopK and MaxPool, are told by all of it.
-            results = (name for op in step.region.ops for name in op.outputs if name)
-            through = through if all(found.graph.values[name].is_float for name in results) else ALL
+            through = ALL if tells_places(found.graph, step.region) else through
         else:
             step.needed = _needs(found, step, given)
         for i, port in enumerate(step.kernel.inputs):
@@ -260,7 +237,7 @@ def _backward(found: Ranges) -> dict[str, Interval | None]:
                 kind = step.fixed[i]
                 keeps = step.needed.get(port.value, through)
                 if kind is not None:
-                    keeps = pin_ends(kind, found.of.get(port.value))
+                    keeps = range_of_type(kind, found.of.get(port.value))
                 uses.setdefault(port.value, []).append(keeps)
                 step.required[i] = _required(found, port, keeps)
     return kept
@@ -275,10 +252,7 @@ def _needs(found: Ranges, step: Step, given: Mapping[str, Interval]) -> Mapping[
     results = {port.value: i for i, port in enumerate(step.kernel.outputs) if port.value}
 
     def extent(name: str) -> Interval | None:
-        known = found.of.get(name)
-        if known is None and name in found.graph.constants:
-            return _given(found, name)
-        return known or _stated(found.graph.values[name].facts)
+        return _extent(found, name) or _stated(found.graph.values[name].facts)
 
     def levels(name: str) -> int | None:
         kind = read.get(name)
@@ -298,8 +272,9 @@ def _needs(found: Ranges, step: Step, given: Mapping[str, Interval]) -> Mapping[
         return [op for one in (step, *others) for op in one.region.ops if name in op.inputs]
 
     around = Around(found.graph, extent, levels, step_size, found.makers.get, readers)
-    cut = {name: _cutting(ends, extent(name)) for name, ends in needs_of(step.region, kept, around).items()}
-    return {name: ends for name, ends in cut.items() if ends != ALL}
+    asked = needs_of(step.region, kept, around)
+    cut = {name: cutting(ends, extent(name)) for name, ends in asked.items()}
+    return {name: ends for name, ends in cut.items() if ends is not None and ends != ALL}
 
 
 def _stated(facts: Facts) -> Interval | None:
@@ -309,21 +284,10 @@ def _stated(facts: Facts) -> Interval | None:
     return (lo, hi) if lo <= hi else None
 
 
-def _cutting(ends: Interval, extent: Interval | None) -> Interval:
-    """Without the ends that cut off no more of a range than rounding in statistics may make of it."""
-    if extent is None:
-        return ends
-    near = ROUNDED * (max(extent[1], 0.0) - min(extent[0], 0.0))
-    return (
-        -math.inf if ends[0] <= extent[0] + near else ends[0],
-        math.inf if ends[1] >= extent[1] - near else ends[1],
-    )
-
-
 def _kept(found: Ranges, step: Step, output: int, asked: Interval | None) -> Interval | None:
     name = step.kernel.outputs[output].value
     pin = found.pins.get(name)
-    own = ALL if pin is None else pin_ends(pin, found.unfixed.get(name))
+    own = ALL if pin is None else range_of_type(pin, found.unfixed.get(name))
     if asked is not None:
         if pin is not None:
             return cut_to(own, asked) if step.moves else own
@@ -347,15 +311,14 @@ def _stored_ends(found: Ranges, step: Step, output: int) -> Interval | None:
 
 def _masks(found: Ranges, step: Step) -> bool:
     """Whether a kernel reads infinities (float32's ends), which statistics of its result leave out."""
-    if {"Add", "Sub", "Where"}.isdisjoint(op.type for op in step.region.ops):
-        return False
-    for port in step.kernel.inputs:
-        extent = found.of.get(port.value)
-        if extent is None and port.value in found.graph.constants:
-            extent = _given(found, port.value)
-        if extent is not None and FAR in (-extent[0], extent[1]):
-            return True
-    return False
+    read = (port.value for port in step.kernel.inputs if port.value)
+    return reads_infinity(step.region, (_extent(found, name) for name in read))
+
+
+def _extent(found: Ranges, name: str) -> Interval | None:
+    """The range of a value, or what its numbers have where it is a constant."""
+    known = found.of.get(name)
+    return _given(found, name) if known is None and name in found.graph.constants else known
 
 
 def _required(found: Ranges, port: Port, keeps: Interval | None) -> Interval | None:

@@ -3,25 +3,22 @@
 Source: docs/specification.md, sections 3 and 5.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
 from planner.checker.kernel_ports import Served, own_facts
-from planner.ir.graph import Constant, Facts, Graph, Region
-from planner.ir.roles import is_mover, is_of_other_dialect
-from planner.ir.types.intervals import ALL, Interval, cut_to
+from planner.ir.graph import Facts, Graph, Region
+from planner.ir.operators.movers import cut_of
+from planner.ir.roles import moves_data
+from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import Bipolar, Calibrated, Uniform
 from planner.plans.records import KernelPlan, Port
 from planner.target.expressions import parse_number
 from planner.target.records import Row
 
 ByWidth = Mapping[int, Interval]
-HALF: Final = 0.5 + 1e-4
-"""Half a step, and what rounding a scale to float32 adds to it."""
 
 
 @dataclass(slots=True)
@@ -70,7 +67,7 @@ def step_of(graph: Graph, kernel: KernelPlan, region: Region, served: Served | N
             fixed[i] = own
         if served is not None and row is not None:
             fixed[i] = _fixed(row, served.patterns[i].name, port) or fixed[i]
-    return Step(kernel, region, served, moves, _cut(region, graph.constants), fixed, [None] * len(ports))
+    return Step(kernel, region, served, moves, cut_of(graph, region), fixed, [None] * len(ports))
 
 
 def _stores_as(port: Port, kind: Uniform) -> bool:
@@ -78,18 +75,11 @@ def _stores_as(port: Port, kind: Uniform) -> bool:
 
 
 def _moves(graph: Graph, region: Region, served: Served | None, kernel: KernelPlan) -> bool:
-    if served is not None and served.row.computes:
-        return False
-    told = [op for op in region.ops if not is_of_other_dialect(op)]
-    if not all(is_mover(op, graph) for op in told):
-        return False
-    if region.ops and len(told) == len(region.ops):
-        return True
     if served is None:
-        return kernel.reason == "moves data between float ops"
+        return moves_data(graph, region, joins_all=kernel.reason == "moves data between float ops")
     present = sum(1 for port in served.ports if port.value)
-    groups = served.groups
-    return len(groups) == 1 and sum(1 for i in groups[0] if served.ports[i].value) >= present
+    joined = [sum(1 for i in group if served.ports[i].value) for group in served.groups]
+    return not served.row.computes and moves_data(graph, region, joins_all=joined == [present])
 
 
 def _fixed(row: Row, name: str, port: Port) -> Uniform | None:
@@ -98,28 +88,6 @@ def _fixed(row: Row, name: str, port: Port) -> Uniform | None:
             scale = float(np.float32(float(parse_number(rule.args["scale"]))))
             return Uniform(port.type.storage, (scale,), (int(rule.args.get("zero_point", 0)),))
     return None
-
-
-def _cut(region: Region, numbers: Mapping[str, Constant]) -> Interval | None:
-    """What the relus and clamps of a kernel leave of what passes it."""
-    low, high = ALL
-    for op in region.ops:
-        if op.type == "Relu":
-            low = max(low, 0.0)
-        elif op.type == "Clip":
-            bounds = [op.inputs[i] if i < len(op.inputs) else "" for i in (1, 2)]
-            least, most = (_number(name, numbers) for name in bounds)
-            low = low if least is None else max(low, least)
-            high = high if most is None else min(high, most)
-            # The upper bound wins: below one that is computed anything may come out.
-            computed = bool(bounds[1]) and bounds[1] not in numbers
-            low = -math.inf if computed else min(low, high)
-    return None if (low, high) == ALL else (low, high)
-
-
-def _number(name: str, numbers: Mapping[str, Constant]) -> float | None:
-    constant = numbers.get(name)
-    return None if constant is None or constant.array is None else float(constant.array.reshape(-1)[0])
 
 
 def pin_of(facts: Facts) -> Uniform | None:
@@ -136,42 +104,12 @@ def seen_in(facts: Facts) -> Interval | None:
     return None if seen is None else (seen.lo, seen.hi)
 
 
-def known_range(seen: Interval | None, *kinds: Uniform | None) -> Interval | None:
-    """What was observed, cut to fixed types."""
-    extent = seen
-    for kind in kinds:
-        if kind is not None:
-            ends = pin_ends(kind, seen)
-            extent = ends if extent is None else cut_to(extent, ends)
-    return extent
-
-
-def pin_ends(pin: Uniform, seen: Interval | None) -> Interval:
-    """Ends of a fixed type, which cuts nothing off of a range within half a step of them."""
-    if seen is None or not pin.is_per_tensor:
-        return pin.lo, pin.hi
-    below, above = (pin.lo - seen[0]) / pin.scale, (seen[1] - pin.hi) / pin.scale
-    return seen[0] if 0 <= below <= HALF else pin.lo, seen[1] if 0 <= above <= HALF else pin.hi
-
-
 def by_width(facts: Facts) -> ByWidth:
     """The ranges that facts say of a value, by bits."""
     seen = next((fact for fact in facts if isinstance(fact, Calibrated)), None)
     if seen is None or any(isinstance(fact, Bipolar) for fact in facts):
         return {}
     return {width.bits: (width.lo, width.hi) for width in seen.widths}
-
-
-def narrowed(own: Interval | None, parts: Sequence[ByWidth]) -> ByWidth:
-    """By width, a value's own range cut to each part in turn; widths that hold all of it are left out."""
-    found: dict[int, Interval] = {}
-    for bits in {bits for part in parts for bits in part} if own is not None else ():
-        low, high = own or (0.0, 0.0)
-        for ends in (part[bits] for part in parts if bits in part):
-            low, high = (min(max(end, low), high) for end in ends)
-        if (low, high) != own:
-            found[bits] = low, high
-    return found
 
 
 def signs_of(graph: Graph, steps: Sequence[Step]) -> frozenset[str]:

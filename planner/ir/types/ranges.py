@@ -1,4 +1,4 @@
-"""Parameters from a range: scale and zero point that hold the reals of [lo, hi].
+"""Parameters from a range: scale and zero point that hold the reals of [lo, hi]; and the ranges of types.
 
 Ranges are widened to contain 0; a range of zero width gives scale 1.0, zero point 0. A scale is rounded to
 a value of the expressed type, the zero point computed from that. Source: docs/specification.md, section 2.
@@ -7,16 +7,23 @@ a value of the expressed type, the zero point computed from that. Source: docs/s
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.errors import QTypeError
+from planner.ir.types.intervals import ALL, Interval, cut_to
 from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import AtReaders, Calibrated, RowMax, Storage, Uniform, WidthRange
 from planner.ir.types.scales import F32_TINY, FORMATS, HELD, TWO_STEPS, held_in, round_scale, round_scales
 
 Reals = npt.NDArray[np.float64]
+NEAR: Final = 1e-6
+"""Share of a range that rounding in statistics may make of its ends."""
+HALF: Final = 0.5 + 1e-4
+"""Half a step, and what rounding a scale to float32 adds to it."""
+NO_WIDTHS: Final[Mapping[int, Interval]] = {}
 
 
 def uniform_from_range(
@@ -311,3 +318,62 @@ def hull_of_observed(observed: Sequence[Calibrated]) -> Calibrated:
         for bits in sorted({at.bits for at in told})
     )
     return Calibrated((lo,), (hi,), observed[0].expressed, None, joined, two_values, widths, readers)
+
+
+def range_of_type(kind: Uniform, seen: Interval | None) -> Interval:
+    """The range of a fixed type, with the ends of what was seen that lie within half a step of its own.
+
+    Rounding the zero point moves the ends of a type by half a step at most, which cuts nothing off: fixing a
+    value to the type it has changes nothing.
+    """
+    if seen is None or not kind.is_per_tensor:
+        return kind.lo, kind.hi
+    half = HALF * kind.scale
+    return (
+        seen[0] if kind.lo - half <= seen[0] <= kind.lo else kind.lo,
+        seen[1] if kind.hi <= seen[1] <= kind.hi + half else kind.hi,
+    )
+
+
+def within_types(seen: Interval | None, *kinds: Uniform | None) -> Interval | None:
+    """What was seen of a value, cut to the types that are fixed for it."""
+    extent = seen
+    for kind in kinds:
+        if kind is not None:
+            own = range_of_type(kind, seen)
+            extent = own if extent is None else cut_to(extent, own)
+    return extent
+
+
+def ranges_by_width(
+    known: Interval | None, stated: Mapping[int, Interval], moved: Mapping[int, Interval]
+) -> Mapping[int, Interval]:
+    """The ranges of single widths: what is stated of them, what a mover hands on, both within `known`.
+
+    Widths that hold all of it are left out.
+    """
+    if known is None or not (stated or moved):
+        return NO_WIDTHS
+    found: dict[int, Interval] = {}
+    for bits in stated.keys() | moved.keys():
+        extent = cut_to(stated.get(bits, known), known)
+        extent = cut_to(moved.get(bits, extent), extent)
+        if extent != known:
+            found[bits] = extent
+    return found
+
+
+def cutting(needed: Interval | None, extent: Interval | None) -> Interval | None:
+    """What is needed of a range, None where that is all of it but for what rounding made of its ends."""
+    if needed is None or extent is None:
+        return needed
+    near = NEAR * (max(extent[1], 0.0) - min(extent[0], 0.0))
+    lo = needed[0] if needed[0] > extent[0] + near else -math.inf
+    hi = needed[1] if needed[1] < extent[1] - near else math.inf
+    return None if (lo, hi) == ALL else (lo, hi)
+
+
+def farthest(kind: Uniform) -> int:
+    """The farthest a stored number is from its zero point."""
+    ends = zip(kind.slice_ranges, kind.zero_points, strict=False)
+    return max(max(zero - low, high - zero) for (low, high), zero in ends)

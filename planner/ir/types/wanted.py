@@ -72,6 +72,20 @@ def is_stored_in(wanted: Stored, store: Stored) -> bool:
     return wanted.is_full and wanted.name == store.name
 
 
+def wanted_at(wanted: Wanted, side: tuple[str, int]) -> Stored:
+    """What is asked of one port; None where nothing is."""
+    if wanted.result is not None:
+        return wanted.result if side[0] == "out" else None
+    stores = wanted.inputs if side[0] == "in" else wanted.outputs
+    return stores[side[1]] if side[1] < len(stores) else None
+
+
+def wanted_bits(wanted: Wanted, side: tuple[str, int]) -> int:
+    """Bits that a port counts as asked for: those of its own storage, or of the results."""
+    store = wanted.result if wanted.result is not None else wanted_at(wanted, side)
+    return store.bits if isinstance(store, Storage) else 0
+
+
 def wanted_from_data(data: Any) -> Wanted:
     """Read what is asked of a kernel, as annotations have it.
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph
+from planner.ir.operators.movers import cut_of
 from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Storage, Uniform
 from planner.propagation.network.early_ranges import EarlyRanges
@@ -69,7 +70,7 @@ def build_network(chosen: Chosen) -> Network:
     network = draft.network
     wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
     reader_storage = reader_storages(graph, choices, network.storages) if wild else {}
-    ways = [(_moves(graph, choice), _cut(graph, choice)) for choice in choices]
+    ways = [(_moves(graph, choice), cut_of(graph, choice.region)) for choice in choices]
     early = EarlyRanges(graph, choices, ways)
     begin_of = {end: begin for begin, end in carried_pairs(graph)}
     numbers: dict[str, int] = {}
@@ -253,33 +254,6 @@ def _move_signs(draft: Draft, kernel: Kernel) -> None:
         for name in filter(None, kernel.choice.region.outputs):
             number = draft.value_ids[name]
             values[number] = replace(values[number], signs=True)
-
-
-def _cut(graph: Graph, choice: Choice) -> Interval | None:
-    """What a relu or clamp among the ops of a mover cuts its data to, in reals."""
-    low, high = float("-inf"), float("inf")
-    for op in choice.region.ops:
-        if op.type == "Relu":
-            low = max(low, 0.0)
-        elif op.type == "Clip":
-            low = max(low, _bound(graph, op.inputs, 1, low))
-            high = min(high, _bound(graph, op.inputs, 2, high))
-            # The upper bound wins over the lower one: below one that is computed there is no floor.
-            low = float("-inf") if _is_computed(graph, op.inputs, 2) else min(low, high)
-    return None if (low, high) == (float("-inf"), float("inf")) else (low, high)
-
-
-def _is_computed(graph: Graph, names: tuple[str, ...], index: int) -> bool:
-    name = names[index] if index < len(names) else ""
-    return bool(name) and name not in graph.constants
-
-
-def _bound(graph: Graph, names: tuple[str, ...], index: int, default: float) -> float:
-    name = names[index] if index < len(names) else ""
-    constant = graph.constants.get(name)
-    if constant is None or constant.array is None:
-        return default
-    return float(constant.array.reshape(-1)[0])
 
 
 def _fix(draft: Draft, kernel: Kernel, layout: Layout) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
+from planner.ir.operators.movers import FAR
 from planner.propagation.network.constant_ranges import oddity
 from planner.propagation.network.float_islands import (
     BETWEEN_FLOATS,
@@ -20,7 +21,6 @@ from planner.propagation.network.float_islands import (
 )
 from planner.propagation.network.float_results import read_in_float
 from planner.propagation.network.ports import Ranged
-from planner.propagation.network.value_ranges import FAR
 from planner.propagation.selection.choice import NO_RANGE, Choice, in_float
 from planner.propagation.selection.chosen import Chosen
 from planner.propagation.selection.row_layout import moves_data

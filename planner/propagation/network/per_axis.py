@@ -12,7 +12,6 @@ from planner.ir.graph import Graph
 from planner.ir.types.axis_transport import moved_types
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import Calibrated, QType, Storage, Uniform
-from planner.propagation.network.labels import label_for, log_units
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -27,6 +26,7 @@ from planner.propagation.network.ports import (
     present,
 )
 from planner.propagation.selection.refusals import accepts
+from planner.target.ports.labels import label_for, log_units
 from planner.target.records import PortPattern
 
 

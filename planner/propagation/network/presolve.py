@@ -7,8 +7,8 @@ here.
 """
 
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.propagation.network.labels import label_for, storable, typed
 from planner.propagation.network.ports import CLASS, FLOAT, Port, Ranged, Value, range_in
+from planner.target.ports.labels import label_for, storable, typed
 from planner.target.records import PortType
 
 

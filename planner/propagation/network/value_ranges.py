@@ -7,15 +7,14 @@ chose a range for a width, a port of that width holds this one (`Ranged.by_width
 Source: docs/specification.md, section 5, the price, item 1.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final
 
-import numpy as np
-
+from planner.ir.operators.movers import finite_range, reads_infinity, tells_places
+from planner.ir.roles import moves_alone
 from planner.ir.types.intervals import ALL, Interval, cut_to, hull
-from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.qtypes import Storage
+from planner.ir.types.ranges import NO_WIDTHS, cutting, range_of_type, ranges_by_width, within_types
 from planner.propagation.network.build import build_network
 from planner.propagation.network.constant_ranges import constant_range
 from planner.propagation.network.needed_ranges import asks, needs_of
@@ -31,16 +30,7 @@ from planner.propagation.network.ports import (
     range_in,
 )
 from planner.propagation.selection.chosen import Chosen
-from planner.propagation.selection.row_layout import has_numbers, moves_alone
-
-FAR: Final = float(np.finfo(np.float32).max)
-NEAR: Final = 1e-6
-"""Share of a range that rounding in statistics may make of its ends."""
-HALF: Final = 0.5 + 1e-4
-"""Half a step, and what rounding a scale to float32 adds to it."""
-MASKED: Final = frozenset({"Add", "Sub", "Where"})
-"""Ops through which a constant masks another operand."""
-NO_WIDTHS: Final[Mapping[int, Interval]] = {}
+from planner.propagation.selection.row_layout import has_numbers
 
 
 @dataclass(slots=True)
@@ -113,31 +103,17 @@ def find_ranges(network: Network) -> Ranged:
 
 
 def _finite(state: _Passes, index: int) -> Interval | None:
-    """What integers may stand for of a constant with infinities; None where nothing.
-
-    Its finite part where only saturating movers read it. A mask that sums or choices read is as far as a
-    float32 goes, until the pass backward knows what they need of it (`unbounded`).
-    """
+    """What integers may stand for of a constant with infinities; None where nothing."""
     network = state.network
     value = network.values[index]
     array = network.graph.constants[value.name].array
-    kernels = [network.kernels[network.ports[p].kernel] for p in value.uses]
-    if array is None or np.isnan(array).any():
+    if array is None:
         return None
-    if not all(_saturates(kernel, array) for kernel in kernels):
-        masks = all({op.type for op in kernel.choice.region.ops} <= MASKED for kernel in kernels)
-        ends = np.clip((array.min(), array.max()), -FAR, FAR)
-        return (float(ends[0]), float(ends[1])) if masks else None
-    state.saturated.add(index)
-    numbers = array[np.isfinite(array)]
-    return (float(numbers.min()), float(numbers.max())) if numbers.size else None
-
-
-def _saturates(kernel: Kernel, array: np.ndarray) -> bool:
-    """Whether the end of the storage does for an infinity: it is never more (or less) than what it meets."""
-    types = {op.type for op in kernel.choice.region.ops}
-    beyond = np.inf if types <= {"Max", "Pad"} else -np.inf if types == {"Min"} else None
-    return kernel.moves and beyond is not None and not np.any((array == beyond) | np.isnan(array))
+    kernels = [network.kernels[network.ports[p].kernel] for p in value.uses]
+    found, saturates = finite_range(array, [(kernel.choice.region, kernel.moves) for kernel in kernels])
+    if saturates:
+        state.saturated.add(index)
+    return found
 
 
 def _forward(state: _Passes) -> list[int]:
@@ -172,14 +148,14 @@ def _pass_forward(state: _Passes) -> list[int]:
     for number, value in enumerate(network.values):
         if value.definition < 0:
             state.unfixed[number] = value.calibrated
-            extent = _known(value.calibrated, value.pin)
+            extent = within_types(value.calibrated, value.pin)
             tensor = network.graph.values[value.name]
             if 0 in (tensor.shape or ()) and extent is None:
                 extent = (0.0, 0.0)
             if value.constant and extent is None and tensor.is_float and _counts(network, value):
                 extent = constant_range(network.graph.constants[value.name]) or _finite(state, number)
             state.ranges[number] = extent
-            state.by_width[number] = _by_width(value, extent, {})
+            state.by_width[number] = ranges_by_width(extent, value.stated, NO_WIDTHS)
     rangeless = []
     state.visits.append(len(network.kernels))
     for index, kernel in enumerate(network.kernels):
@@ -211,22 +187,9 @@ def _write(state: _Passes, number: int, kernel: Kernel, *, moves: bool, served: 
         unfixed = value.calibrated
         if moved is not None:
             unfixed = moved if unfixed is None else cut_to(unfixed, moved)
-        extent = _known(unfixed, value.pin, (port.fixed if served else None) or port.pin)
+        extent = within_types(unfixed, value.pin, (port.fixed if served else None) or port.pin)
         state.unfixed[port.value], state.ranges[port.value] = unfixed, extent
-        state.by_width[port.value] = _by_width(value, extent, moved_by_width)
-
-
-def _by_width(value: Value, known: Interval | None, moved: Mapping[int, Interval]) -> Mapping[int, Interval]:
-    """The ranges of single widths: what is stated of them, what a mover hands on, both within `known`."""
-    if known is None or not (value.stated or moved):
-        return NO_WIDTHS
-    found: dict[int, Interval] = {}
-    for bits in value.stated.keys() | moved.keys():
-        extent = cut_to(value.stated.get(bits, known), known)
-        extent = cut_to(moved.get(bits, extent), extent)
-        if extent != known:
-            found[bits] = extent
-    return found
+        state.by_width[port.value] = ranges_by_width(extent, value.stated, moved_by_width)
 
 
 def _backward(state: _Passes) -> None:
@@ -258,7 +221,7 @@ def _pass_backward(state: _Passes) -> dict[int, Interval | None]:
         asked = state.asked.get(number) if state.asked else None
         moved = [state.kept[ports[p].value] for p in kernel.outputs if p >= 0] if kernel.moves else []
         through = hull([*moved, asked] if asked else moved)
-        if kernel.moves and _tells_places(network, kernel):
+        if kernel.moves and tells_places(network.graph, kernel.choice.region):
             through = ALL
         needs = (
             needs_of(network, kernel, state.given)
@@ -271,12 +234,12 @@ def _pass_backward(state: _Passes) -> dict[int, Interval | None]:
             port = ports[p]
             fixed = port.fixed or port.pin
             if fixed is not None:
-                kept_by[p] = pin_range(fixed, ranges[port.value])
+                kept_by[p] = range_of_type(fixed, ranges[port.value])
             elif kernel.moves:
                 kept_by[p] = cut_to(through, kernel.cut) if through and kernel.cut else through
             else:
                 name = network.values[port.value].name
-                needed = _cutting(needs.get(name), ranges[port.value]) if needs else None
+                needed = cutting(needs.get(name), ranges[port.value]) if needs else None
                 if needed:
                     state.needed[p] = needed
                 elif state.needed:
@@ -295,15 +258,6 @@ def _ask_for(state: _Passes) -> bool:
             new |= state.asked.get(k) != asked
             state.asked[k] = asked
     return new
-
-
-def _known(observed: Interval | None, *kinds: Uniform | None) -> Interval | None:
-    extent = observed
-    for kind in kinds:
-        if kind is not None:
-            own = pin_range(kind, observed)
-            extent = own if extent is None else cut_to(extent, own)
-    return extent
 
 
 def _moved(
@@ -355,41 +309,23 @@ def _keep(state: _Passes, kernel: Kernel, port: Port, kept_by: dict[int, Interva
     """
     network, value = state.network, state.network.values[port.value]
     extent = hull([*(kept_by.get(p) for p in value.uses), *(ALL for _ in value.outputs)])
-    own = None if value.pin is None else pin_range(value.pin, state.unfixed[port.value])
+    own = None if value.pin is None else range_of_type(value.pin, state.unfixed[port.value])
     kept = given = extent
     if extent is None:
         kept = given = (own or ALL) if _is_state(kernel, port.name) else None
     else:
         if own is not None:
             kept = given = cut_to(own, extent) if kernel.moves else own
-        stored = None if kernel.moves or _reads_infinity(network, kernel) else _stored_part(network, port)
+        stored = None if kernel.moves or _masks(network, kernel) else _stored_part(network, port)
         if stored is not None:
             kept = cut_to(stored, extent) if own is None else own
             given = cut_to(stored, extent)
     state.kept[port.value], state.given[port.value] = kept, given
 
 
-def pin_range(pin: Uniform, seen: Interval | None) -> Interval:
-    """The range of a fixed type, with the ends of what was seen that lie within half a step of its own.
-
-    Rounding the zero point moves the ends of a type by half a step at most, which cuts nothing off: fixing a
-    value to the type it has changes nothing.
-    """
-    if seen is None or not pin.is_per_tensor:
-        return pin.lo, pin.hi
-    half = HALF * pin.scale
-    return (
-        seen[0] if pin.lo - half <= seen[0] <= pin.lo else pin.lo,
-        seen[1] if pin.hi <= seen[1] <= pin.hi + half else pin.hi,
-    )
-
-
-def _reads_infinity(network: Ranged, kernel: Kernel) -> bool:
-    """Whether a kernel masks with infinities, which the statistics of its result leave out."""
-    if MASKED.isdisjoint(op.type for op in kernel.choice.region.ops):
-        return False
+def _masks(network: Ranged, kernel: Kernel) -> bool:
     extents = (network.ranges[port.value] for port in present(network, kernel.inputs))
-    return any(extent is not None and FAR in (-extent[0], extent[1]) for extent in extents)
+    return reads_infinity(kernel.choice.region, extents)
 
 
 def _stored_part(network: Ranged, port: Port) -> Interval | None:
@@ -397,22 +333,6 @@ def _stored_part(network: Ranged, port: Port) -> Interval | None:
     store = port.spec.storage
     stored = port.kind != FLOAT and isinstance(store, Storage) and not store.float_name
     return range_in(network, port.value, port.spec) if stored else None
-
-
-def _cutting(needed: Interval | None, extent: Interval | None) -> Interval | None:
-    """What is needed of a range, None where that is all of it but for what rounding made of its ends."""
-    if needed is None or extent is None:
-        return needed
-    near = NEAR * (max(extent[1], 0.0) - min(extent[0], 0.0))
-    lo = needed[0] if needed[0] > extent[0] + near else -math.inf
-    hi = needed[1] if needed[1] < extent[1] - near else math.inf
-    return None if (lo, hi) == ALL else (lo, hi)
-
-
-def _tells_places(network: Network, kernel: Kernel) -> bool:
-    """Whether a mover gives indices too, which are told by all of what it reads: TopK, MaxPool."""
-    made = (name for op in kernel.choice.region.ops for name in op.outputs if name)
-    return any(not network.graph.values[name].is_float for name in made)
 
 
 def _is_state(kernel: Kernel, port: str) -> bool:

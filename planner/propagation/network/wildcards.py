@@ -17,12 +17,12 @@ from planner.ir.types.held_pins import Storages, centring, has_storage
 from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
 from planner.ir.types.storages import storage
+from planner.ir.types.wanted import wanted_at
 from planner.propagation.network.ports import Network, Value, own_pin, present
 from planner.propagation.selection.choice import Choice, port_facts
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.reach import holds, may_fall_short
 from planner.propagation.selection.row_layout import Layout
-from planner.propagation.selection.wanted_rows import wanted_at
 from planner.target.records import PortId, PortType
 
 Member = tuple[PortId, str, PortType]

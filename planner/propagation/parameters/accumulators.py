@@ -4,20 +4,19 @@ What the weights of one scale add up to: per output channel, or per block where 
 counted are averages, additions and other kernels without products. Source: docs/specification.md, section 6.
 """
 
-import math
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.ir.graph import Graph, Op
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
+from planner.ir.types.ranges import farthest
 from planner.propagation.network.constant_ranges import observed
 from planner.propagation.network.ports import Kernel, Port, present
 from planner.propagation.parameters.typed import Typing
 from planner.propagation.selection.choice import follows_factors
-from planner.propagation.selection.weight_axes import channel_axis, linear_op
+from planner.target.ports.axes import channel_axis, linear_op, summed_terms
 
 _CHUNK: Final = 1 << 18
 Reals: TypeAlias = npt.NDArray[np.float64]
@@ -40,11 +39,11 @@ def accumulator_bits(network: Typing, kernel: Kernel) -> tuple[int | None, int |
     if network.values[ports[1].value].constant:
         sums = weight_sums(network, kernel, ports[1], w)
     else:
-        terms = _terms(network.graph, op)
-        sums = None if terms is None else np.array([float(terms * reach(w))])
+        terms = summed_terms(network.graph, op)
+        sums = None if terms is None else np.array([float(terms * farthest(w))])
     if sums is None:
         return None, None
-    sums = sums * reach(x)
+    sums = sums * farthest(x)
     added = network.types[ports[2].id] if len(ports) > 2 else None
     if added is not None and not w.blocks:
         bias = network.graph.constants.get(network.values[ports[2].value].name)
@@ -62,25 +61,6 @@ def accumulator_bits(network: Typing, kernel: Kernel) -> tuple[int | None, int |
     channel = int(np.argmax(sums))
     named = network.values[ports[1].value].constant and not w.blocks
     return int(sums[channel]).bit_length() + 1, channel if named else None
-
-
-def reach(kind: Uniform) -> int:
-    """The farthest a stored number is from its zero point."""
-    ends = zip(kind.slice_ranges, kind.zero_points, strict=False)
-    return max(max(zero - low, high - zero) for (low, high), zero in ends)
-
-
-def _terms(graph: Graph, op: Op) -> int | None:
-    """How many products of two activations one sum has; None where a size is not known."""
-    shape = graph.values[op.inputs[1]].shape or ()
-    if op.type == "MatMul":
-        summed = shape[-2:-1] or shape
-    elif op.type == "Gemm":
-        summed = shape[1:] if op.attributes.get("transB", 0) else shape[:1]
-    else:
-        summed = shape[1:] if op.type == "Conv" else (*shape[:1], *shape[2:])
-    sizes = [size for size in summed if isinstance(size, int)]
-    return math.prod(sizes) if shape and len(sizes) == len(summed) else None
 
 
 def weight_sums(network: Typing, kernel: Kernel, port: Port, kind: Uniform) -> Reals | None:
@@ -160,10 +140,10 @@ def partial_bits(network: Typing, kernel: Kernel, products: int) -> int | None:
     x, w = network.types[ports[0].id], network.types[ports[1].id]
     if x is None or w is None or w.blocks:
         return None
-    terms = _terms(network.graph, op)
+    terms = summed_terms(network.graph, op)
     if not network.values[ports[1].value].constant:
-        most = reach(w) * (products if terms is None else min(products, terms))
-        return (most * reach(x)).bit_length() + 1
+        most = farthest(w) * (products if terms is None else min(products, terms))
+        return (most * farthest(x)).bit_length() + 1
     constant = network.graph.constants.get(network.values[ports[1].value].name)
     if constant is None or constant.array is None or not constant.array.size:
         return None
@@ -176,4 +156,4 @@ def partial_bits(network: Typing, kernel: Kernel, products: int) -> int | None:
     first = max(0, channels.shape[1] - products)
     largest = np.partition(channels, first, axis=1)[:, first:] if first else channels
     let_go(constant.array)
-    return (int(largest.sum(axis=1, dtype=np.float64).max()) * reach(x)).bit_length() + 1
+    return (int(largest.sum(axis=1, dtype=np.float64).max()) * farthest(x)).bit_length() + 1

@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from planner.ir.types.pinned_numbers import integers_in_use
 from planner.ir.types.qtypes import Bipolar, Storage, Uniform
+from planner.ir.types.ranges import farthest
 from planner.ir.types.scales import F32_TINY
 from planner.propagation.network.constant_ranges import effective
 from planner.propagation.network.ports import CONSTANT, Kernel, Port, ports_of
-from planner.propagation.parameters.accumulators import reach, weight_sums
+from planner.propagation.parameters.accumulators import weight_sums
 from planner.propagation.parameters.typed import Typing, kernel_views
 from planner.target.records import Row, Rule
 from planner.target.rules import multiplier_range, multipliers_of
@@ -197,6 +198,6 @@ def _are_summed(network: Typing, kernel: Kernel, row: Row, found: Sum, times: Re
     sums = weight_sums(network, kernel, found.weight, found.kind)
     if sums is None or sums.size != found.steps.size:
         return np.ones(times.shape, bool)
-    all_of = sums * times * reach(found.other) + np.rint(np.abs(found.steps) * times)
+    all_of = sums * times * farthest(found.other) + np.rint(np.abs(found.steps) * times)
     fits = all_of <= row.accumulator.qmax
     return np.asarray(fits if times.size > 1 else fits.all(keepdims=True))

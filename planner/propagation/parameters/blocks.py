@@ -16,7 +16,7 @@ from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import uniform_columns, uniform_per_axis
 from planner.ir.types.scales import TWO_STEPS, held_in
-from planner.propagation.network.labels import label_for
+from planner.target.ports.labels import label_for
 from planner.target.records import PortType
 
 Reals = npt.NDArray[np.float64]

@@ -28,7 +28,6 @@ from planner.propagation.network.constant_ranges import (
     observed,
     slice_ranges,
 )
-from planner.propagation.network.labels import clipped_share, label_for, label_of, typed
 from planner.propagation.network.ports import CONSTANT, Kernel, Port, ports_of
 from planner.propagation.parameters.bias_grids import bias_room, finer_weight
 from planner.propagation.parameters.blocks import block_ranges, block_type
@@ -37,7 +36,8 @@ from planner.propagation.parameters.typed import Typing, kernel_views
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.remedies import Inapplicable, Left
-from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis, linear_op
+from planner.target.ports.axes import block_axes, block_size, channel_axis, linear_op
+from planner.target.ports.labels import clipped_share, label_for, label_of, typed
 from planner.target.records import PortId, PortType, Row, Rule
 from planner.target.rules import rule_function
 

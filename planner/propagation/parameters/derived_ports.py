@@ -12,7 +12,6 @@ from planner.errors import Conflict, RuleError
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.typetext import brief
-from planner.propagation.network.labels import label_of, typed
 from planner.propagation.network.ports import (
     DERIVED,
     Kernel,
@@ -24,6 +23,7 @@ from planner.propagation.parameters.typed import Typing, kernel_views, known_typ
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.solver.classes import LabelClass
 from planner.target.circles import LEAST, ROUNDS, agree, at_rest, circles
+from planner.target.ports.labels import label_of, typed
 from planner.target.records import PortId, Rule
 from planner.target.rules import in_storage, rule_function
 

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.constant_ranges import slice_ranges
-from planner.propagation.network.labels import label_for
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -27,6 +26,7 @@ from planner.propagation.network.ports import (
 )
 from planner.propagation.parameters.typed import Typing, kernel_views
 from planner.propagation.selection.remedies import Grown
+from planner.target.ports.labels import label_for
 from planner.target.records import PortId, Rule
 from planner.target.rules import multiplier_range, multipliers_of
 

@@ -16,13 +16,13 @@ from typing import Final
 
 from planner.ir.types.qtypes import Storage
 from planner.plans.records import Refused
-from planner.propagation.network.labels import UNIT, Label, clipped_share, label_of, storable, typed
 from planner.propagation.network.ports import Port
 from planner.propagation.parameters.typed import Typed
 from planner.propagation.solver.classes import LabelClass, Labels, legal
 from planner.propagation.solver.components import Edge, Sets, Unit
 from planner.propagation.solver.price import CostModel, edge_price, loss_price
 from planner.propagation.solver.ways import Loss, coarsest, level_of
+from planner.target.ports.labels import UNIT, Label, clipped_share, label_of, storable, typed
 
 MOST: Final = 3
 """Alternatives of one class."""

@@ -15,7 +15,6 @@ from planner.plans.plan import Plan, Planned, plan_key
 from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
 from planner.propagation.network.float_islands import BETWEEN_FLOATS
-from planner.propagation.network.labels import UNIT
 from planner.propagation.network.ports import Kernel, Port, Value
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.typed import Typed
@@ -26,6 +25,7 @@ from planner.propagation.selection.choice import port_facts
 from planner.propagation.selection.conflicts import Concession, refuse
 from planner.propagation.selection.wanted_rows import ANNOTATED
 from planner.propagation.solver.price import excused_price, loss_units
+from planner.target.ports.labels import UNIT
 from planner.target.records import Costs, Row
 
 

@@ -16,11 +16,11 @@ from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Non
 from planner.ir.types.typetext import brief
 from planner.plans.records import Refused, StepRow, StepRows
 from planner.propagation.network.constant_ranges import observed
-from planner.propagation.network.labels import label_of
 from planner.propagation.network.ports import CONSTANT, FLOAT, GIVEN, Kernel, Port, base_of, ports_of, present
 from planner.propagation.parameters.typed import Typed
 from planner.propagation.result.alternatives import Alternatives
 from planner.propagation.solver.classes import hull_of
+from planner.target.ports.labels import label_of
 from planner.target.records import PortId, Row
 
 RANGE: Final = "%g to %g"

@@ -9,11 +9,11 @@ from typing import Final
 from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Graph, Region
+from planner.ir.roles import moves_alone
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.ir.types.wanted import Stored, Wanted, is_stored_in
 from planner.plans.records import KernelPlan, Port
 from planner.propagation.selection.conflicts import Concession
-from planner.propagation.selection.row_layout import moves_alone
 from planner.propagation.selection.wanted_rows import asked_text
 from planner.target.records import Row
 

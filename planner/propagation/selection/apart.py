@@ -10,16 +10,16 @@ from dataclasses import replace
 from planner.fusion.apart import can_be_apart, taken_apart
 from planner.ir.graph import Graph, Region
 from planner.ir.inner_types import unkept_types
+from planner.ir.roles import moves_alone
 from planner.ir.topology import running, topological
 from planner.ir.types.qtypes import QType
 from planner.ir.types.typetext import brief
 from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.remedies import Remedies
-from planner.propagation.selection.row_layout import moves_alone
 from planner.propagation.selection.rows import choose_rows
 from planner.propagation.selection.too_little import TOO_LITTLE
 from planner.propagation.selection.wanted_rows import ANNOTATED
-from planner.propagation.selection.weight_axes import linear_op
+from planner.target.ports.axes import linear_op
 from planner.target.records import Target
 
 

@@ -1,26 +1,18 @@
 """Why a row does not serve a kernel: a fact that a port cannot have, a predicate, a size no block divides.
 
-Facts of activations that a rescale can meet refuse nothing. Of sparsity the numbers of the model decide: what
-rounds to 0 besides only makes weights sparser. Source: docs/specification.md, section 4; NVIDIA,
-"Accelerating Inference with Sparsity Using the Ampere Architecture" (2:4 along the summed dimension).
+Facts of activations that a rescale can meet refuse nothing. Source: docs/specification.md, section 4.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-import numpy as np
-
-from planner.ir.graph import Graph, Region
-from planner.ir.mapped import let_go
-from planner.ir.operators.standard_op import ops_to_run
+from planner.ir.graph import Graph
 from planner.ir.types.axis_transport import moved_types
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, Storage, Uniform
-from planner.ir.types.scales import holds_scales
 from planner.ir.types.typetext import brief
-from planner.ir.types.wanted import Wanted
+from planner.ir.types.wanted import Wanted, wanted_bits
 from planner.propagation.selection.choice import (
     FLOATING,
     Choice,
@@ -31,12 +23,9 @@ from planner.propagation.selection.choice import (
     sides_of,
 )
 from planner.propagation.selection.pinned_constants import restored
-from planner.propagation.selection.wanted_rows import (
-    wanted_bits,
-)
-from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis, linear_op
-from planner.target.predicates import failing
-from planner.target.records import PortPattern, PortType, Row
+from planner.target.ports.accepts import bits_of, broken_when, has_blocks_of, parameter_problem, scale_problem
+from planner.target.ports.axes import axis_of_scales, block_size
+from planner.target.records import PortPattern, Row
 
 NOT_ASKED: Final = "it serves only kernels that are asked to run so"
 
@@ -64,7 +53,7 @@ def refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                 isinstance(fact, Bipolar)
                 and constant
                 and not (
-                    holds_two_signs(pattern) and _takes_scales(pattern.type, [fact.scale]) and not follows
+                    holds_two_signs(pattern) and not scale_problem(pattern.type, [fact.scale]) and not follows
                 )
             ):
                 return f"port {pattern.name} ({name!r}) is {fact}, the row has {pattern.type}"
@@ -132,14 +121,10 @@ def _hands_slices_on(graph: Graph, choice: Choice) -> bool:
 
 def _is_off_axis(graph: Graph, choice: Choice, name: str, pattern: PortPattern, kind: Uniform) -> bool:
     """Whether a weight has its scales along another axis than its row says, where that is known."""
-    role = choice.row.axis.get(pattern.name, "out_channel") if choice.row is not None else 0
-    if kind.axis is None or (role == "out_channel" and linear_op(choice.region.ops) is None):
+    if kind.axis is None or choice.row is None:
         return False
-    shape = graph.values[name].shape
-    if isinstance(role, int) and role < 0 and shape is None:
-        return False  # counted from an end that is not known
-    axis = channel_axis(choice.region, graph) if not isinstance(role, int) else role
-    return kind.axis != (axis + len(shape or ()) if axis < 0 else axis)
+    axis = axis_of_scales(graph, choice.region, choice.row, pattern.name, name)
+    return axis is not None and kind.axis != axis
 
 
 def holds_two_signs(pattern: PortPattern) -> bool:
@@ -157,18 +142,7 @@ def refused_by_when(graph: Graph, choice: Choice, wanted: Wanted | None) -> str 
     if row.is_on_request and wanted is None:
         return NOT_ASKED
     bits = partial(_asked_bits, graph, choice, wanted)
-    for port, least in row.when.get("min_bits", {}).items():
-        if max(bits(port), default=0) < least:
-            return f"port {port} needs a fact of at least {least} bits"
-    return failing(
-        row.when,
-        ports=_by_name(choice, row),
-        ops=ops_to_run(region),
-        attributes=region.attributes,
-        graph=graph,
-        bits=bits,
-        place=(row.source, f"when of {row.kernel}"),
-    )
+    return broken_when(row, (*choice.inputs, *choice.outputs), region, graph, bits)
 
 
 def refused_by_blocks(graph: Graph, choice: Choice, row: Row) -> str | None:
@@ -183,35 +157,13 @@ def refused_by_blocks(graph: Graph, choice: Choice, row: Row) -> str | None:
     return None
 
 
-def _by_name(choice: Choice, row: Row) -> dict[str, str | tuple[str, ...]]:
-    """The value at each port of the row, "" where it is absent, all of them at a variadic one."""
-    tails = [pattern.name for pattern in (*row.inputs, *row.outputs) if pattern.variadic]
-    found: dict[str, str | tuple[str, ...]] = dict.fromkeys(
-        (pattern.name for pattern in (*row.inputs, *row.outputs)), ""
-    )
-    found |= {
-        tail: tuple(name for _, _, name, pattern in sides_of(choice) if pattern.name == tail)
-        for tail in tails
-    }
-    return found | {
-        pattern.name: name for _, _, name, pattern in sides_of(choice) if pattern.name not in tails
-    }
-
-
 def _asked_bits(graph: Graph, choice: Choice, wanted: Wanted | None, port: str) -> Iterator[int]:
     """The bits that facts ask for at each value of a port; 0 where nothing is asked."""
     for side, i, _, pattern in sides_of(choice):
         if pattern.name != port:
             continue
-        asked = [wanted_bits(wanted, (side, i)) if wanted is not None else 0]
-        for fact in port_facts(graph, choice.region, side, i):
-            if isinstance(fact, AnyType):
-                asked.append(fact.bits)
-            elif isinstance(fact, Bipolar):
-                asked.append(1)
-            elif isinstance(fact, Uniform):
-                asked.append(fact.storage.bits)
-        yield max(asked)
+        asked = wanted_bits(wanted, (side, i)) if wanted is not None else 0
+        yield max(asked, bits_of(port_facts(graph, choice.region, side, i)))
 
 
 def accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:
@@ -219,11 +171,10 @@ def accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:
     spec = pattern.type
     if isinstance(spec.storage, Storage) and spec.storage != pin.storage:
         return False
-    if not takes_parameters(spec, pin):
+    if parameter_problem(spec, pin) is not None:
         return False
     if spec.granularity == "block" and not follows:
-        sizes = {size for _, size in pin.blocks}
-        return bool(sizes & {*spec.block_size}) and sizes <= {1, *spec.block_size}
+        return has_blocks_of(spec, pin)
     return follows or {"tensor": pin.is_per_tensor, "axis": not pin.blocks}[spec.granularity]
 
 
@@ -232,46 +183,3 @@ def _is_short(graph: Graph, name: str, pattern: PortPattern, kind: Uniform) -> b
     spec = pattern.type
     is_whole = spec.granularity != "block" or spec.short_block
     return not is_whole and has_short_block(kind, graph.values[name].shape)
-
-
-def takes_parameters(spec: PortType, pin: Uniform) -> bool:
-    """Whether a port can have the scales and zero points of a type."""
-    if spec.symmetric and any(pin.zero_points):
-        return False
-    if spec.zero_point is not None and any(zero != spec.zero_point for zero in pin.zero_points):
-        return False
-    return _takes_scales(spec, pin.scales)
-
-
-def _takes_scales(spec: PortType, scales: Sequence[float]) -> bool:
-    """Whether a port can have these scales."""
-    if spec.power_of_two and any(math.frexp(scale)[0] != 0.5 for scale in scales):
-        return False
-    if spec.scales != "f32" and not holds_scales(scales, spec.scales):
-        return False
-    return min(scales) >= (spec.scale_min or 0.0) and max(scales) <= (spec.scale_max or math.inf)
-
-
-def too_dense(graph: Graph, region: Region, row: Row, pattern: PortPattern, name: str) -> str | None:
-    """Why a value is not as sparse as its port asks, None where it is.
-
-    Groups are consecutive along the dimension that is summed (input channels of a convolution), one after the
-    other from its start; the last may be shorter.
-    """
-    sparsity = pattern.type.sparsity
-    if sparsity is None:
-        return None
-    few, many = sparsity
-    asked = f"port {pattern.name} ({name!r}) is to be {few}:{many} sparse"
-    constant = graph.constants.get(name)
-    if constant is None or constant.array is None:
-        return f"{asked}, and its numbers are not known"
-    array = constant.array
-    if not array.size:
-        return None
-    axis = 0 if array.ndim < 2 else block_axes(graph, region, row, pattern, array.ndim)[1]
-    is_set = np.moveaxis(np.asarray(array != 0), axis, 0)
-    let_go(array)
-    counts = np.add.reduceat(is_set, np.arange(0, len(is_set), many), axis=0, dtype=np.int64)
-    most = int(counts.max())
-    return None if most <= few else f"{asked}, and {most} of {many} along axis {axis} are not 0"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from planner.ir import roles
 from planner.ir.graph import Graph, Region
-from planner.ir.roles import is_mover, is_of_other_dialect
 from planner.ir.types.qtypes import FloatType, Storage
 from planner.propagation.selection.reach import may_fall_short
 from planner.target.circles import circles
@@ -100,25 +100,13 @@ def moves_data(graph: Graph, region: Region, row: Row | None, layout: Layout | N
     """Whether data passes a kernel unchanged, from inputs to outputs."""
     if row is not None and row.computes:
         return False
-    strange = any(is_of_other_dialect(op) for op in region.ops)
-    if region.ops and not strange:
-        return moves_alone(graph, region)
-    known = all(is_of_other_dialect(op) or is_mover(op, graph) for op in region.ops)
-    return known and layout is not None and layout.joins_all
+    return roles.moves_data(graph, region, joins_all=layout is not None and layout.joins_all)
 
 
 def has_numbers(graph: Graph, name: str) -> bool:
     """Whether a value is a constant whose numbers are known: without a range they are no finite ones."""
     constant = graph.constants.get(name)
     return constant is not None and constant.array is not None
-
-
-def moves_alone(graph: Graph, region: Region) -> bool:
-    """Whether a kernel moves data whatever row it has: in float too."""
-    for op in region.ops:
-        if not is_mover(op, graph):
-            return False
-    return bool(region.ops)
 
 
 @lru_cache(maxsize=16)

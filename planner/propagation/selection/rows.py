@@ -18,7 +18,7 @@ from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Graph, Region
 from planner.ir.operators.standard_op import misses_its_name
-from planner.ir.roles import function_of_one, is_product_of_rows
+from planner.ir.roles import function_of_one, is_product_of_rows, moves_alone
 from planner.ir.types.qtypes import Calibrated, FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
 from planner.ir.unknowns import reason_of_unknown
@@ -37,11 +37,9 @@ from planner.propagation.selection.refusals import (
     refused_by_blocks,
     refused_by_facts,
     refused_by_when,
-    takes_parameters,
-    too_dense,
 )
 from planner.propagation.selection.remedies import Left
-from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of, moves_alone
+from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of
 from planner.propagation.selection.too_little import TOO_LITTLE, Short, shortfall
 from planner.propagation.selection.wanted_rows import (
     ANNOTATED,
@@ -50,6 +48,8 @@ from planner.propagation.selection.wanted_rows import (
     rows_told,
 )
 from planner.target.borders import rows_for
+from planner.target.ports.accepts import parameter_problem
+from planner.target.ports.axes import too_dense
 from planner.target.records import Target
 
 NO_ROWS: Final = (
@@ -365,6 +365,6 @@ def _pins_met(graph: Graph, choice: Choice) -> tuple[int, int]:
             )
             if isinstance(fact, Uniform) and inside:
                 met += 1
-                as_they_are += takes_parameters(pattern.type, fact)
+                as_they_are += parameter_problem(pattern.type, fact) is None
             met += isinstance(fact, FloatType) and fact == store
     return met, as_they_are

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from planner.ir.graph import Facts, Graph, once_per_graph
+from planner.ir.roles import moves_alone
 from planner.ir.types.qtypes import Calibrated, FloatType, Storage, Uniform
-from planner.propagation.selection.row_layout import moves_alone
 from planner.target.records import Costs, Target
 
 TOO_LITTLE: Final = "no row holds enough: "

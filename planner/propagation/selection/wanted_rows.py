@@ -42,20 +42,6 @@ def has_wanted(graph: Graph, region: Region, row: Row, layout: Layout, wanted: W
     return bool(sides)
 
 
-def wanted_at(wanted: Wanted, side: PortId) -> Stored:
-    """What is asked of one port; None where nothing is."""
-    if wanted.result is not None:
-        return wanted.result if side[0] == "out" else None
-    stores = wanted.inputs if side[0] == "in" else wanted.outputs
-    return stores[side[1]] if side[1] < len(stores) else None
-
-
-def wanted_bits(wanted: Wanted, side: PortId) -> int:
-    """Bits that a port counts as asked for: those of its own storage, or of the results."""
-    store = wanted.result if wanted.result is not None else wanted_at(wanted, side)
-    return store.bits if isinstance(store, Storage) else 0
-
-
 def _wishes(
     region: Region, row: Row, layout: Layout, wanted: Wanted
 ) -> Iterator[tuple[PortId, PortPattern | None, Stored]]:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import Storage
-from planner.propagation.network.labels import Label, clipped_shares, label_for, label_of, storable
 from planner.propagation.network.ports import Ranged, base_of
 from planner.propagation.solver.classes import LabelClass, Offers, hull_of, legal
 from planner.propagation.solver.components import Component, Edge
+from planner.target.ports.labels import Label, clipped_shares, label_for, label_of, storable
 from planner.target.records import PortType
 
 JOINED: Final = 64

@@ -10,10 +10,10 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.propagation.network.labels import Label
 from planner.propagation.solver.classes import LabelClass, Offered
 from planner.propagation.solver.components import Edge, Unit, Use
 from planner.propagation.solver.ways import Loss, Way
+from planner.target.ports.labels import Label
 from planner.target.records import PortType
 
 ROUNDS: Final = 8

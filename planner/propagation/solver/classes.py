@@ -11,7 +11,6 @@ from planner.ir.graph import port_address
 from planner.ir.types.intervals import Interval, hull
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import power_of_two_from, power_of_two_to
-from planner.propagation.network.labels import Label, clipped_share, label_for, label_of, storable
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -24,6 +23,7 @@ from planner.propagation.network.ports import (
     ports_of,
 )
 from planner.propagation.selection.conflicts import Concession
+from planner.target.ports.labels import Label, clipped_share, label_for, label_of, storable
 from planner.target.records import PortType, Row
 
 Labels = dict[int, Label | None]

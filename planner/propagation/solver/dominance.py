@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.plans.rescales import SAME_SCALE
-from planner.propagation.network.labels import Label, label_of
 from planner.propagation.solver.classes import Offers
 from planner.propagation.solver.components import Component
+from planner.target.ports.labels import Label, label_of
 from planner.target.records import Costs
 
 ROUNDS: Final = 3

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.labels import typed
 from planner.propagation.solver.classes import Offered
 from planner.propagation.solver.components import Edge, Use
 from planner.propagation.solver.price import CostModel
+from planner.target.ports.labels import typed
 
 ROOM: Final = 1 << 62
 """Of a machine's integer; entries beyond are Python's."""

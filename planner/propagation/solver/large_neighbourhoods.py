@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.propagation.network.labels import Label, typed
 from planner.propagation.solver.classes import Labels, Offered
 from planner.propagation.solver.components import GIVEN_USE, Edge, Unit, Use
 from planner.propagation.solver.elimination import SMALL, eliminate
 from planner.propagation.solver.linear_program import solve_exactly
 from planner.propagation.solver.price import CostModel, price_of_labels
 from planner.propagation.solver.ways import Loss, Way, level_of
+from planner.target.ports.labels import Label, typed
 
 TOGETHER: Final = 40
 """Classes that are labelled at once."""

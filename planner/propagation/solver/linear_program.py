@@ -17,12 +17,12 @@ import numpy as np
 
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.rescales import SAME_SCALE
-from planner.propagation.network.labels import typed
 from planner.propagation.solver.classes import Labels, Offered
 from planner.propagation.solver.components import Edge, Unit
 from planner.propagation.solver.highs import Branching, Floats, Rows, least, rows_of
 from planner.propagation.solver.price import CostModel, loss_price
 from planner.propagation.solver.ways import Loss, Ways, level_of
+from planner.target.ports.labels import typed
 
 RELAXED_ROWS, RELAXED_ROWS_OF_A_CLASS = 30_000, 100
 """Rows of a relaxation, whichever allows more: its time grows faster than they do, and where each class may

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import same_scale
-from planner.propagation.network.labels import Label, typed
 from planner.propagation.solver.classes import Labels, Offered
 from planner.propagation.solver.components import Edge, Price, Unit, Use
 from planner.propagation.solver.price import CostModel, edge_price, loss_price
 from planner.propagation.solver.ways import Loss, coarsest, level_of
+from planner.target.ports.labels import Label, typed
 
 SWEEPS: Final = 20
 STEPS: Final = 2_000

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import kind_of, price_of
-from planner.propagation.network.labels import UNIT, Label, typed
 from planner.propagation.solver.components import Edge, Price, Use
 from planner.propagation.solver.ways import Loss, Way, Ways, coarsest
+from planner.target.ports.labels import UNIT, Label, typed
 from planner.target.records import Costs
 
 FORBIDDEN: Final = 1 << 30

@@ -13,9 +13,9 @@ Source: MLIR quantization RFC, "Propagation pass"; docs/specification.md, sectio
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from planner.propagation.network.labels import Label, label_for, label_of, storable
 from planner.propagation.network.ports import Ranged, base_of, range_in
 from planner.propagation.solver.classes import LabelClass, Labels
+from planner.target.ports.labels import Label, label_for, label_of, storable
 
 
 def rfc(network: Ranged, classes: Sequence[LabelClass]) -> Labels:

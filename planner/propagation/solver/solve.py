@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Final
 
 from planner.plans.rescales import same_scale
-from planner.propagation.network.labels import UNIT, Label
 from planner.propagation.solver.canonical_order import in_canonical_order
 from planner.propagation.solver.classes import LabelClass, Labels, Offered, Offers
 from planner.propagation.solver.components import PART, Component, Edge, Part, Unit, Use, free_parts
@@ -24,6 +23,7 @@ from planner.propagation.solver.large_neighbourhoods import relabel
 from planner.propagation.solver.linear_program import EASY, HARD, Relaxed, relax, solve_exactly
 from planner.propagation.solver.local_search import descend
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
+from planner.target.ports.labels import UNIT, Label
 
 FINEST: Final = 8
 """Labels for a whole component that are priced."""

@@ -7,11 +7,11 @@ Source: tests/cases, case 11 ("equal cost: after").
 from collections.abc import Mapping, Sequence
 
 from planner.ir.borders import border_op
-from planner.propagation.network.labels import Label, label_of
 from planner.propagation.network.ports import Ranged
 from planner.propagation.solver.classes import LabelClass, Offered
 from planner.propagation.solver.components import Edge, Part, Price, Unit
 from planner.propagation.solver.price import CostModel, price_of_labels
+from planner.target.ports.labels import Label, label_of
 
 
 def moved_late(

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from planner.ir.types.intervals import Interval, cut_to
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.labels import Label, label_for, log_units
 from planner.propagation.network.per_axis import given_units
 from planner.propagation.network.ports import CLASS, DERIVED, FLOAT, GIVEN, Port, base_of, present, range_in
 from planner.propagation.solver.classes import Classed, Offered, Offers
+from planner.target.ports.labels import Label, label_for, log_units
 from planner.target.records import PortType
 
 NEVER: Final = -(1 << 40)
