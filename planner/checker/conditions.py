@@ -5,23 +5,20 @@ its types in the plan would make `min_bits` circular. How many kernels of a glob
 which is verified with all others. Source: docs/specification.md, section 11; docs/targets/reference.md.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from itertools import zip_longest
 from typing import Final
 
 from planner.checker.kernel_ports import Served, own_facts, refuse
 from planner.errors import LimitError, PlannerError
 from planner.ir.asked import asked_of
 from planner.ir.graph import Region
-from planner.ir.types.qtypes import FloatType, Uniform
 from planner.ir.types.typetext import brief
-from planner.ir.types.wanted import Stored, Wanted, is_stored_in, wanted_bits
+from planner.ir.types.wanted import Wanted, wanted_bits
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan, Port
+from planner.plans.records import KernelPlan, runs_as
 from planner.target.conditions.on_types import unmet
 from planner.target.ports.accepts import bits_of, broken_when
-from planner.target.records import PortPattern, PortView, Row
 
 
 def broken_predicate(served: Served) -> str | None:
@@ -43,20 +40,18 @@ def broken_predicate(served: Served) -> str | None:
 
 def broken_requirement(served: Served, text: str) -> str | None:
     """Say the condition of a `requires` rule with the types that break it; None where it holds."""
-    views = (
-        PortView(("in", i), pattern.name, pattern.type, port.type)
-        for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True))
-        if isinstance(port.type, Uniform)
-    )
-    return unmet(text, views)
+    inputs, outputs = served.views
+    return unmet(text, (*inputs, *outputs))
 
 
 def _asked_bits(served: Served, name: str) -> Iterator[int]:
     """The width that facts and requests ask for at each value of a port."""
+    asked = asked_of(served.graph, served.region)
+    wanted = asked.wanted if asked is not None and runs_as_asked(served) else Wanted()
     for i, port in enumerate(served.ports):
         if port.value and served.patterns[i].name == name:
             facts = (*served.graph.values[port.value].facts, *own_facts(served.region, i))
-            yield max(bits_of(facts), asked_bits(served, i))
+            yield max(bits_of(facts), wanted_bits(wanted, served.side_of(i)))
 
 
 REASON: Final = "annotated: float"
@@ -76,8 +71,7 @@ def check_asked(plan: Plan, kernel: KernelPlan, region: Region) -> None:
         refuse(kernel.name, f"is asked to run in float, by {asked.key!r}; accepted: no row, {REASON!r}")
     if asked is None or not asked.by_name or asked.wanted.float:
         return
-    row = None if kernel.row is None else plan.target.rows.get(kernel.row)
-    if row is None or not _runs_as_asked(kernel, row, asked.wanted):
+    if kernel.row not in {None, *plan.target.rows} or not runs_as(kernel, asked.wanted, plan.target.rows):
         has = ", ".join(brief(port.type) for port in kernel.outputs if port.value)
         refuse(
             kernel.name, f"gives {has}, and {asked.key!r} asks for {asked.wanted}; accepted: what is asked"
@@ -91,38 +85,4 @@ def runs_as_asked(served: Served) -> bool:
         return False
     # The results of a row on request that quantizes at run time do not tell it from rows of stored operands.
     by_result = asked.wanted.result is not None and row.dynamic is not None and row.is_on_request
-    return not by_result and _runs_as_asked(served.kernel, row, asked.wanted)
-
-
-def asked_bits(served: Served, position: int) -> int:
-    """Bits that count as asked of a port, where its kernel runs as was asked."""
-    asked = asked_of(served.graph, served.region)
-    if asked is None or not runs_as_asked(served):
-        return 0
-    return wanted_bits(asked.wanted, served.side_of(position))
-
-
-def _runs_as_asked(kernel: KernelPlan, row: Row, wanted: Wanted) -> bool:
-    if wanted.dynamic:
-        return row.dynamic is not None
-    if wanted.result is not None:
-        return all(is_stored_in(wanted.result, _stored(port)) for port in kernel.outputs if port.value)
-    return _side(wanted.inputs, kernel.inputs, row.inputs) and _side(
-        wanted.outputs, kernel.outputs, row.outputs
-    )
-
-
-def _side(stores: Sequence[Stored], ports: Sequence[Port], patterns: Sequence[PortPattern]) -> bool:
-    """Whether ports are stored as is asked; of those that the kernel has not, whether the row's would be."""
-    if len(stores) > max(len(ports), len(patterns)):
-        return False
-    for store, port, pattern in zip_longest(stores, ports[: len(stores)], patterns[: len(stores)]):
-        if port is None and not is_stored_in(store, pattern.type.storage or store):
-            return False
-        if port is not None and port.value and not is_stored_in(store, _stored(port)):
-            return False
-    return True
-
-
-def _stored(port: Port) -> Stored:
-    return port.type.storage if isinstance(port.type, Uniform) else port.type or FloatType("f32")
+    return not by_result and runs_as(served.kernel, asked.wanted, {row.key: row})

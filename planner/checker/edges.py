@@ -4,16 +4,16 @@ Derived from the types of ports, pins and outputs alone, not from the list that 
 Source: docs/specification.md, section 3.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.checker.kernel_ports import NEAR, refuse
 from planner.ir.graph import BOUNDARY, port_address
 from planner.ir.types.held_pins import held
-from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Storage, Uniform
+from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
-from planner.plans.records import PortTyped, Rescale
+from planner.plans.records import KernelPlan, PortTyped, Rescale
 from planner.target.records import Costs, Target
 
 Consumer = tuple[str, int]
@@ -37,7 +37,9 @@ def check_edges(plan: Plan, target: Target | None) -> None:
     Raises:
       PlanInvalid: one missing, one too many, one of another kind, size or cost, one the target forbids.
     """
-    needed = {(e.value, e.to_pin, tuple(e.consumers)): e for e in needed_edges(plan)}
+    ends = ends_of(plan, plan.kernels_in_order, pins_of(plan))
+    edges = (edge for name in ends.readers for edge in ends.edges(name))
+    needed = {(e.value, e.to_pin, tuple(e.consumers)): e for e in edges}
     trips = {kernel.name: kernel.trip_count for kernel in plan.kernels_in_order}
     seen: dict[str, int] = {}
     for rescale in plan.rescales:
@@ -83,13 +85,6 @@ def _check_edge(plan: Plan, rescale: Rescale, edge: Edge, trips: int) -> None:
         refuse(rescale.id, f"costs {rescale.cost!r}; accepted: {cost!r}")
 
 
-def needed_edges(plan: Plan) -> Iterator[Edge]:
-    """Every change of type between a value's definition, its pin and its uses."""
-    ends = ends_of(plan)
-    for name in [*ends.readers]:
-        yield from ends.edges(name)
-
-
 @dataclass(slots=True)
 class Ends:
     """Both ends of values whose types change on the way: the defined type, pins, and what readers want."""
@@ -117,17 +112,20 @@ class Ends:
         )
 
 
-def ends_of(plan: Plan) -> Ends:
-    """Both ends of every value that is read or leaves the model."""
+def ends_of(plan: Plan, kernels: Sequence[KernelPlan], pins: dict[str, PortTyped]) -> Ends:
+    """Both ends of every value that is read or leaves the model.
+
+    Args:
+      kernels: the plan's in their order, whatever types their ports have.
+    """
     graph, costs = plan.graph, plan.target.costs
-    pins = pins_of(plan)
     defined: dict[str, PortTyped] = {name: pins.get(name) for name in graph.inputs}
-    for kernel in plan.kernels_in_order:
+    for kernel in kernels:
         for port in kernel.outputs:
             if port.value:
                 defined[port.value] = port.type
     uses: dict[str, list[tuple[Consumer, PortTyped]]] = {}
-    for kernel in plan.kernels_in_order:
+    for kernel in kernels:
         for index, port in enumerate(kernel.inputs):
             if port.value in defined:
                 uses.setdefault(port.value, []).append(((kernel.name, index), port.type))
@@ -207,17 +205,6 @@ def kinds_between(before: PortTyped, after: PortTyped, costs: Costs) -> tuple[st
     return tuple(kind for kind in found if _price(kind, costs) == dearest)
 
 
-def _is_within(a: Storage, b: Storage) -> bool:
-    """Whether stored numbers of one storage are numbers of another of as many bits: nothing is cut off.
-
-    Between storages of different signs every number is moved by half of what the width holds.
-    """
-    if a.float_name != b.float_name:
-        return False
-    half = (int(a.signed) - int(b.signed)) * (1 << a.bits - 1)
-    return a.qmin + half >= b.qmin and a.qmax + half <= b.qmax
-
-
 def _differing(a: Uniform, b: Uniform) -> list[str]:
     rescaled = (a.axis, a.blocks, len(a.scales)) != (b.axis, b.blocks, len(b.scales)) or any(
         abs(x - y) > NEAR * max(x, y) for x, y in zip(a.scales, b.scales, strict=True)
@@ -225,7 +212,7 @@ def _differing(a: Uniform, b: Uniform) -> list[str]:
     found = ["requantize"] if rescaled else []
     if a.storage.bits != b.storage.bits:
         found.append("widen" if a.storage.bits < b.storage.bits else "narrow")
-    elif not _is_within(a.storage, b.storage):
+    elif not a.storage.fits_shifted(b.storage):
         found.append("clamp")
     # Where scales change layout, zero points cannot be compared slice by slice; the first stands for all.
     moved = a.zero_points[0] != b.zero_points[0] or (not rescaled and a.zero_points != b.zero_points)

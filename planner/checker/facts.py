@@ -5,7 +5,7 @@ integer in use within both storages; without the model's numbers the scales alon
 Source: docs/specification.md, sections 2 to 4; tests/cases, cases 24, 36 and 65.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from planner.ir.types.ranges import around
 from planner.ir.types.typetext import brief
 
 Reals = npt.NDArray[Any]
+LAYOUT: Final = ("expressed", "axis", "blocks", "grid")
 
 
 def check_facts(served: Served, binding: frozenset[str]) -> None:
@@ -103,7 +104,11 @@ def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
     if pin not in own and (joined or own):
         return True
     times = times_of(pin, kind)
-    if pattern.name in served.reading.biases or times is None or _grid(kind) != _grid(pin):
+    if (
+        pattern.name in served.reading.biases
+        or times is None
+        or any(getattr(kind, one) != getattr(pin, one) for one in LAYOUT)
+    ):
         return False
     if np.any(times > 1) and not served.reading.has_bias:
         return False
@@ -120,10 +125,6 @@ def times_of(pin: Uniform, kind: Uniform) -> Reals | None:
     times = np.asarray(pin.scales) / np.asarray(kind.scales)
     mantissas, _ = np.frexp(times)
     return times if np.all(times >= 1) and np.all(mantissas == 0.5) else None
-
-
-def _grid(kind: Uniform) -> tuple[object, ...]:
-    return kind.expressed, kind.axis, kind.blocks, kind.grid
 
 
 def _fits(pin: Uniform, kind: Uniform, constant: Constant, times: Reals) -> bool:

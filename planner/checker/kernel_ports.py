@@ -6,19 +6,19 @@ Rules and numbers come later. Source: docs/specification.md, sections 2, 4 and 6
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from planner.errors import PlanInvalid, QTypeError
-from planner.ir.graph import Constant, Facts, Graph, Region, Shape
-from planner.ir.types.fit import has_short_block, misfit_of_shape
+from planner.ir.graph import Constant, Facts, Graph, Region
+from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import Bipolar, FloatType, Storage, Uniform
 from planner.ir.types.scales import check_scales
 from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan, Port, PortTyped
 from planner.target.ports.accepts import has_blocks_of, parameter_problem
 from planner.target.ports.axes import axis_of_scales
-from planner.target.records import PortId, PortPattern, PortType, Row
+from planner.target.records import Costs, PortId, PortPattern, PortType, PortView, Row
 from planner.target.rules import expand_ports, same_scale_groups, storage_groups
 
 NEAR: Final = 1e-6
@@ -87,14 +87,8 @@ def _positions(groups: Iterable[tuple[PortId, ...]], n_in: int) -> tuple[tuple[i
 
 
 def _is_simple(spec: PortType) -> bool:
-    return (
-        spec.granularity == "tensor"
-        and not spec.symmetric
-        and not spec.power_of_two
-        and spec.zero_point is None
-        and spec.scale_min is None
-        and spec.scale_max is None
-    )
+    asked = (spec.symmetric, spec.power_of_two, spec.zero_point, spec.scale_min, spec.scale_max)
+    return spec.granularity == "tensor" and asked == (False, False, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +99,7 @@ class Served:
       reading: its row.
       ports: inputs, then outputs, absent ones too.
       numbers: the model's constants, {} where no model was given.
+      max_clip: the most that a type may cut off of a range.
       derives_bias: whether the plan's policy is to derive a bias whatever it is pinned to.
     """
 
@@ -114,6 +109,7 @@ class Served:
     ports: tuple[Port, ...]
     graph: Graph
     numbers: Mapping[str, Constant]
+    max_clip: float = Costs.max_clip
     derives_bias: bool = False
 
     @property
@@ -134,6 +130,19 @@ class Served:
     def named(self, name: str) -> list[Port]:
         """Present ports that the row calls `name`."""
         return [self.ports[i] for i in self.reading.places.get(name, ())]
+
+    @property
+    def views(self) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:
+        """The present ports as rules see them, a wildcard in the storage that it has."""
+        sides: dict[str, list[PortView]] = {"in": [], "out": []}
+        for i, (port, pattern) in enumerate(zip(self.ports, self.patterns, strict=True)):
+            if port.value:
+                kind, spec = port.type if isinstance(port.type, Uniform) else None, pattern.type
+                if spec.storage is None and kind is not None:
+                    spec = replace(spec, storage=kind.storage)
+                side = self.side_of(i)
+                sides[side[0]].append(PortView(side, pattern.name, spec, kind))
+        return tuple(sides["in"]), tuple(sides["out"])
 
     def side_of(self, position: int) -> PortId:
         """Side and index of a port by its position."""
@@ -232,25 +241,17 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
 def check_wildcards(served: Served) -> None:
     """A wildcard port has the storage of its class."""
     for group in served.reading.wild:
-        _check_wildcards(served, group)
-
-
-def _check_wildcards(served: Served, group: tuple[int, ...]) -> None:
-    given = [served.patterns[i].type.storage for i in group]
-    accepted = [store for store in given if isinstance(store, Storage)]
-    for i in group:
-        kind = served.ports[i].type
-        if served.patterns[i].type.storage is not None or not isinstance(kind, Uniform):
-            continue
-        if not accepted:
-            accepted = [kind.storage]
-        if kind.storage not in accepted:
-            refuse(
-                served.ports[i].address,
-                f"is {brief(kind)}, {served.row.source} joins it to ports stored as "
-                f"{accepted[0]}; accepted: {accepted[0]}",
-                served.row,
-            )
+        given = [served.patterns[i].type.storage for i in group]
+        accepted = [store for store in given if isinstance(store, Storage)]
+        for i in group:
+            kind = served.ports[i].type
+            if served.patterns[i].type.storage is not None or not isinstance(kind, Uniform):
+                continue
+            accepted = accepted or [kind.storage]
+            if kind.storage not in accepted:
+                told = f"joins it to ports stored as {accepted[0]}; accepted: {accepted[0]}"
+                address = served.ports[i].address
+                refuse(address, f"is {brief(kind)}, {served.row.source} {told}", served.row)
 
 
 def type_problem(kind: Uniform) -> str:
@@ -266,11 +267,6 @@ def type_problem(kind: Uniform) -> str:
     except QTypeError as error:
         return error.message
     return ""
-
-
-def shape_problem(kind: Uniform, shape: Shape | None) -> str:
-    """The reason why a type does not fit a tensor: the axis, the number of scales, the blocks."""
-    return "" if shape is None or kind.is_per_tensor else misfit_of_shape(kind, shape)
 
 
 def one_class(a: Uniform, b: Uniform) -> bool:

@@ -17,14 +17,14 @@ from planner.checker.kernel_ports import (
     own_facts,
     read_row,
     refuse,
-    shape_problem,
     type_problem,
 )
 from planner.checker.log import check_told
 from planner.checker.numbers import check_room
-from planner.ir.graph import Constant, Facts, Graph, Region
+from planner.ir.graph import Constant, Graph, Region
 from planner.ir.operators.standard_op import SPELLS, misses_its_name, spelling_of
 from planner.ir.roles import function_of_one, is_product_of_rows
+from planner.ir.types.fit import misfit_of_shape
 from planner.ir.types.pinned_numbers import lies_on
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, QType, Uniform
 from planner.ir.types.typetext import brief
@@ -77,8 +77,8 @@ def check_kernel(plan: Plan, kernel: KernelPlan, region: Region, notes: Notes) -
         refuse(kernel.name, f"is {kernel.kernel}, {row.source} serves {row.kernel} as {row.key}", row)
     if kernel.reason is not None:
         refuse(kernel.name, f"has a row and a reason to run in float ({kernel.reason!r})", row)
-    derives = plan.options.get("bias_pins") == "derive"
-    served = Served(kernel, region, reading, ports, notes.graph, notes.numbers, derives)
+    derives, max_clip = plan.options.get("bias_pins") == "derive", plan.target.costs.max_clip
+    served = Served(kernel, region, reading, ports, notes.graph, notes.numbers, max_clip, derives)
     check_signature(served)
     if row.when:
         broken = broken_predicate(served)
@@ -119,8 +119,9 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: Notes) -> None:
             continue
         if not problem and kind.expressed != "f32":
             problem = _expressed_problem(plan.graph, port, kind)
-        if not problem and not kind.is_per_tensor and port.value:
-            problem = shape_problem(kind, plan.graph.values[port.value].shape)
+        shape = plan.graph.values[port.value].shape if port.value else None
+        if not problem and not kind.is_per_tensor and shape is not None:
+            problem = misfit_of_shape(kind, shape)
         if problem:
             refuse(port.address, f"is {brief(kind)}: {problem}")
 
@@ -145,7 +146,9 @@ def _check_float(
         if port.type is None and not bound and port.value not in notes.binding:
             continue
         facts = (*plan.graph.values[port.value].facts, *own_facts(region, i)) if port.value else ()
-        wanted = _float_wanted(plan, port, facts) if facts else None
+        # The float that a fact asks for, where it is not the tensor's own.
+        asked = next((fact for fact in facts if isinstance(fact, FloatType)), None)
+        wanted = asked if asked and asked.name != plan.graph.values[port.value].dtype else None
         if port.type != wanted:
             refuse(
                 port.address, f"is {brief(port.type)} in a kernel without a row; accepted: {brief(wanted)}"
@@ -163,12 +166,6 @@ def _is_lost(graph: Graph, name: str, fact: QType, numbers: Mapping[str, Constan
         return fact not in graph.values[name].facts
     known = numbers.get(name)
     return known is not None and known.array is not None and not lies_on(fact, known)
-
-
-def _float_wanted(plan: Plan, port: Port, facts: Facts) -> FloatType | None:
-    """The float that a fact asks for, where it is not the tensor's own."""
-    asked = [fact for fact in facts if isinstance(fact, FloatType)]
-    return asked[0] if asked and asked[0].name != plan.graph.values[port.value].dtype else None
 
 
 def _reading(plan: Plan, key: str, kernel: KernelPlan, region: Region, notes: Notes) -> Reading:

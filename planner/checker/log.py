@@ -8,6 +8,7 @@ Source: docs/specification.md, section 6; docs/formats.md.
 import math
 from collections.abc import Mapping, Sequence
 
+from planner.checker.figures.steps import pin_of
 from planner.checker.kernel_ports import refuse
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
@@ -30,7 +31,7 @@ def check_values(plan: Plan, log: Sequence[StepRow]) -> None:
         address = port.address if port else name
         if name not in graph.values or name in graph.constants:
             refuse(address, f"{name!r} is no value that a kernel or the model's user gives")
-        wanted = port.type if port else _pin(plan, name)
+        wanted = port.type if port else pin_of(plan.graph.values[name].facts)
         if value.type is not wanted and _stored(value.type) != _stored(wanted):
             refuse(address, f"is {brief(wanted)}, the plan lists {name!r} as {brief(value.type)}")
         # NaN fails `>=`, so it is refused with the negative numbers.
@@ -41,11 +42,6 @@ def check_values(plan: Plan, log: Sequence[StepRow]) -> None:
                 "accepted: 0 or more bits, 0 to 1",
             )
         _check_decided(log, name, value.decided_by, port)
-
-
-def _pin(plan: Plan, name: str) -> PortTyped:
-    facts = plan.graph.values[name].facts
-    return next((fact for fact in facts if isinstance(fact, Uniform)), None)
 
 
 def _stored(kind: PortTyped) -> Uniform | None:

@@ -5,15 +5,16 @@ accumulator has the bits that sums of the actual weights need. Constants are rea
 the processor's cache. Source: docs/specification.md, sections 2 and 6; tests/cases, cases 17 to 24.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.checker.kernel_ports import Served, refuse
 from planner.checker.weights import check_content, first_of, observed
+from planner.ir.arithmetic.slices import Extent, slice_extents
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
@@ -27,17 +28,6 @@ Reals = npt.NDArray[Any]
 
 Known = tuple[int, int, int, tuple[float, ...], tuple[float, ...], bool]
 """A type and a row (which the plan keeps alive), a port, and the range of a constant at it."""
-
-PIECE: Final = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Least and greatest real of each slice (0 included), and its sum of |stored|, shape (n_slices,)."""
-
-    lo: Reals
-    hi: Reals
-    sums: Reals
 
 
 def check_constants(
@@ -70,19 +60,14 @@ def check_constants(
         if extent is None:
             continue
         if name in needed:
-            extent = _cut(extent, needed[name])
+            lo, hi = np.clip(extent.lo, *needed[name]), np.clip(extent.hi, *needed[name])
+            extent = replace(extent, lo=np.minimum(lo, 0.0), hi=np.maximum(hi, 0.0))
         extents[i] = extent
         if served.patterns[i].name in served.reading.biases:
             _check_bias(served, port, kind, extent)
         elif i not in served.reading.ruled and not served.pinned(port):
             check_content(served, i, kind, extent.lo, extent.hi, needed=needed.get(name))
     return extents
-
-
-def _cut(extent: Extent, to: tuple[float, float]) -> Extent:
-    """The extent of numbers that are stored no further than the kernel needs them."""
-    lo, hi = np.clip(extent.lo, *to), np.clip(extent.hi, *to)
-    return replace(extent, lo=np.minimum(lo, 0.0), hi=np.maximum(hi, 0.0))
 
 
 def extent_of(
@@ -95,89 +80,12 @@ def extent_of(
         if kind.blocks or not constant.lo or (kind.axis is None and len(constant.lo) > 1):
             return None
         return Extent(np.minimum(constant.lo, 0.0), np.maximum(constant.hi, 0.0), np.zeros(0))
-    array = np.atleast_1d(array)
-    steps = _steps(served, position, kind, array)
-    if steps is None:
-        return None
-    if not array.size:
-        return Extent(*np.zeros((3, len(kind.scales))))
-    cut = (cut and not kind.blocks) or observed(served, served.ports[position]) is not None
-    most = max(-kind.storage.qmin, kind.storage.qmax) if cut else None
-    scales = _spread(kind, array)
-    # Bands of rows stay in the processor's cache; rows of one block are brought together at the end.
-    rows = max(1, PIECE * len(array) // max(1, array.size))
-    within = [1, *steps[1:]]
-    found = [_of_band(array[k : k + rows], scales(k, rows), within, most) for k in range(0, len(array), rows)]
-    whole = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    reduced = zip((np.minimum, np.maximum, np.add), whole, strict=True)
-    lo, hi, sums = (_by_block(reduce, part, [steps[0]]).reshape(-1) for reduce, part in reduced)
-    return Extent(np.minimum(lo, 0.0), np.maximum(hi, 0.0), sums)
-
-
-def _steps(served: Served, position: int, kind: Uniform, array: Reals) -> list[int] | None:
-    """How many numbers along each axis lie in one slice; None where the type is of another tensor."""
-    if kind.blocks:
-        sizes = dict(kind.blocks)
-        steps = [max(1, sizes.get(axis, size)) for axis, size in enumerate(array.shape)]
-        counts = tuple(-(-size // step) for size, step in zip(array.shape, steps, strict=True))
-        return steps if counts == kind.grid and array.size else None
-    axis = kind.axis
-    if axis is None:
-        # A weight of one scale still sums per output channel, and its accumulator is that of the worst one.
-        op = linear_op(served.region.ops)
-        second = [i for i, port in enumerate(served.kernel.inputs) if port.value][1:2]
-        axis = channel_axis(served.region, served.graph) if op is not None and second == [position] else None
-    if axis is not None and not 0 <= axis < array.ndim:
-        return None
-    return [1 if i == axis else max(1, size) for i, size in enumerate(array.shape)]
-
-
-def _spread(kind: Uniform, array: Reals) -> Callable[[int, int], Reals]:
-    """The scales of each band of rows, in a shape that broadcasts with it."""
-    grid = kind.grid or tuple(len(kind.scales) if i == kind.axis else 1 for i in range(array.ndim))
-    scales, sizes = np.asarray(kind.scales, np.float32).reshape(grid), dict(kind.blocks)
-    for axis, step in sizes.items():
-        if axis and step > 1 and grid[axis] > 1:
-            scales = np.repeat(scales, step, axis)[(slice(None),) * axis + (slice(array.shape[axis]),)]
-    step = sizes.get(0, 1)
-
-    def of_rows(begin: int, count: int) -> Reals:
-        if grid[0] == 1:
-            return scales
-        return np.asarray(scales[np.arange(begin, min(begin + count, len(array))) // step])
-
-    return of_rows
-
-
-def _of_band(band: Reals, scales: Reals, steps: list[int], most: int | None) -> tuple[Reals, Reals, Reals]:
-    """Least, greatest and sum of |stored| of each slice within a band; `most`: what is stored ends there."""
-    reals = band if band.dtype == np.float64 else band.astype(np.float32, copy=False)
-    stored = np.abs(reals)
-    with np.errstate(over="ignore"):  # a mask of -3.4e38 is stored no further than it is needed
-        stored /= scales
-    np.rint(stored, out=stored)
-    if most is not None:
-        np.minimum(stored, most, out=stored)
-    return (
-        _by_block(np.minimum, reals, steps).astype(np.float64),
-        _by_block(np.maximum, reals, steps).astype(np.float64),
-        _by_block(np.add, stored, steps, np.float64),
-    )
-
-
-def _by_block(reduce: np.ufunc, band: Reals, steps: list[int], dtype: type | None = None) -> Reals:
-    """Reduce the blocks along every axis to one number; the last block of an axis may be shorter."""
-    whole = tuple(axis for axis, step in enumerate(steps) if step >= band.shape[axis])
-    band = reduce.reduce(band, axis=whole, keepdims=True, dtype=dtype) if whole else band
-    for axis, step in enumerate(steps):
-        if axis in whole or step == 1:
-            continue
-        if band.shape[axis] % step == 0:
-            shape = *band.shape[:axis], band.shape[axis] // step, step, *band.shape[axis + 1 :]
-            band = reduce.reduce(band.reshape(shape), axis=axis + 1, dtype=dtype)
-        else:
-            band = reduce.reduceat(band, np.arange(0, band.shape[axis], step), axis, dtype)
-    return band
+    # A weight of one scale still sums per output channel, and its accumulator is that of the worst one.
+    second = [i for i, port in enumerate(served.kernel.inputs) if port.value][1:2]
+    is_weight = second == [position] and linear_op(served.region.ops) is not None
+    axis = channel_axis(served.region, served.graph) if is_weight else None
+    is_cut = (cut and not kind.blocks) or observed(served, served.ports[position]) is not None
+    return slice_extents(array, kind, axis, cut=is_cut)
 
 
 def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> None:
@@ -207,7 +115,8 @@ def check_sums(served: Served, extents: Mapping[int, Extent]) -> None:
     if claimed != needed:
         refuse(
             kernel.name,
-            f"its sums are said to need {_bits(claimed)}; accepted: {_bits(needed)}, from its weights",
+            f"its sums are said to need {claimed or 'no'} bits; accepted: {needed or 'no'} bits, from its "
+            "weights",
             served.row,
         )
     row = served.row
@@ -219,10 +128,6 @@ def check_sums(served: Served, extents: Mapping[int, Extent]) -> None:
             f"{row.partial.storage.bits} ({row.partial.storage})",
             row,
         )
-
-
-def _bits(count: int | None) -> str:
-    return "no bits" if count is None else f"{count} bits"
 
 
 def _factors(served: Served) -> tuple[list[int], Uniform, Uniform] | None:

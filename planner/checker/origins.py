@@ -45,6 +45,8 @@ POLICIES: Final[Mapping[str, tuple[object, ...]]] = {
 
 FORMATS: Final = "formats"
 """The option that lists what a plan is to be written in."""
+OF_A_TARGET: Final = ("rescale_single_consumer", "float_work", "work_unit", "engines", "storages")
+"""What a plan carries of its target besides rows and prices."""
 
 
 def check_options(plan: Plan) -> None:
@@ -59,7 +61,11 @@ def check_options(plan: Plan) -> None:
     known = ", ".join(sorted({*POLICIES, FORMATS, *prices}))
     for name, value in plan.options.items():
         if name == FORMATS:
-            _check_formats(value)
+            listed = (
+                isinstance(value, Sequence) and bool(value) and all(isinstance(one, str) for one in value)
+            )
+            if isinstance(value, str) or not listed or len({*value}) < len(value):
+                refuse("", f"has the option {name}: {value!r}; accepted: formats by name, each once")
         elif name not in POLICIES and name not in prices:
             refuse("", f"has the option {name!r}, which planning does not know; accepted: {known}")
         if name in POLICIES and not any(value is one or value == one for one in POLICIES[name]):
@@ -68,13 +74,6 @@ def check_options(plan: Plan) -> None:
         if name in prices and value != getattr(plan.target.costs, name):
             own = getattr(plan.target.costs, name)
             refuse("", f"has the option {name}: {value!r}; accepted: {own!r}, as its costs have it")
-
-
-def _check_formats(value: object) -> None:
-    if not (isinstance(value, Sequence) and not isinstance(value, str)):
-        refuse("", f"has the option {FORMATS}: {value!r}; accepted: a list of formats")
-    if not value or not all(isinstance(one, str) for one in value) or len({*value}) < len(value):
-        refuse("", f"has the option {FORMATS}: {value!r}; accepted: formats by name, each once")
 
 
 def check_key(plan: Plan, module: str) -> None:
@@ -119,16 +118,14 @@ def check_target(plan: Plan, target: Target) -> None:
             )
     # Options of a plan may override prices of its target, so those are laid over before comparing.
     overrides = {key: item for key, item in plan.options.items() if hasattr(target.costs, key)}
-    if ours.costs != replace(target.costs, **overrides):
-        names = Costs.__dataclass_fields__
-        name = next(n for n in names if getattr(ours.costs, n) != overrides.get(n, getattr(target.costs, n)))
-        refuse("", f"the plan's {name} is {getattr(ours.costs, name)!r}, not the target's or an option's")
-    if ours.rescale_single_consumer != target.rescale_single_consumer:
-        refuse("", f"the plan shares rescales as {target.id} does not (rescale_single_consumer)")
-    for name in ("float_work", "work_unit", "engines", "storages"):
-        mine, theirs = getattr(ours, name), getattr(target, name)
+    costs = replace(target.costs, **overrides)
+    prices = ((name, getattr(ours.costs, name), getattr(costs, name)) for name in Costs.__dataclass_fields__)
+    others = ((name, getattr(ours, name), getattr(target, name)) for name in OF_A_TARGET)
+    for name, mine, theirs in (*prices, *others):
         if mine != theirs:
-            refuse("", f"the plan's {name} is {mine!r}; accepted: {theirs!r}, as {target.id} has it")
+            refuse(
+                "", f"the plan's {name} is {mine!r}; accepted: {theirs!r}, as {target.id} or options have it"
+            )
 
 
 def check_model(plan: Plan, model: Graph) -> None:

@@ -5,7 +5,6 @@ What a rule says of types has one definition, `target.rules`; here its answer is
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from planner.checker.moves import check_slices
 from planner.errors import PlannerError
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
-from planner.target.records import PortId, PortView, Rule
+from planner.target.records import PortId, Rule
 from planner.target.rules import RULES
 
 
@@ -25,11 +24,11 @@ def check_rules(served: Served) -> None:
     for group in served.groups:
         _check_class(served, group)
     for rule in served.row.rules:
-        check = CHECKS.get(rule.kind)
-        if check is None:
+        if rule.kind not in RULES and rule.kind != "fn":
             address = served.kernel.name
-            refuse(address, f"rule {rule.kind!r} is unknown; accepted: {', '.join(CHECKS)}", served.row)
-        check(served, rule)
+            refuse(address, f"rule {rule.kind!r} is unknown; accepted: fn, {', '.join(RULES)}", served.row)
+        if rule.kind in CHECKS:
+            CHECKS[rule.kind](served, rule)
 
 
 def _check_class(served: Served, group: tuple[int, ...]) -> None:
@@ -52,24 +51,10 @@ def _check_class(served: Served, group: tuple[int, ...]) -> None:
             )
 
 
-def _views(served: Served) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:
-    """The present ports as rules see them, a wildcard in the storage that it has."""
-    sides: dict[str, list[PortView]] = {"in": [], "out": []}
-    for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True)):
-        if not port.value:
-            continue
-        kind, spec = port.type if isinstance(port.type, Uniform) else None, pattern.type
-        if spec.storage is None and kind is not None:
-            spec = replace(spec, storage=kind.storage)
-        side = served.side_of(i)
-        sides[side[0]].append(PortView(side, pattern.name, spec, kind))
-    return tuple(sides["in"]), tuple(sides["out"])
-
-
 def _answer(served: Served, rule: Rule, port: str) -> Mapping[PortId, Uniform]:
     """What a rule decides; where it has no answer, the port that it is about is refused."""
     try:
-        return RULES[rule.kind](*_views(served), rule.args)
+        return RULES[rule.kind](*served.views, rule.args)
     except (PlannerError, ValueError) as error:
         told = error.message if isinstance(error, PlannerError) else str(error)
         found = served.named(port)
@@ -114,20 +99,11 @@ def _requires(served: Served, rule: Rule) -> None:
         refuse(served.kernel.name, f"requires at {rule.source} accepts {broken}", served.row)
 
 
-def _elsewhere(served: Served, rule: Rule) -> None:
-    """Verify nothing: classes are verified as a whole, free scales are free, code is not in the plan."""
-    del served, rule
-
-
 CHECKS: Final[Mapping[str, Callable[[Served, Rule], None]]] = {
     "derive": _decides,
     "fixed_scale": _decides,
-    "fn": _elsewhere,
-    "free_scale": _elsewhere,
     "multiplier_accumulator_scale": _decides,
     "multiplier_scale": _multiplies,
     "requires": _requires,
-    "same_scale": _elsewhere,
-    "same_storage": _elsewhere,
 }
-"""How each kind of rule is verified."""
+"""How rules are verified. Classes are verified as a whole, free scales are free, code is not in the plan."""

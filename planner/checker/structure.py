@@ -14,7 +14,7 @@ from planner.ir.topology import live
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan, Port
+from planner.plans.records import KernelPlan
 
 
 def check_coverage(plan: Plan) -> Mapping[str, Region]:
@@ -81,7 +81,8 @@ def _operands(region: Region) -> set[str]:
 def check_carried(plan: Plan) -> None:
     """A value that a loop hands to its next trip has one scale where it enters and where it leaves."""
     for pair in carried_pairs(plan.graph):
-        ports = [p for name in pair if name in plan.kernels for p in _present(plan.kernels[name])]
+        kernels = [plan.kernels[name] for name in pair if name in plan.kernels]
+        ports = [port for one in kernels for port in (*one.inputs, *one.outputs) if port.value]
         for port in ports[1:]:
             first, other = ports[0].type, port.type
             # Signedness may differ, as no number changes when
@@ -96,10 +97,6 @@ def check_carried(plan: Plan) -> None:
                     f"is {brief(other)}, the next trip reads it as {brief(first)} at {ports[0].address}; "
                     "accepted: one scale and zero point",
                 )
-
-
-def _present(kernel: KernelPlan) -> list[Port]:
-    return [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
 
 
 def check_caches(graph: Graph) -> None:

@@ -4,32 +4,25 @@ A free weight's scale is the finest that does not cut it, unless a bias, a range
 needs a coarser one. Source: docs/specification.md, sections 2 and 4; tests/cases, cases 17 to 24.
 """
 
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.checker.kernel_ports import NEAR, Served, refuse
+from planner.errors import QTypeError
 from planner.ir.mapped import let_go
-from planner.ir.operators.neighbours import greatest_pairs, least_scales
+from planner.ir.operators.neighbours import greatest_pairs
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform
-from planner.ir.types.scales import F32_TINY, common_factor
 from planner.ir.types.typetext import brief
 from planner.plans.records import Port
-from planner.target.expressions import parse_number
+from planner.target.ports.accepts import bias_room, usable
 from planner.target.ports.axes import linear_op
-from planner.target.records import PortType
+from planner.target.ports.slices import ends_observed, one_type, slices_of_axis, slices_of_blocks, with_pairs
+from planner.target.rules import multiplier_range, multipliers_of
 
 Reals = npt.NDArray[Any]
-
-ROUNDED: Final = {
-    "bf16": (F32_TINY, 2.0**-8 + NEAR),
-    "f16": (2.0**-14, 2.0**-11 + NEAR),
-    "f8E4M3FN": (2.0**-6, 2.0**-4 + NEAR),  # the scale times the factor of all
-}
-"""The least normal scale of a narrower float, and half a unit in its last place, in relation."""
-BIAS_BITS: Final = 30
-"""A 32-bit bias keeps one bit free for the sums it is added to (tests/cases, case 22)."""
 
 
 def check_content(
@@ -52,81 +45,50 @@ def check_content(
     # Weights may be kept shorter than their storage where the arithmetic saturates inside (VPMADDUBSW adds
     # two u8 x i8 products in 16 bits).
     store = usable(kind.storage, spec)
-    lo, hi = (lows, highs) if not kind.is_per_tensor else (lows.min(), highs.max())
-    lo, hi = _as_observed(observed(served, port), kind, np.atleast_1d(lo), np.atleast_1d(hi))
+    lo, hi = (
+        (lows, highs) if not kind.is_per_tensor else (np.atleast_1d(lows.min()), np.atleast_1d(highs.max()))
+    )
+    lo, hi = ends_observed(observed(served, port), lo, hi, axis=kind.axis, sliced=not kind.is_per_tensor)
     if needed is not None:
-        lo, hi = np.minimum(np.clip(lo, *needed), 0.0), np.maximum(np.clip(hi, *needed), 0.0)
-    need, zero = needed_scales(spec, kind, store, lo, hi)
-    need = np.maximum(need, _pair_need(served, position, np.maximum(hi, -lo)))
-    # All zeros need no range: any scale would do. 1 is the convention, or what a range of multipliers takes.
-    _check_fineness(served, position, kind, need)
-    if zero is not None:
-        i = first_of(np.asarray(kind.zero_points) != zero)
-        if i is not None and not kind.is_per_tensor:
-            refuse(
-                port.address,
-                f"is {brief(kind)}, whose zero point in slice {i} is {kind.zero_points[i]}; accepted: {zero}",
-                served.row,
-            )
-        return
+        lo, hi = np.clip(lo, *needed), np.clip(hi, *needed)
+    try:
+        # Of a constant without numbers one range may be known for all slices.
+        lo, hi = np.broadcast_arrays(np.minimum(lo, 0.0), np.maximum(hi, 0.0), np.asarray(kind.scales))[:2]
+        lo, hi = _with_pairs(served, position, (lo, hi), store)
+        if kind.axis is not None:
+            wanted = slices_of_axis(lo, hi, store, kind.axis, spec)
+        elif kind.blocks:
+            wanted = slices_of_blocks(lo, hi, replace(spec, storage=store))
+        else:
+            wanted = one_type((float(lo[0]), float(hi[0])), store, spec, served.max_clip)
+    except QTypeError as error:
+        refuse(port.address, f"is {brief(kind)}, and has no type there: {error.message}", served.row)
+    _check_fineness(served, position, kind, np.asarray(wanted.scales), zeros=lo >= hi)
+    right = np.asarray(wanted.zero_points)
+    if kind.axis is None and not spec.symmetric and spec.zero_point is None:
+        # Of the scale that the port has, which may have grown.
+        right = np.clip(store.qmin - lo / np.asarray(kind.scales), store.qmin, store.qmax)
     # A zero point is rounded to the nearest integer of the storage, so half a step off is still right.
-    exact = np.clip(store.qmin - lo / np.asarray(kind.scales), store.qmin, store.qmax)
-    i = first_of((np.abs(np.asarray(kind.zero_points) - exact) > 0.5 + NEAR) & (hi > lo))
+    i = first_of(
+        (np.abs(np.asarray(kind.zero_points) - right) > 0.5 + NEAR) & ((hi > lo) | (kind.axis is not None))
+    )
     if i is not None:
-        refuse(
-            port.address,
-            f"is {brief(kind)}, its numbers in slice {i} lie in [{lo[i]:g}, {hi[i]:g}]; "
-            f"accepted: zero point {round(exact[i])}",
-            served.row,
-        )
+        told = f"its numbers in slice {i} lie in [{lo[i]:g}, {hi[i]:g}]"
+        refuse(port.address, f"is {brief(kind)}, {told}; accepted: zero point {round(right[i])}", served.row)
 
 
-def needed_scales(
-    spec: PortType, kind: Uniform, store: Storage, lo: Reals, hi: Reals
-) -> tuple[Reals, int | None]:
-    """The finest scale of each slice that does not clip, 0 for zeros; the zero point, None where it is free.
-
-    Args:
-      store: of the port, no more of it than its arithmetic may use.
-      lo, hi: of each slice, 0 included.
-    """
-    # Three ways from a range to the finest scale that does not clip: around
-    # a given zero point, symmetric (per-axis signed weights always are, as
-    # kernels add no zero point per channel), or affine over all steps.
-    zero = spec.zero_point
-    signed_slices = kind.axis is not None and store.signed
-    if kind.axis is not None and not store.signed and not store.float_name:
-        # Kernels take one zero point off all channels: that of the row, or the middle.
-        zero = 1 << store.bits - 1 if zero is None else zero
-        below, above = zero - store.qmin, store.qmax - zero
-        return np.maximum(hi, -lo) / (min(below, above) or max(below, above)), zero
-    if zero is not None and not (zero == 0 and signed_slices):
-        need = np.maximum(hi / max(store.qmax - zero, 1e-9), -lo / max(zero - store.qmin, 1e-9))
-    elif spec.symmetric or signed_slices:
-        zero = 0
-        need = np.maximum(hi, -lo) / min(-store.qmin, store.qmax)
-    else:
-        need = (hi - lo) / store.steps
-    return need, zero
-
-
-def _pair_need(served: Served, position: int, farthest: Reals) -> Reals:
-    """The finest scales with which neighbours in a sum fit where they are added first, 0 where none are.
-
-    Args:
-      farthest: the greatest |number| stored of each slice.
-    """
+def _with_pairs(
+    served: Served, position: int, ends: tuple[Reals, Reals], store: Storage
+) -> tuple[Reals, Reals]:
+    """Ends of slices, moved out for neighbours in a sum that are added first in few bits."""
     most, op = served.patterns[position].type.weight_pairs, linear_op(served.region.ops)
     name = served.ports[position].value
     array = served.numbers[name].array
-    none = np.zeros(farthest.shape)
     if most is None or op is None or op.inputs[1] != name or array is None or not array.size:
-        return none
+        return ends
     pairs = greatest_pairs(array, op)
     let_go(array)
-    if pairs is None or pairs.size < farthest.size:
-        return none
-    return least_scales(pairs if pairs.size == farthest.size else pairs.max(keepdims=True), farthest, most)
+    return with_pairs(ends, pairs, most, store)
 
 
 def observed(served: Served, port: Port) -> Calibrated | None:
@@ -135,46 +97,22 @@ def observed(served: Served, port: Port) -> Calibrated | None:
     return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
 
 
-def _as_observed(seen: Calibrated | None, kind: Uniform, lo: Reals, hi: Reals) -> tuple[Reals, Reals]:
-    """The range of each slice as a type has to hold it, 0 included."""
-    if seen is None:
-        return lo, hi
-    if kind.is_per_tensor:
-        lo, hi = np.full(1, seen.lo), np.full(1, seen.hi)
-    elif seen.axis is not None and seen.axis == kind.axis:
-        lo, hi = np.asarray(seen.los), np.asarray(seen.his)
-    else:
-        # A range for another layout than the type's still bounds every slice.
-        lo, hi = np.clip(lo, seen.lo, seen.hi), np.clip(hi, seen.lo, seen.hi)
-    return np.minimum(lo, 0.0), np.maximum(hi, 0.0)
+def _check_fineness(served: Served, position: int, kind: Uniform, wanted: Reals, *, zeros: Any) -> None:
+    """No scale is finer than its numbers ask, and none is coarser without a reason.
 
-
-def usable(store: Storage, spec: PortType) -> Storage:
-    """The part of a storage that a port's arithmetic may use of a weight."""
-    bits = spec.weight_bits_effective
-    if bits is None or bits >= store.bits or not store.signed:
-        return store
-    top = (1 << bits - 1) - 1
-    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
-
-
-def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -> None:
+    Args:
+      wanted: the scales that the numbers ask for; `zeros`: which slices have none but 0.
+    """
     port, spec = served.ports[position], served.patterns[position].type
     scales = np.asarray(kind.scales)
-    bound = _range_need(served, port, scales.size)
-    # A block of zeros beside a factor takes any scale: 1 may be none of theirs.
-    free = (need <= 0) & ((bound > 0) | (spec.scales == "f8E4M3FN"))
-    need = np.where(free, 0.0, np.where(need > 0, need, 1.0))
-    # Coarser than the numbers need is right for a reason only: the bias has to fit the accumulator, there is
-    # a least multiplier or scale, or scales are powers of two (rounded up, under a factor of 2).
-    most = np.maximum(need, np.maximum(_bias_need(served, port, scales.size), bound))
-    most = np.where(free, np.inf, most * (2.0 if spec.power_of_two else 1.0))
-    tiny, near = ROUNDED.get(spec.scales, (F32_TINY, NEAR))
-    if spec.scales == "f8E4M3FN":
-        tiny *= common_factor(kind.scales) or 1.0
-    most = np.maximum(most, spec.scale_min or tiny)
-    least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
-    i = first_of((scales < least * (1 - near)) | (scales > most * (1 + near)))
+    least = np.clip(wanted, spec.scale_min or 0.0, spec.scale_max or np.inf)
+    # Coarser than the numbers ask is right for a reason only: the bias has to fit the accumulator, or there
+    # is a least multiplier, of which a slice of zeros takes any. A power of two is rounded up.
+    bound = _range_need(served, port, scales)
+    grown = np.maximum(_bias_need(served, port, scales.size), bound)
+    most = np.where(grown > least, grown * (2.0 if spec.power_of_two else 1.0), least)
+    least, most = (np.where(zeros & (bound > 0), end, ends) for end, ends in ((0.0, least), (np.inf, most)))
+    i = first_of((scales < least * (1 - NEAR)) | (scales > most * (1 + NEAR)))
     if i is not None:
         finer = scales[i] < least[i]
         why = "would cut the numbers of" if finer else "is coarser than the numbers ask in"
@@ -190,45 +128,40 @@ def _bias_need(served: Served, weight: Port, n: int) -> Reals:
     """The least scales of a weight that keep its bias within the accumulator, 0 where there is none."""
     need = np.zeros(n)
     for rule in served.row.rules:
-        if rule.kind != "multiplier_accumulator_scale" or not served.named(rule.args["port"]):
-            continue
-        factors = [port for name in rule.args["of"] for port in served.named(name)]
+        names = rule.args["of"] if rule.kind == "multiplier_accumulator_scale" else ()
+        factors = [port for name in names for port in served.named(name)]
         others = [port.type for port in factors if port is not weight]
-        for bias in served.named(rule.args["port"]) if weight in factors else []:
-            numbers = served.numbers.get(bias.value)
-            kind = bias.type
+        if weight not in factors or len(others) != 1 or not isinstance(others[0], Uniform):
+            continue
+        for bias in served.named(rule.args["port"]):
+            numbers, kind = served.numbers.get(bias.value), bias.type
             if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
                 continue
-            if len(others) != 1 or not isinstance(others[0], Uniform):
-                continue
-            sums = served.row.accumulator
-            store = sums if sums is not None and sums.bits < kind.storage.bits else kind.storage
             # |bias| <= scale_x * scale_w * room, solved for the scale of the weight.
-            room = float(1 << BIAS_BITS) if store.bits == 32 else store.qmax / 2
+            room = bias_room(kind.storage, served.row)
             least = np.abs(numbers.array.reshape(-1).astype(np.float64)) / (others[0].scale * room)
-            if least.size:
-                # Scales are rounded to float32 after this bound was met, so the bound gets a hair of slack.
-                need = np.maximum(need, least if least.size == n else least.max()) * (1 + 2 * NEAR)
+            need = _at_least(need, least)
     return need
 
 
-def _range_need(served: Served, weight: Port, n: int) -> Reals:
+def _at_least(need: Reals, least: Reals) -> Reals:
+    if least.size != need.size:
+        least = least.max(initial=0.0, keepdims=True)
+    # Scales are rounded to float32 after this bound was met, so the bound gets a hair of slack.
+    return np.maximum(need, least * (1 + 2 * NEAR))
+
+
+def _range_need(served: Served, weight: Port, scales: Reals) -> Reals:
     """The least scales of a weight that keep its kernel's multipliers in their range, 0 without one."""
-    need = np.zeros(n)
+    need = np.zeros(scales.size)
     for rule in served.row.rules:
         if rule.kind != "multiplier_scale" or rule.args.get("range") is None:
             continue
-        factors = [port for name in rule.args["of"] for port in served.named(name)]
-        made = [port.type for port in served.named(rule.args["out"])]
-        others = [port.type for port in factors if port is not weight]
-        kinds = [kind for kind in (*made, *others) if isinstance(kind, Uniform)]
-        if weight not in factors or not made or len(kinds) < len(made) + len(others):
-            continue
-        product = np.ones(1)
-        for kind in kinds[len(made) :]:
-            product = product * np.asarray(kind.scales)
-        least = float(parse_number(rule.args["range"][0])) * max(kinds[0].scales) / product
-        need = np.maximum(need, least if least.size == n else least.max()) * (1 + 2 * NEAR)
+        is_sliced = isinstance(weight.type, Uniform) and bool(weight.type.blocks)
+        if not is_sliced and any(weight in served.named(name) for name in rule.args["of"]):
+            multipliers = multipliers_of(*served.views, rule.args)
+            if multipliers is not None:
+                need = _at_least(need, scales * multiplier_range(rule.args)[0] / multipliers)
     return need
 
 

@@ -1,6 +1,6 @@
 """Records of a plan: ports, kernels, values, steps, rescales, the target as the plan saw it.
 
-Data only; `plan.Plan` holds them together. Source: docs/specification.md, section 6; docs/formats.md.
+`plan.Plan` holds them together. Source: docs/specification.md, section 6; docs/formats.md.
 """
 
 from abc import abstractmethod
@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, overload
 from planner.ir.graph import port_address
 from planner.ir.types.held_pins import Storages
 from planner.ir.types.qtypes import FloatType, Uniform
+from planner.ir.types.wanted import Stored, Wanted, is_stored_in
 from planner.target.records import Costs, Engines, Files, Row, WorkRates
 
 Kind: TypeAlias = Literal["requantize", "widen", "narrow", "zero_point", "clamp", "quantize", "dequantize"]
@@ -191,6 +192,32 @@ class Rescale:
     elements: int
     cost: float
     to_pin: bool = False
+
+
+def runs_as(kernel: KernelPlan, wanted: Wanted, rows: Mapping[str, Row]) -> bool:
+    """Whether a planned kernel runs in float, or has the storages, as was asked of it."""
+    if wanted.float or kernel.row is None:
+        return wanted.float and kernel.row is None
+    if wanted.result is not None:
+        return all(_is_stored(port, wanted.result) for port in kernel.outputs if port.value)
+    row = rows[kernel.row]
+    if wanted.dynamic:
+        return row.dynamic is not None
+    sides = ((wanted.inputs, kernel.inputs, row.inputs), (wanted.outputs, kernel.outputs, row.outputs))
+    for stores, ports, patterns in sides:
+        held = [_is_stored(port, store) for port, store in zip(ports, stores, strict=False) if port.value]
+        # Ports that the kernel has not, a bias say, are the row's.
+        absent = zip(stores[len(ports) :], patterns[len(ports) :], strict=False)
+        held += [p.type.is_wildcard or is_stored_in(store, p.type.storage) for store, p in absent]
+        if len(stores) > max(len(ports), len(patterns)) or not all(held):
+            return False
+    return True
+
+
+def _is_stored(port: Port, wanted: Stored) -> bool:
+    if isinstance(port.type, Uniform):
+        return is_stored_in(wanted, port.type.storage)
+    return wanted is None or wanted == (port.type or FloatType("f32"))
 
 
 def unwritable(form: str, why: str) -> str:

@@ -19,7 +19,6 @@ from planner.ir.types.intervals import Interval, cut_to
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
-from planner.plans.records import Port
 from planner.target.ports.labels import UNIT, clipped_share, label_for, label_of, log_units
 from planner.target.records import PortType
 
@@ -172,17 +171,13 @@ def _follow(ranges: Ranges, trails: dict[str, Trail]) -> Iterator[Lost]:
             read = [*step.kernel.inputs, *(other.kernel.inputs if other is not None else ())]
             # Constants are stored for this use alone: how coarse theirs is says nothing of other data.
             data = [port for port in read if port.value and port.value not in ranges.graph.constants]
-            moved = _joined([_passed(trails.get(port.value, Trail()), port) for port in data])
+            passed = [(trails.get(port.value, Trail()), port.type) for port in data]
+            moved = _joined([_stored(t, k, t.left) if isinstance(k, Uniform) else t for t, k in passed])
         else:
             yield from _consumed(ranges, step, trails)
         for i, port in enumerate(step.kernel.outputs, len(step.kernel.inputs)):
             if port.value:
                 trails[port.value] = _made(ranges, step, i, moved)
-
-
-def _passed(trail: Trail, port: Port) -> Trail:
-    """A trail through the port of a kernel that moves data."""
-    return _stored(trail, port.type, trail.left) if isinstance(port.type, Uniform) else trail
 
 
 def _made(ranges: Ranges, step: Step, position: int, moved: Trail) -> Trail:

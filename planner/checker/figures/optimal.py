@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from planner.checker.edges import Consumer, Ends, ends_of
+from planner.checker.edges import Ends, ends_of, pins_of
 from planner.checker.figures.losses import Lost, clipped, losses_of, may_grow, spec_of
 from planner.checker.figures.ranges import Ranges
 from planner.checker.figures.steps import Step
@@ -63,7 +63,8 @@ def check_optimal(plan: Plan, ranges: Ranges, losses: Sequence[Lost], *, clips: 
 
 def _check_cheapest(plan: Plan, ranges: Ranges, losses: Sequence[Lost], classes: Sequence[Class]) -> None:
     trips = {kernel.name: kernel.trip_count for kernel in plan.kernels_in_order}
-    ends, work = ends_of(plan), WORK
+    pins, work = pins_of(plan), WORK
+    ends = ends_of(plan, plan.kernels_in_order, pins)
     for one in (*classes, *_sharing(ranges, classes)):
         names = {_at(ranges, place).value for place in one} & ends.readers.keys()
         if any(len(ends.readers[name]) > MANY for name in names):
@@ -74,8 +75,9 @@ def _check_cheapest(plan: Plan, ranges: Ranges, losses: Sequence[Lost], classes:
             work -= len(ranges.steps)
             if work < 0:
                 return
-            other = _with(ranges, ends, patch)
-            saved = _saved_bits(plan.target.costs, losses, losses_of(_retyped(ranges, patch)))
+            retyped = _retyped(ranges, patch)
+            other = ends_of(plan, [step.kernel for step in retyped.steps], pins)
+            saved = _saved_bits(plan.target.costs, losses, losses_of(retyped))
             for name in names:
                 elements = plan.graph.values[name].elements
                 saved += ends.price(name, elements, trips) - other.price(name, elements, trips)
@@ -185,20 +187,6 @@ def _patch(plan: Plan, ranges: Ranges, one: Class, label: Label) -> Patch | None
         if clips or parameter_problem(spec_of(ranges, step, place[1], kind), patch[place]):
             return None
     return patch
-
-
-def _with(ranges: Ranges, ends: Ends, patch: Patch) -> Ends:
-    """The same ends with other types at some ports."""
-    defined, readers = dict[str, PortTyped](), dict[str, list[tuple[Consumer, PortTyped]]]()
-    for (n, i), kind in patch.items():
-        step, value = ranges.steps[n], ranges.steps[n].ports[i].value
-        defined.setdefault(value, ends.defined[value])
-        wanted = readers.setdefault(value, ends.readers.get(value, []))
-        if i >= len(step.kernel.inputs):
-            defined[value] = kind
-        else:
-            readers[value] = [(who, kind if who == (step.kernel.name, i) else old) for who, old in wanted]
-    return Ends(defined, ends.pins, readers, ends.costs, ends.shared)
 
 
 def _retyped(ranges: Ranges, patch: Patch) -> Ranges:

@@ -6,7 +6,7 @@ that move data to uses that keep less. Source: docs/specification.md, section 5,
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,8 +53,8 @@ class Ranges:
     entered: frozenset[int]
     signs: frozenset[str]
     formats: tuple[str, ...]
-    of: dict[str, Interval] = field(default_factory=dict)
-    unfixed: dict[str, Interval] = field(default_factory=dict)
+    of: dict[str, Interval | None] = field(default_factory=dict)
+    unfixed: dict[str, Interval | None] = field(default_factory=dict)
     narrow: dict[str, ByWidth] = field(default_factory=dict)
 
 
@@ -82,6 +82,7 @@ def ranges_of(
     held = {name: kind for name, kind in pins_of(plan).items() if isinstance(kind, Uniform)}
     signs = signs_of(graph, steps)
     found = Ranges(graph, steps, pins, held, makers, readers, entered, signs, plan.formats)
+    _start(found)
     _forward(found)
     # What a loop hands to its next trip is known only behind its body: again, until nothing new comes.
     for _ in range(2 * ends):
@@ -103,10 +104,8 @@ def stored_parts(found: Ranges, step: Step) -> dict[str, Interval]:
         constant = found.graph.constants.get(port.value)
         if constant is None or constant.array is None or required is None or port.value in parts:
             continue
-        if (
-            not math.isfinite(float(constant.array.sum(dtype=np.float64)))
-            and not np.isnan(constant.array).any()
-        ):
+        total = float(constant.array.sum(dtype=np.float64))
+        if not math.isfinite(total) and not np.isnan(constant.array).any():
             parts[port.value] = required
         let_go(constant.array)
     return parts
@@ -124,9 +123,7 @@ def _given(found: Ranges, name: str) -> Interval | None:
         return known
     array = constant.array
     if array is None or not array.size:
-        return (
-            (min(constant.lo), max(constant.hi)) if constant.lo else (None if array is None else (0.0, 0.0))
-        )
+        return (min(constant.lo), max(constant.hi)) if constant.lo else None if array is None else (0.0, 0.0)
     lo, hi = float(array.min()), float(array.max())
     let_go(array)
     if math.isfinite(lo) and math.isfinite(hi):
@@ -134,66 +131,51 @@ def _given(found: Ranges, name: str) -> Interval | None:
     return finite_range(array, [(step.region, step.moves) for step in readers])[0]
 
 
+def _start(found: Ranges) -> None:
+    """Fill in the ranges of inputs, and of constants that are moved: no others have a say in other ranges."""
+    graph, readers = found.graph, found.readers
+    moved = [name for name in graph.constants if any(step.moves for step in readers.get(name, ()))]
+    for name in (*graph.inputs, *moved):
+        found.of[name] = _given(found, name)
+    for name in graph.inputs:
+        found.narrow[name] = ranges_by_width(found.of[name], by_width(graph.values[name].facts), {})
+
+
 def _forward(found: Ranges) -> None:
-    graph, of, readers = found.graph, found.of, found.readers
-    if not of:
-        # Of constants only those that are moved have a say in other ranges.
-        names = [name for name in graph.constants if any(step.moves for step in readers.get(name, ()))]
-        for name in (*graph.inputs, *names):
-            _tell(of, name, _given(found, name))
-        for name in graph.inputs:
-            found.narrow[name] = ranges_by_width(of.get(name), by_width(graph.values[name].facts), {})
     for step in found.steps:
-        moved = hull([*_reads_of(found, step), step.handed]) if step.moves else None
-        moved = cut_to(moved, step.cut) if moved is not None and step.cut is not None else moved
-        reads = len(step.kernel.inputs)
-        narrow = _narrow_moved(found, step) if step.moves else {}
-        for i, port in enumerate(step.kernel.outputs):
+        moved = _moved(found, step) if step.moves else None
+        reads = [found.narrow.get(port.value, {}) for port in step.kernel.inputs if step.moves]
+        narrow = {bits: _moved(found, step, bits) for bits in {bits for one in reads for bits in one}}
+        told = {bits: extent for bits, extent in narrow.items() if extent is not None}
+        for i, port in enumerate(step.kernel.outputs, len(step.kernel.inputs)):
             if not port.value:
                 continue
-            facts = graph.values[port.value].facts
+            facts = found.graph.values[port.value].facts
             seen = seen_in(facts)
-            seen = cut_to(seen, moved) if seen and moved else seen or moved
-            _tell(found.unfixed, port.value, seen)
-            _tell(of, port.value, within_types(seen, found.pins.get(port.value), step.fixed[reads + i]))
-            found.narrow[port.value] = ranges_by_width(of.get(port.value), by_width(facts), narrow)
+            found.unfixed[port.value] = seen = cut_to(seen, moved) if seen and moved else seen or moved
+            found.of[port.value] = known = within_types(seen, found.pins.get(port.value), step.fixed[i])
+            found.narrow[port.value] = ranges_by_width(known, by_width(facts), told)
 
 
-def _narrow_moved(found: Ranges, step: Step) -> ByWidth:
-    """By width, the range around what a mover reads, as storages of that width hold it."""
-    read = [(found.of.get(name), found.narrow.get(name, {})) for name in _read(step)]
-    moved: dict[int, Interval] = {}
-    for bits in {bits for _, narrow in read for bits in narrow}:
-        extent = hull([*(narrow.get(bits, own) for own, narrow in read), step.handed])
-        if extent is not None:
-            moved[bits] = extent if step.cut is None else cut_to(extent, step.cut)
-    return moved
+def _moved(found: Ranges, step: Step, bits: int = 0) -> Interval | None:
+    """The range around what a mover reads, as storages of `bits` bits hold it.
 
-
-def _reads_of(found: Ranges, step: Step) -> Iterator[Interval | None]:
-    """The ranges that a mover reads; of a value without one, that of its port's own type."""
+    Of a value without one a port with a type of its own reads what that holds.
+    """
+    extents = [step.handed]
     for port, own in zip(step.kernel.inputs, step.fixed, strict=False):
-        if port.value:
-            known = found.of.get(port.value)
-            holds = known is None and own is not None and step.served is not None
-            yield (own.lo, own.hi) if holds and own is not None else known
-
-
-def _read(step: Step) -> list[str]:
-    return [port.value for port in step.kernel.inputs if port.value]
+        extent = found.narrow.get(port.value, {}).get(bits, found.of.get(port.value))
+        if extent is None and port.value and own is not None and step.served is not None:
+            extent = own.lo, own.hi
+        extents.append(extent)
+    extent = hull(extents)
+    return cut_to(extent, step.cut) if extent is not None and step.cut is not None else extent
 
 
 def held_in(found: Ranges, name: str, store: Storage | None) -> Interval | None:
     """The range of a value as a storage is to hold it, the one of its width if any; None is float."""
     own, narrow = found.of.get(name), found.narrow.get(name, {})
     return own if store is None or store.float_name else narrow.get(store.bits, own)
-
-
-def _tell(of: dict[str, Interval], name: str, extent: Interval | None) -> None:
-    if extent is not None:
-        of[name] = extent
-    else:
-        of.pop(name, None)
 
 
 def _hand_on(found: Ranges) -> bool:

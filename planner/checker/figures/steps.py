@@ -63,15 +63,12 @@ def step_of(graph: Graph, kernel: KernelPlan, region: Region, served: Served | N
             continue
         own = pin_of(own_facts(region, i)) if region.input_facts or region.output_facts else None
         # Slices in the port's own storage are its type as they are; they say nothing of one range.
-        if own is not None and (own.is_per_tensor or row is None or not _stores_as(port, own)):
+        is_stored = isinstance(port.type, Uniform) and own is not None and port.type.storage == own.storage
+        if own is not None and (own.is_per_tensor or row is None or not is_stored):
             fixed[i] = own
         if served is not None and row is not None:
             fixed[i] = _fixed(row, served.patterns[i].name, port) or fixed[i]
     return Step(kernel, region, served, moves, cut_of(graph, region), fixed, [None] * len(ports))
-
-
-def _stores_as(port: Port, kind: Uniform) -> bool:
-    return isinstance(port.type, Uniform) and port.type.storage == kind.storage
 
 
 def _moves(graph: Graph, region: Region, served: Served | None, kernel: KernelPlan) -> bool:

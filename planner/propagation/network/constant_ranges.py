@@ -16,9 +16,8 @@ from planner.ir.graph import Constant, Facts, Op
 from planner.ir.mapped import let_go
 from planner.ir.operators.neighbours import greatest_pairs
 from planner.ir.types.intervals import Interval
-from planner.ir.types.qtypes import Calibrated, Storage
+from planner.ir.types.qtypes import Calibrated
 from planner.propagation.network.ports import Network, Port
-from planner.target.records import PortType
 
 T = TypeVar("T")
 Ends = tuple[np.ndarray, np.ndarray]
@@ -82,15 +81,6 @@ def _own_facts(network: Network, port: Port) -> Facts:
     region, (side, index) = network.kernels[port.kernel].choice.region, port.side
     facts = region.input_facts if side == "in" else region.output_facts
     return facts[index] if facts else ()
-
-
-def effective(store: Storage, spec: PortType) -> Storage:
-    """The part of a storage that a port's arithmetic may use of a weight."""
-    bits = spec.weight_bits_effective
-    if bits is None or bits >= store.bits or not store.signed:
-        return store
-    top = (1 << bits - 1) - 1
-    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
 
 
 def _ends(array: np.ndarray, axes: tuple[int, ...]) -> Ends:

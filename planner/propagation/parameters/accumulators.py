@@ -4,11 +4,12 @@ What the weights of one scale add up to: per output channel, or per block where 
 counted are averages, additions and other kernels without products. Source: docs/specification.md, section 6.
 """
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from planner.ir.arithmetic.slices import slice_sums
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.ranges import farthest
@@ -18,7 +19,6 @@ from planner.propagation.parameters.typed import Typing
 from planner.propagation.selection.choice import follows_factors
 from planner.target.ports.axes import channel_axis, linear_op, summed_terms
 
-_CHUNK: Final = 1 << 18
 Reals: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -69,63 +69,12 @@ def weight_sums(network: Typing, kernel: Kernel, port: Port, kind: Uniform) -> R
     data = constant.array if constant is not None else None
     if data is None:
         return None
-    if observed(network, port) is not None:
-        most = max(-kind.storage.qmin, kind.storage.qmax) * _spread(kind.scales, kind, data.shape)
-        data = np.clip(data, -most, most)
-    if kind.blocks:
-        return _block_sums(data, kind)
-    axis = channel_axis(kernel.choice.region, network.graph)
-    sums = _absolute_sums(data, kind, axis) if kind.axis in (None, axis) else None
+    axis = None if kind.blocks else channel_axis(kernel.choice.region, network.graph)
+    if not kind.blocks and kind.axis not in (None, axis):
+        return None
+    sums = slice_sums(data, kind, axis, cut=observed(network, port) is not None)
     let_go(data)
     return sums
-
-
-def _spread(numbers: tuple[float, ...], kind: Uniform, shape: tuple[int, ...]) -> np.ndarray:
-    """One number a slice or block, shaped to meet the tensor's elements."""
-    if kind.blocks:
-        spread: np.ndarray = np.asarray(numbers, np.float32).reshape(kind.grid)
-        blocks = dict(kind.blocks)
-        for axis, size in enumerate(shape):
-            spread = np.repeat(spread, blocks.get(axis, size), axis=axis).take(range(size), axis=axis)
-        return spread
-    return np.asarray(numbers).reshape([-1 if i == kind.axis else 1 for i in range(len(shape))])
-
-
-def _block_sums(data: np.ndarray, kind: Uniform) -> Reals:
-    """Sum of |stored weight| over each block, shape (n_blocks,)."""
-    sums = np.abs(np.rint(data / _spread(kind.scales, kind, data.shape))).astype(np.float64)
-    blocks = dict(kind.blocks)
-    for axis, size in enumerate(data.shape):
-        if data.size:
-            sums = np.add.reduceat(sums, np.arange(0, size, blocks.get(axis, size)), axis=axis)
-    flat: Reals = sums.reshape(-1)
-    return flat
-
-
-def _absolute_sums(data: np.ndarray, kind: Uniform, axis: int) -> np.ndarray:
-    """Sum of |stored weight| over each slice of `axis`, exact, shape (n_slices,)."""
-    scales = np.asarray(kind.scales, dtype=np.float32)
-    if axis == 0:
-        flat = data.reshape(data.shape[0], -1)
-        step = max(1, _CHUNK // max(1, flat.shape[1]))
-        sums = [
-            np.abs(
-                np.rint(flat[i : i + step] / (scales[i : i + step, None] if scales.size > 1 else scales))
-            ).sum(axis=1, dtype=np.float64)
-            for i in range(0, flat.shape[0], step)
-        ]
-        return np.concatenate(sums) if sums else np.zeros(0)
-    shape = [1] * data.ndim
-    shape[axis] = -1
-    spread, others = scales.reshape(shape) if scales.size > 1 else scales, [*range(data.ndim)]
-    others.remove(axis)
-    # Sums of integers, so the order is free: in bands of the first axis, which take little memory.
-    step = max(1, _CHUNK * data.shape[0] // max(1, data.size))
-    total = np.zeros(data.shape[axis])
-    for i in range(0, data.shape[0], step):
-        stored = np.abs(np.rint(data[i : i + step] / spread))
-        total += stored.sum(axis=tuple(others), dtype=np.float64)
-    return total
 
 
 def partial_bits(network: Typing, kernel: Kernel, products: int) -> int | None:
@@ -150,9 +99,9 @@ def partial_bits(network: Typing, kernel: Kernel, products: int) -> int | None:
     axis = channel_axis(kernel.choice.region, network.graph)
     if w.axis not in (None, axis):
         return None
-    stored = np.abs(np.rint(constant.array / _spread(w.scales, w, constant.array.shape)))
-    stored = np.minimum(stored, max(-w.storage.qmin, w.storage.qmax))
-    channels = np.moveaxis(stored, axis, 0).reshape(stored.shape[axis], -1)
+    numbers = np.moveaxis(constant.array, axis, 0).reshape(constant.array.shape[axis], -1)
+    channels = np.abs(np.rint(numbers / np.reshape(w.scales, (-1, 1))))
+    channels = np.minimum(channels, max(-w.storage.qmin, w.storage.qmax))
     first = max(0, channels.shape[1] - products)
     largest = np.partition(channels, first, axis=1)[:, first:] if first else channels
     let_go(constant.array)

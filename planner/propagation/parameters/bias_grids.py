@@ -16,26 +16,17 @@ from planner.ir.types.pinned_numbers import integers_in_use
 from planner.ir.types.qtypes import Bipolar, Storage, Uniform
 from planner.ir.types.ranges import farthest
 from planner.ir.types.scales import F32_TINY
-from planner.propagation.network.constant_ranges import effective
 from planner.propagation.network.ports import CONSTANT, Kernel, Port, ports_of
 from planner.propagation.parameters.accumulators import weight_sums
 from planner.propagation.parameters.typed import Typing, kernel_views
+from planner.target.ports.accepts import bias_room, usable
 from planner.target.records import Row, Rule
 from planner.target.rules import multiplier_range, multipliers_of
 
-BIAS_LIMIT: Final = float(1 << 30)
-"""Steps of a bias of 32 bits; one bit stays free for the sums that it is added to."""
 NEAR: Final = 1e-6
 """Part of a bias (or of a step, for one within a step) that float32 products of scales leave in doubt."""
 Reals: TypeAlias = npt.NDArray[np.float64]
 Powers: TypeAlias = npt.NDArray[np.int64]
-
-
-def bias_room(store: Storage, row: Row) -> float:
-    """The most steps that a bias may have: of its storage, or of the accumulator where that is narrower."""
-    if row.accumulator is not None and row.accumulator.bits < store.bits:
-        store = row.accumulator
-    return BIAS_LIMIT if store.bits == 32 else float(store.qmax) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +141,7 @@ def _greatest(network: Typing, kernel: Kernel, row: Row, found: Sum) -> Powers:
 def _stored_bounds(network: Typing, found: Sum) -> list[Reals]:
     """How many times as large the stored numbers of each slice may be; less than 1 where they are none."""
     constant = network.graph.constants[network.values[found.weight.value].name]
-    kind, store = found.kind, effective(found.kind.storage, found.weight.spec)
+    kind, store = found.kind, usable(found.kind.storage, found.weight.spec)
     used = integers_in_use(kind, constant)
     if used is None or constant.array is None or not constant.array.size:
         return [np.zeros(1)]

@@ -5,7 +5,7 @@ none does is no match, unless its last block may be shorter than the others. Sou
 (`granularity: block`); tests/cases, cases 17 to 24; ONNX MatMulNBits, whose blocks these are.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +13,11 @@ import numpy.typing as npt
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
 from planner.ir.types.many_numbers import compact
-from planner.ir.types.qtypes import Storage, Uniform
-from planner.ir.types.ranges import uniform_columns, uniform_per_axis
-from planner.ir.types.scales import TWO_STEPS, held_in
-from planner.target.ports.labels import label_for
+from planner.ir.types.qtypes import Uniform
+from planner.target.ports.slices import HELD, slices_of_blocks
 from planner.target.records import PortType
 
 Reals = npt.NDArray[np.float64]
-HELD: Final = 1 << 10
-"""Scales from which on a type holds them in arrays."""
 
 
 def block_type(
@@ -39,38 +35,12 @@ def block_type(
     channel, along = axes
     grid = [1] * len(shape)
     grid[channel], grid[along] = shape[channel], -(-shape[along] // size)
-    kind = _of_slices(*ranges, spec)
+    kind = slices_of_blocks(*ranges, spec)
     blocks = tuple(sorted(((channel, 1), (along, size))))
     scales, zeros = kind.scales, kind.zero_points
     if len(scales) >= HELD:
         scales, zeros = compact(scales, zeros)
     return Uniform(kind.storage, scales, zeros, "f32", None, blocks, tuple(grid))
-
-
-def _of_slices(los: Reals, his: Reals, spec: PortType) -> Uniform:
-    store = spec.storage
-    if not isinstance(store, Storage):
-        raise TypeError(f"a port of type {spec} has no blocks of integers")
-    is_free = spec.scale_min is None and spec.scale_max is None
-    many = los.size >= HELD or spec.scales != "f32"
-    if is_free and many and (spec.symmetric or spec.zero_point is None):
-        return uniform_columns(
-            los,
-            his,
-            store,
-            symmetric=spec.symmetric,
-            power_of_two=spec.power_of_two,
-            held=spec.scales,
-        )
-    if is_free and spec.symmetric:
-        return uniform_per_axis(los, his, store, 0, power_of_two=spec.power_of_two)
-    labels = [label_for(extent, spec) for extent in zip(los.tolist(), his.tolist(), strict=True)]
-    zeros = tuple(zero + store.offset for _, zero in labels)
-    wanted, filled = np.asarray([scale for scale, _ in labels]), los < his
-    if spec.scales == TWO_STEPS and filled.any():
-        # A block of zeros has no say in the factor of all.
-        wanted = np.where(filled, wanted, wanted[filled].max())
-    return Uniform(store, tuple(held_in(wanted, spec.scales).tolist()), zeros, "f32", 0)
 
 
 def block_ranges(

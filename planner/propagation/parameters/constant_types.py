@@ -8,47 +8,39 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.errors import Conflict, QTypeError, RuleError
 from planner.ir.graph import Constant, port_address
-from planner.ir.operators.neighbours import least_scales
 from planner.ir.types.intervals import ALL, Interval
 from planner.ir.types.intervals import cut_to as within
-from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
-from planner.ir.types.ranges import uniform_per_axis
+from planner.ir.types.qtypes import Bipolar, Storage, Uniform, uniform
 from planner.plans.rescales import same_scale
 from planner.propagation.network.constant_ranges import (
     constant_range,
-    effective,
     neighbours_of,
     observed,
     slice_ranges,
 )
 from planner.propagation.network.ports import CONSTANT, Kernel, Port, ports_of
-from planner.propagation.parameters.bias_grids import bias_room, finer_weight
+from planner.propagation.parameters.bias_grids import finer_weight
 from planner.propagation.parameters.blocks import block_ranges, block_type
 from planner.propagation.parameters.multiplier_range import grown_weight
 from planner.propagation.parameters.typed import Typing, kernel_views
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.remedies import Inapplicable, Left
+from planner.target.ports.accepts import bias_room, usable
 from planner.target.ports.axes import block_axes, block_size, channel_axis, linear_op
-from planner.target.ports.labels import clipped_share, label_for, label_of, typed
+from planner.target.ports.labels import label_for, typed
+from planner.target.ports.slices import OneSided, ends_observed, one_type, slices_of_axis, with_pairs
 from planner.target.records import PortId, PortType, Row, Rule
 from planner.target.rules import rule_function
 
 Reals: TypeAlias = npt.NDArray[np.float64]
-
-
-class OneSided(QTypeError):
-    """Numbers of both signs around a zero point at an end of their storage."""
-
-
-ONE_SIDED: Final = "around zero point {} {} holds numbers of one sign only"
 
 
 def derive_parameters(network: Typing, kernel: Kernel) -> list[PortId]:
@@ -213,7 +205,7 @@ def constant_type(network: Typing, kernel: Kernel, port: Port, row: Row) -> Unif
     signs = _two_signs(network, kernel, port, row)
     if signs is not None:
         return signs
-    store = effective(spec.storage, spec)
+    store = usable(spec.storage, spec)
     constant, seen = network.graph.constants[value.name], observed(network, port)
     if spec.granularity == "axis":
         axis = _port_axis(network, kernel, port, row)
@@ -222,10 +214,10 @@ def constant_type(network: Typing, kernel: Kernel, port: Port, row: Row) -> Unif
         if seen is None and constant.array is None and len(constant.lo) == 1 and isinstance(slices, int):
             kind = _of_one_range((constant.lo[0], constant.hi[0]), slices, store, axis, spec)
         else:
-            ends = cut_to(seen, *slice_ranges(constant, axis), axis=axis)
+            ends = ends_observed(seen, *slice_ranges(constant, axis), axis=axis)
             los, his = np.clip(ends, *stored_part(network, port, constant))
             los, his = _with_pairs(network, kernel, port, (los, his), store)
-            kind = _of_slices(los, his, store, axis, spec)
+            kind = slices_of_axis(los, his, store, axis, spec)
         if store is spec.storage and spec.scale_min is None and spec.scale_max is None:
             return kind
         low, high = spec.scale_min or 0.0, spec.scale_max or math.inf
@@ -242,11 +234,7 @@ def constant_type(network: Typing, kernel: Kernel, port: Port, row: Row) -> Unif
     if spec.weight_pairs is not None:
         (low,), (high,) = _with_pairs(network, kernel, port, (np.array(held[:1]), np.array(held[1:])), store)
         held = (float(low), float(high))
-    kind = typed(label_for(held, replace(spec, storage=store)), spec.storage)
-    one_sided = kind.zero_point in (store.qmin, store.qmax) and spec.zero_point is not None
-    if one_sided and clipped_share(held, label_of(kind), store) > network.costs.max_clip:
-        raise OneSided(ONE_SIDED.format(kind.zero_point, store))
-    return kind
+    return replace(one_type(held, store, spec, network.costs.max_clip), storage=spec.storage)
 
 
 def _with_pairs(
@@ -257,13 +245,7 @@ def _with_pairs(
     name = network.values[port.value].name
     if most is None or op is None or op.inputs[1] != name:
         return ends
-    pairs = neighbours_of(network.graph.constants[name], op)
-    if pairs is None or pairs.size < ends[0].size:
-        return ends
-    pairs = pairs if ends[0].size == pairs.size else pairs.max(keepdims=True)
-    farthest = np.maximum(-ends[0], ends[1])
-    out = np.maximum(farthest, least_scales(pairs, farthest, most) * min(-store.qmin, store.qmax))
-    return np.where(out > farthest, -out, ends[0]), np.where(out > farthest, out, ends[1])
+    return with_pairs(ends, neighbours_of(network.graph.constants[name], op), most, store)
 
 
 def stored_part(network: Typing, port: Port, constant: Constant) -> Interval:
@@ -273,17 +255,6 @@ def stored_part(network: Typing, port: Port, constant: Constant) -> Interval:
     # Infinities are stored as far as the port has to hold them.
     infinite = constant.array is not None and constant_range(constant) is None
     return (network.required[port.id] or ALL) if infinite else ALL
-
-
-def cut_to(
-    seen: Calibrated | None, los: Reals, his: Reals, *, axis: int | None = None
-) -> tuple[Reals, Reals]:
-    """Ranges of slices under an observed one: its own where it has them, else the slices' cut to it."""
-    if seen is None:
-        return los, his
-    if seen.axis is not None and seen.axis == axis:
-        return np.asarray(seen.los), np.asarray(seen.his)
-    return np.clip(los, seen.lo, seen.hi), np.clip(his, seen.lo, seen.hi)
 
 
 def _blocks(network: Typing, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
@@ -299,41 +270,16 @@ def _blocks(network: Typing, kernel: Kernel, port: Port, row: Row) -> Uniform | 
     axes = block_axes(graph, region, row, pattern, len(shape))
     ranges = block_ranges(graph.constants[name], whole, axes, size)
     los, his = np.clip(
-        cut_to(observed(network, port), *ranges), *stored_part(network, port, graph.constants[name])
+        ends_observed(observed(network, port), *ranges), *stored_part(network, port, graph.constants[name])
     )
-    kind = block_type((los, his), whole, axes, size, spec=port.spec)
-    zero, store = port.spec.zero_point, kind.storage
-    if (zero == store.qmin and los.min(initial=0.0) < 0) or (zero == store.qmax and his.max(initial=0.0) > 0):
-        raise OneSided(ONE_SIDED.format(zero, store))
-    return kind
+    return block_type((los, his), whole, axes, size, spec=port.spec)
 
 
 @lru_cache(maxsize=4096)
 def _of_one_range(lo_hi: Interval, slices: int, store: Storage, axis: int, spec: PortType) -> Uniform:
     """The per-axis type of a constant of which only one range for all slices is known."""
     los, his = (np.full(slices, end) for end in lo_hi)
-    return _of_slices(los, his, store, axis, spec)
-
-
-def _of_slices(los: Reals, his: Reals, store: Storage, axis: int, spec: PortType) -> Uniform:
-    """The per-axis type of a constant: around 0, or in unsigned storage around one number for all slices.
-
-    That is the row's zero point, else the middle: kernels take the same off every channel. Around an end of
-    the storage numbers have one sign.
-    """
-    if store.signed or store.float_name:
-        return uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
-    zero = spec.zero_point if spec.zero_point is not None else 1 << store.bits - 1
-    least, most = store.qmin - zero, store.qmax - zero
-    if least == 0 and los.min(initial=0.0) >= 0:
-        least = -most
-    elif most == 0 and his.max(initial=0.0) <= 0:
-        most = -least
-    if not least < 0 < most:
-        raise OneSided(ONE_SIDED.format(zero, store))
-    around = Storage(store.bits + 1, True, least, most)
-    kind = uniform_per_axis(los, his, around, axis, power_of_two=spec.power_of_two)
-    return replace(kind, storage=store, zero_points=(zero,) * len(kind.scales))
+    return slices_of_axis(los, his, store, axis, spec)
 
 
 def _two_signs(network: Typing, kernel: Kernel, port: Port, row: Row) -> Uniform | None:

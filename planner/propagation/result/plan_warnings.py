@@ -26,7 +26,7 @@ from planner.plans.rescales import SAME_SCALE
 from planner.propagation.network.demotions import odd_constant
 from planner.propagation.network.ports import FLOAT, Kernel, Port, Value, base_of, ports_of, present, range_in
 from planner.propagation.parameters.accumulators import accumulator_bits
-from planner.propagation.parameters.bias_grids import BIAS_LIMIT, sum_of
+from planner.propagation.parameters.bias_grids import sum_of
 from planner.propagation.parameters.typed import Typing
 from planner.propagation.result.not_as_written import not_as_written
 from planner.propagation.result.pin_warnings import (
@@ -39,6 +39,7 @@ from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.choice import NO_RANGE, port_facts
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.solver.classes import width
+from planner.target.ports.accepts import BIAS_LIMIT
 from planner.target.ports.labels import clipped_share, label_of
 from planner.target.records import Costs, Row, Target
 

@@ -10,9 +10,7 @@ from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Graph, Region
 from planner.ir.roles import moves_alone
-from planner.ir.types.qtypes import FloatType, Uniform
-from planner.ir.types.wanted import Stored, Wanted, is_stored_in
-from planner.plans.records import KernelPlan, Port
+from planner.plans.records import KernelPlan, runs_as
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.wanted_rows import asked_text
 from planner.target.records import Row
@@ -31,7 +29,7 @@ def unmet_globs(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) -> list
         if one.by_name or not one.wanted.is_row or _follows(graph, region, kernel, rows):
             continue
         asked.setdefault(one.key, []).append(kernel.name)
-        if not runs_as_asked(kernel, one.wanted, rows):
+        if not runs_as(kernel, one.wanted, rows):
             missed.setdefault(one.key, []).append(kernel.name)
     return [_told(graph, key, names, len(asked[key])) for key, names in missed.items()]
 
@@ -48,7 +46,7 @@ def refuse_other_types(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) 
       Conflict: with the types at its ports.
     """
     for _, kernel, asked in _asked(graph, kernels):
-        if asked.by_name and not runs_as_asked(kernel, asked.wanted, rows):
+        if asked.by_name and not runs_as(kernel, asked.wanted, rows):
             types = ", ".join(
                 f"{port.address} {port.type or 'float'}" for port in kernel.outputs if port.value
             )
@@ -58,26 +56,6 @@ def refuse_other_types(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) 
                 hint=f"drop {asked.key!r} from what is asked of kernels",
                 concession=Concession(wanted=((kernel.name, str(asked.wanted)),), keys=(asked.key,)),
             )
-
-
-def runs_as_asked(kernel: KernelPlan, wanted: Wanted, rows: Rows) -> bool:
-    """Whether a planned kernel runs in float, or has the storages, as was asked."""
-    if wanted.float or kernel.row is None:
-        return wanted.float and kernel.row is None
-    if wanted.result is not None:
-        return all(_is_stored(port, wanted.result) for port in kernel.outputs if port.value)
-    row = rows[kernel.row]
-    if wanted.dynamic:
-        return row.dynamic is not None
-    sides = ((wanted.inputs, kernel.inputs, row.inputs), (wanted.outputs, kernel.outputs, row.outputs))
-    for stores, ports, patterns in sides:
-        held = [_is_stored(port, store) for port, store in zip(ports, stores, strict=False) if port.value]
-        # Ports that the kernel has not, a bias say, are the row's.
-        absent = zip(stores[len(ports) :], patterns[len(ports) :], strict=False)
-        held += [p.type.is_wildcard or is_stored_in(store, p.type.storage) for store, p in absent]
-        if len(stores) > max(len(ports), len(patterns)) or not all(held):
-            return False
-    return True
 
 
 def _follows(graph: Graph, region: Region, kernel: KernelPlan, rows: Rows) -> bool:
@@ -93,9 +71,3 @@ def _asked(graph: Graph, kernels: Iterable[KernelPlan]) -> Iterator[tuple[Region
         asked = asked_of(graph, regions[kernel.name])
         if asked is not None:
             yield regions[kernel.name], kernel, asked
-
-
-def _is_stored(port: Port, wanted: Stored) -> bool:
-    if isinstance(port.type, Uniform):
-        return is_stored_in(wanted, port.type.storage)
-    return wanted is None or wanted == (port.type or FloatType("f32"))

@@ -4,15 +4,19 @@ Source: docs/specification.md, section 4; docs/targets/reference.md.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
 from planner.ir.graph import Facts, Graph, Region
 from planner.ir.operators.standard_op import ops_to_run
-from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
+from planner.ir.types.qtypes import AnyType, Bipolar, Storage, Uniform
 from planner.ir.types.scales import holds_scales
 from planner.target.predicates import failing
 from planner.target.records import PortPattern, PortType, Row
+
+BIAS_LIMIT: Final = float(1 << 30)
+"""Steps of a bias of 32 bits; one bit stays free for the sums that it is added to."""
 
 
 def parameter_problem(spec: PortType, kind: Uniform) -> str | None:
@@ -43,6 +47,22 @@ def has_blocks_of(spec: PortType, kind: Uniform) -> bool:
     """Whether a port takes the blocks of a type: they cut one axis, with one scale an index elsewhere."""
     sizes = {size for _, size in kind.blocks}
     return bool(sizes & {*spec.block_size}) and sizes <= {1, *spec.block_size}
+
+
+def usable(store: Storage, spec: PortType) -> Storage:
+    """The part of a storage that a port's arithmetic may use of a weight."""
+    bits = spec.weight_bits_effective
+    if bits is None or bits >= store.bits or not store.signed:
+        return store
+    top = (1 << bits - 1) - 1
+    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
+
+
+def bias_room(store: Storage, row: Row) -> float:
+    """The most steps that a bias may have: of its storage, or of the accumulator where that is narrower."""
+    if row.accumulator is not None and row.accumulator.bits < store.bits:
+        store = row.accumulator
+    return BIAS_LIMIT if store.bits == 32 else float(store.qmax) / 2
 
 
 def broken_when(
