@@ -40,7 +40,7 @@ from benchmarks.shipped.sides import LARGE, SPENT, Job, Side, large_sides, make
 from benchmarks.shipped.wheels import ROOT, default_cache, unpacked
 from benchmarks.shipped.words import sentence_embedder
 from planner.ir.graph import Graph
-from planner.plan_search.effort import BUDGETS
+from planner.plan_search.aims import BUDGETS
 from planner.plans.plan import Plan
 from planner.quantizing import Quantized
 

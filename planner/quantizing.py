@@ -50,7 +50,8 @@ from planner.pipeline import (
     open_sizes,
     plan,
 )
-from planner.plan_search.effort import BUDGETS, EFFORTS, Effort, Made, aim_of, bench_for, try_harder, worst_of
+from planner.plan_search.aims import BUDGETS, EFFORTS, Effort, aim_of
+from planner.plan_search.effort import Made, bench_for, try_harder, worst_of
 from planner.plan_search.search import Search
 from planner.plan_search.trials import State
 from planner.plans.plan import Plan

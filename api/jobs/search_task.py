@@ -22,7 +22,8 @@ from planner.interpreter.compare import Comparison, Evaluated, compare
 from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph
 from planner.plan_model import plan, require_ranges
-from planner.plan_search.effort import BUDGETS, Aim, Made, aim_of, bench_for, try_harder, worst_of
+from planner.plan_search.aims import BUDGETS, Aim, aim_of
+from planner.plan_search.effort import Made, bench_for, try_harder, worst_of
 from planner.plan_search.goals import Goal
 from planner.plan_search.search import Search, merged_annotations, search
 from planner.plan_search.told import FORMAT, given_up, search_json

@@ -59,7 +59,6 @@ from planner.ir.graph import (
     modules_of_steps,
     scaled_from_json,
     scaled_to_json,
-    validate,
     without_written,
 )
 from planner.ir.topology import topological
@@ -68,6 +67,7 @@ from planner.ir.types.qtypes import QType, Uniform
 from planner.ir.types.ranges import check_range
 from planner.ir.types.typetext import parse_type
 from planner.ir.types.wanted import Wanted, wanted_from_data, wanted_to_data
+from planner.ir.validity import validate
 
 
 def read_annotated(text: str | bytes) -> Graph:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from planner.cli.job.order import Order
     from planner.interpreter.compare import Comparison
     from planner.ir.graph import Graph
-    from planner.plan_search.effort import Aim, Budget, Made
+    from planner.plan_search.aims import Aim, Budget
+    from planner.plan_search.effort import Made
     from planner.plan_search.effort import Tried as Found
     from planner.plan_search.search import Search
     from planner.plan_search.trials import State, Trial
@@ -109,7 +110,8 @@ def tried_harder(task: Task, first: Attempt) -> tuple[Attempt, Tried | None]:
     Returns:
       The plan to write, and what came of the search; None where there was none.
     """
-    from planner.plan_search.effort import BUDGETS, Made, aim_of, worst_of
+    from planner.plan_search.aims import BUDGETS, aim_of
+    from planner.plan_search.effort import Made, worst_of
 
     judging, budget = task.judging, BUDGETS[task.order.effort]
     if not budget.trials or not first.comparisons:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal
 
 from planner.errors import Conflict, InputError, ModelError
-from planner.ir.graph import Facts, Graph, Op, Region, Value, validate
+from planner.ir.graph import Facts, Graph, Op, Region, Value
 from planner.ir.placing import (
     Flat,
     Place,
@@ -29,6 +29,7 @@ from planner.ir.structure import BEGIN, END, JOIN, Branches, Call, Loop, Scope, 
 from planner.ir.topology import topological
 from planner.ir.types.qtypes import Calibrated
 from planner.ir.types.ranges import hull_of_observed
+from planner.ir.validity import validate
 
 BRANCHES: Final = ("then", "else")
 MOST_STEPS: Final = 1 << 20

@@ -12,9 +12,10 @@ from typing import Final
 
 from planner.errors import ModelError, QTypeError
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, Op, validate
+from planner.ir.graph import Graph, Op
 from planner.ir.topology import topological
 from planner.ir.types.fit import refuse_misfits
+from planner.ir.validity import validate
 from planner.litert_reader.builder import Builder, State, Unread
 from planner.litert_reader.control_flow import CONTROL, TYPES
 from planner.litert_reader.elementwise import ELEMENTWISE

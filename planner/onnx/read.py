@@ -17,9 +17,10 @@ from planner.errors import ModelError, expect
 from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.ir.dims import named_dims, sizes_of, with_dims
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, scaled_from_json, validate
+from planner.ir.graph import Graph, scaled_from_json
 from planner.ir.topology import topological
 from planner.ir.unknowns import shapeless
+from planner.ir.validity import validate
 from planner.litert_reader.identifier import starts_as_litert
 from planner.litert_reader.read import read_litert_written
 from planner.onnx.composites.take_apart import has_composites, take_apart

@@ -1,32 +1,20 @@
 """Effort: how hard `quantize` tries for a plan that is good, and which of the plans it tried is worth taking.
 
-A plan stands by its verdict, the worse of accuracy and coverage, then by its coverage, then by the aim: of
-those that reach it the one of least work, else the one of best quality. A plan that was better is never given
-up. Source: docs/search.md.
+A plan that was better is never given up. How plans stand to each other is in `aims`. Source: docs/search.md.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import Final, Generic, TypeAlias, TypeVar
 
-from planner.accuracy.metrics import BUILT_IN, SQNR, Metric, metric_name
 from planner.accuracy.own_noise import Progress as NoiseProgress
 from planner.accuracy.verdict import (
-    FAIR_DROP,
     FAIR_MACS,
-    FAIR_SQNR,
-    GOOD_DROP,
-    GOOD_MACS,
-    GOOD_SQNR,
     LEVELS,
-    Level,
-    coverage_level,
-    drop_level,
-    sqnr_level,
 )
 from planner.calibration.samples import Sample, Source, open_samples
 from planner.errors import PlannerError
@@ -35,30 +23,20 @@ from planner.interpreter.compare import Comparison
 from planner.interpreter.reference import ReferenceKind
 from planner.ir.graph import Graph
 from planner.onnx.sessions import Optimisation
+from planner.plan_search.aims import Aim, Budget
 from planner.plan_search.goals import Goal
 from planner.plan_search.greedy import raised
 from planner.plan_search.measuring import bench_of, measured_table
 from planner.plan_search.options import FLOAT, TABLES
 from planner.plan_search.search import Progress, Search, SearchRun
 from planner.plan_search.told import given_up, nothing_better
-from planner.plan_search.trials import Bench, State, Trial, is_met, kernels_key, trial_of
+from planner.plan_search.trials import Bench, State, Trial, kernels_key, trial_of
 from planner.plans.plan import Plan
 from planner.target.records import Target
 
 T = TypeVar("T")
-Effort: TypeAlias = Literal["quick", "normal", "high"]
-EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
-GAIN: Final = 1.0
-"""dB below which one plan is no better than another of the same verdict."""
-COVERED: Final = 6.0
-"""dB for which a poor plan may leave so much in float that its coverage is fair and not good."""
-FAIR: Final = LEVELS.index("fair")
-KEPT: Final = 0.5
-"""Share of the multiply-adds that the device runs which a plan keeps at least: else it is a float model."""
 CANDIDATES: Final = 3
 """Plans that are made of a search at most, the best first, until one is as good as it was when tried."""
-OFF: Final = 6.0
-"""dB by which trials may be better than the file that is written; beyond, it is no matter of the plan."""
 CLOSE: Final = 0.5
 """dB between predictions where an aim is met closely enough."""
 NOISE_SAMPLES: Final = (4, 8)
@@ -67,166 +45,6 @@ LARGE: Final = 1_000_000_000
 """Elements of all values times kernels, from which on a model is large: a sample of it takes many seconds."""
 TRIAL_SAMPLES: Final = 32
 """Samples that trials are measured on where no metric counts; the plan taken is measured on all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What an effort may spend, and what it aims at.
-
-    Attributes:
-      trials: plans that are measured, at most.
-      sqnr: of the worst output, dB.
-      drop: of a share of labels; of other metrics a share of the model's own.
-      spent: share of the work saved over float that a fair plan may give up to become better.
-    """
-
-    trials: int
-    sqnr: float
-    drop: float
-    spent: float
-
-
-BUDGETS: Final[Mapping[Effort, Budget]] = {
-    "quick": Budget(0, GOOD_SQNR, GOOD_DROP, 0.0),
-    "normal": Budget(16, GOOD_SQNR, GOOD_DROP, 0.5),
-    "high": Budget(48, GOOD_SQNR + 6, GOOD_DROP / 2, 1.0),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Aim:
-    """What is enough.
-
-    Attributes:
-      goals: all of them are to be met.
-      metric: that counts; None for SQNR.
-      is_given: whether the user said what counts: then that alone makes accuracy good.
-      coverage: share of the multiply-adds in types of the device, at least.
-      spent: as a budget has it, where the user said nothing of what counts.
-    """
-
-    goals: tuple[Goal, ...]
-    metric: str | Metric | None = None
-    is_given: bool = False
-    coverage: float = 0.0
-    spent: float = 1.0
-
-    @property
-    def metric_name(self) -> str:
-        """The name of the metric; "" for SQNR."""
-        if self.metric is None or isinstance(self.metric, str):
-            return self.metric or ""
-        return metric_name(self.metric)
-
-    @property
-    def stages(self) -> tuple[Goal, ...]:
-        """Goals of a search, one after the other: what is wanted, the best well covered plan, a fair one."""
-        fair = Goal("sqnr", FAIR_SQNR) if self.metric is None else _drop(self.metric, FAIR_DROP)
-        return (*self.goals, Goal("coverage", max(GOOD_MACS, self.coverage)), fair)
-
-    def raised_by(self, more: float) -> "Aim":
-        """The aim of trials that have some dB more than the file has, up to `OFF`."""
-        added = min(more, OFF) if more > 0 else 0.0
-        goals = (
-            replace(goal, bound=goal.bound + added) if goal.kind == "sqnr" else goal for goal in self.goals
-        )
-        return replace(self, goals=tuple(goals))
-
-    def reached(self, trial: Trial) -> bool:
-        """Whether a trial is good enough; unasked, by what its outputs decide as well."""
-        if not self.is_given and self.metric is None and trial.level == "good":
-            return not trial.error
-        return not trial.error and all(is_met(goal, trial, math.inf) for goal in self.goals)
-
-    def accuracy(self, trial: Trial) -> Level:
-        """The level of a trial's accuracy, on the scale of the verdict, or of what the user asks."""
-        if self.is_given and self.reached(trial):
-            return "good"
-        level = trial.level or sqnr_level(trial.sqnr)
-        if _is_share(self.metric_name) and trial.reference is not None:
-            level = drop_level(trial.reference - trial.quality)
-        return min(level, "fair", key=LEVELS.index) if self.is_given else level
-
-    def standing(self, trial: Trial) -> tuple[int, int]:
-        """The levels of a trial: of its verdict, of its coverage."""
-        covered = LEVELS.index(coverage_level(trial.mac_share, trial.kernel_share))
-        return min(LEVELS.index(self.accuracy(trial)), covered), covered
-
-    def order(self, trial: Trial) -> tuple[int, int, bool, float, int]:
-        """What larger is better of."""
-        reached, (level, covered) = self.reached(trial), self.standing(trial)
-        worth = -trial.work if reached else trial.quality
-        if not level and trial.metric is None:
-            # Among poor plans many decibels are worth coverage that is fair and not good.
-            worth -= COVERED * (covered == FAIR)
-            covered = min(covered, FAIR)
-        return (level, covered, reached, worth, -trial.size)
-
-    def is_worth(self, trial: Trial, other: Trial) -> bool:
-        """Whether a trial keeps enough of the work that another, fair one saves over float."""
-        saved = other.float_work - other.work
-        if self.is_given or saved <= 0 or self.standing(other)[0] < FAIR:
-            return True
-        return trial.work <= other.work + self.spent * saved
-
-    def is_better(self, trial: Trial, other: Trial) -> bool:
-        """Whether a trial is worth more than another, which it may replace."""
-        most = max(KEPT * other.mac_share, self.coverage if other.mac_share >= self.coverage else 0.0)
-        if trial.error or trial.mac_share < most or not trial.mac_share or not self.is_worth(trial, other):
-            return False
-        (level, covered), (own, own_covered) = self.standing(trial), self.standing(other)
-        if level != own:
-            return level > own
-        if self.reached(other):
-            return False
-        gain = GAIN if trial.metric is None else 0.0
-        if covered < own_covered:
-            # What is poor either way may leave more in float for many decibels, if coverage stays fair.
-            if level or not covered or trial.metric is not None:
-                return False
-            gain = COVERED
-        if self.reached(trial):
-            return True
-        return trial.quality > other.quality and trial.quality >= other.quality + gain
-
-
-def aim_of(
-    budget: Budget,
-    comparisons: Sequence[Comparison],
-    *,
-    metric: str | Metric | None = None,
-    min_sqnr: float | None = None,
-    min_metric: float | None = None,
-    coverage: float | None = None,
-) -> Aim:
-    """What a file is to reach: the bounds of the user, or what the effort aims at.
-
-    Args:
-      comparisons: of the plan without a search; where they have labels, these are what counts.
-      metric: that the user named; SQNR counts as none.
-      min_sqnr, min_metric, coverage: least figures that the user asks for.
-    """
-    named = None if metric == SQNR else metric
-    goals = () if min_sqnr is None else (Goal("sqnr", min_sqnr),)
-    if named is not None and (min_metric is not None or not goals):
-        own = _drop(named, budget.drop) if min_metric is None else Goal("metric", min_metric)
-        return Aim((own, *goals), named, True, coverage or 0.0)
-    if goals:
-        return Aim(goals, None, True, coverage or 0.0)
-    first = next((name for one in comparisons for name in one.scores if _is_share(name)), None)
-    goal = Goal("sqnr", budget.sqnr) if first is None else _drop(first, budget.drop)
-    return Aim((goal,), first, False, coverage or 0.0, budget.spent)
-
-
-def _drop(metric: str | Metric, share: float) -> Goal:
-    """A loss of a metric: labels of all labels, else a share of the model's own figure."""
-    if isinstance(metric, str) and _is_share(metric):
-        return Goal("drop", share)
-    return Goal("drop", 100 * share, is_relative=True)
-
-
-def _is_share(name: str) -> bool:
-    return name in BUILT_IN and BUILT_IN[name].is_share
 
 
 @dataclass(frozen=True, slots=True)

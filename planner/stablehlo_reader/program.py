@@ -11,8 +11,9 @@ from xdsl.dialects import func
 from xdsl.ir import Operation
 
 from planner.errors import ModelError
-from planner.ir.graph import Facts, Graph, Value, validate
+from planner.ir.graph import Facts, Graph, Value
 from planner.ir.types.fit import refuse_misfits
+from planner.ir.validity import validate
 from planner.mlir.casts import QuantizeCastOp
 from planner.mlir.dialect import RegionOp
 from planner.mlir.parse import TextParser, parse_text, verify

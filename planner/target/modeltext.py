@@ -22,12 +22,13 @@ import numpy as np
 
 from planner.errors import ModelError, PlannerError, TargetError
 from planner.ir.dtypes import NUMPY
-from planner.ir.graph import FLOAT_DTYPES, Constant, Dim, Graph, Op, Shape, Value, validate
+from planner.ir.graph import FLOAT_DTYPES, Constant, Dim, Graph, Op, Shape, Value
 from planner.ir.topology import topological
 from planner.ir.types.fit import refuse_misfits
 from planner.ir.types.qtypes import Calibrated, QType
 from planner.ir.types.ranges import check_range
 from planner.ir.types.typetext import parse_type
+from planner.ir.validity import validate
 
 OPSET: Final = 21
 MAX_LINES: Final = 1_000

@@ -17,8 +17,9 @@ from xdsl.rewriter import Rewriter
 
 from planner.errors import ModelError
 from planner.ir.expand import expand
-from planner.ir.graph import Facts, Graph, Op, Value, validate
+from planner.ir.graph import Facts, Graph, Op, Value
 from planner.ir.types.fit import refuse_misfits
+from planner.ir.validity import validate
 from planner.mlir.dialect import RegionOp
 from planner.mlir.generic import OPAQUE_TEXT
 from planner.mlir.parse import TextParser, parse_text, verify

@@ -17,9 +17,10 @@ from planner.annotated.document import read_annotated, write_annotated
 from planner.checker.check import check
 from planner.errors import Conflict, ModelError, PlanFormatError, PlanInvalid
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, Region, Value, validate
+from planner.ir.graph import Graph, Region, Value
 from planner.ir.structure import Call, Loop
 from planner.ir.types.qtypes import AnyType, Calibrated
+from planner.ir.validity import validate
 from planner.mlir.text.read_module import read_mlir
 from planner.mlir.text.write_module import write_mlir
 from planner.plans.plan import Plan

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from planner.fusion.fuse import fuse
-from planner.ir.graph import Op, Region, validate
+from planner.ir.graph import Op, Region
 from planner.ir.topology import topological
+from planner.ir.validity import validate
 from planner.target.records import Fusion
 from tests.fusion.small import graph_of, target_of
 

@@ -8,8 +8,8 @@ import pytest
 from planner.checker.check import check
 from planner.fusion.fuse import fuse, regions_of
 from planner.fusion.legalize import legalize_planned
-from planner.ir.graph import validate
 from planner.ir.types.qtypes import AnyType, NoneType, storage, uniform
+from planner.ir.validity import validate
 from planner.pipeline import plan as plan_model
 from planner.target.load import load_target
 from planner.target.modeltext import read_model_text

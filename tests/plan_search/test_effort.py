@@ -9,7 +9,7 @@ import pytest
 import planner
 from planner.accuracy.verdict import GOOD_SQNR
 from planner.errors import InputError, UnknownName
-from planner.plan_search.effort import BUDGETS, COVERED, Aim, aim_of
+from planner.plan_search.aims import BUDGETS, COVERED, Aim, aim_of
 from planner.plan_search.goals import Goal
 from planner.plan_search.trials import Trial
 from tests.conftest import ROOT

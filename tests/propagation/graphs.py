@@ -10,8 +10,9 @@ from random import Random
 
 import numpy as np
 
-from planner.ir.graph import Constant, Graph, Op, Region, Value, validate
+from planner.ir.graph import Constant, Graph, Op, Region, Value
 from planner.ir.types.qtypes import AnyType, Calibrated, NoneType, QType, storage, uniform
+from planner.ir.validity import validate
 from planner.propagation.solver import large_neighbourhoods, solve
 from planner.target.load import load_target
 

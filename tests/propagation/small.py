@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from planner.ir.graph import Constant, Graph, Op, Region, Value, validate
+from planner.ir.graph import Constant, Graph, Op, Region, Value
 from planner.ir.types.typetext import parse_type
+from planner.ir.validity import validate
 from planner.propagation.selection.choice import Choice
 from planner.propagation.selection.chosen import Chosen, Request
 from planner.target.load import load_target

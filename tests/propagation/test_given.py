@@ -7,8 +7,9 @@ import pytest
 
 from planner.checker.check import check
 from planner.errors import Conflict, PlanInvalid
-from planner.ir.graph import Constant, Graph, Op, Region, Value, validate
+from planner.ir.graph import Constant, Graph, Op, Region, Value
 from planner.ir.types.typetext import parse_type
+from planner.ir.validity import validate
 from planner.plans.read_json import plan_from_json
 from planner.plans.write_json import plan_to_json
 from planner.propagation.propagate import propagate

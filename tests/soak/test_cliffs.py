@@ -9,7 +9,8 @@ import planner
 from benchmarks.cliff_search import search, timed
 from benchmarks.genomes import graph_of, mutated, random_genome, read_genome, text_of
 from benchmarks.topologies import SHAPES
-from planner.ir.graph import model_digest, validate
+from planner.ir.graph import model_digest
+from planner.ir.validity import validate
 from planner.propagation.propagate import propagate
 
 CLIMBS, TRIES = 6, 60

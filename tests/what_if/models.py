@@ -3,7 +3,8 @@
 from random import Random
 from typing import Any
 
-from planner.ir.graph import Graph, validate
+from planner.ir.graph import Graph
+from planner.ir.validity import validate
 from tests.propagation.graphs import random_graph, renamed, seeded
 
 TYPES = (

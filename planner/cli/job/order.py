@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from planner.calibration.statistics import Statistics
     from planner.interpreter.compare import Comparison
     from planner.ir.graph import Graph
-    from planner.plan_search.effort import Effort
+    from planner.plan_search.aims import Effort
     from planner.plans.plan import Plan
 
 _NO_DATA: Final = "give samples with --data or statistics with --stats"

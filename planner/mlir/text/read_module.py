@@ -19,12 +19,13 @@ from planner.annotated.structure import scope_from_json
 from planner.errors import ModelError, PlanFormatError, QTypeError
 from planner.ir.dims import odd_sizes, symbol_of
 from planner.ir.edges import FLOAT, RESCALE, with_edges
-from planner.ir.graph import Constant, Facts, Graph, Op, Region, scaled_from_json, validate
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, scaled_from_json
 from planner.ir.structure import Scope, Structure
 from planner.ir.topology import topological
 from planner.ir.types.fit import refuse_misfits
 from planner.ir.types.ranges import check_range
 from planner.ir.types.wanted import Wanted
+from planner.ir.validity import validate
 from planner.mlir.attributes import attribute_value, spec_facts
 from planner.mlir.dialect import PLAN, ConstantOp, RegionOp
 from planner.mlir.generic import OPAQUE_TEXT

@@ -12,9 +12,10 @@ from onnx import GraphProto
 
 from planner.errors import ModelError
 from planner.ir.dtypes import UNKNOWN
-from planner.ir.graph import Graph, Op, validate
+from planner.ir.graph import Graph, Op
 from planner.ir.structure import UNKNOWN_TRIPS, Branches, Loop, Structure
 from planner.ir.topology import topological
+from planner.ir.validity import validate
 from planner.onnx.decoding import decoded
 from planner.onnx.naming import unused
 from planner.onnx.structure.subgraph_nodes import free_names, graph_of, subgraphs
