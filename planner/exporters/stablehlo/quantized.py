@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.blocks import Block, Operand, operand_of
-from planner.exporters.stablehlo.floats.arithmetic import BINARY, UNARY
+from planner.exporters.stablehlo.floats.arithmetic import BINARY, OPERATIONS, UNARY
 from planner.exporters.stablehlo.floats.windows import conv_shape, multiplied
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.linear_operands import Linear, geometry_of, linear_of, stored_bias
@@ -127,7 +127,7 @@ def _one(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
     x = operand_of(block, op, 0)
     if x is None or not _is_baseline(x, y=y):
         return None
-    return unary(builder.p, UNARY[op.type], builder.values.integers(x.value, x.kind), y)
+    return unary(builder.p, OPERATIONS[op.type], builder.values.integers(x.value, x.kind), y)
 
 
 def _two(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
@@ -136,7 +136,7 @@ def _two(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
     kept = [side for side in sides if side is not None]
     if len(kept) != 2 or len(sides) != 2 or not _is_baseline(*kept, y=y):
         return None
-    kind = BINARY.get(op.type) or _EXTREMES[op.type]
+    kind = OPERATIONS.get(op.type) or _EXTREMES[op.type]
     a, b = (builder.values.integers(side.value, side.kind) for side in kept)
     return binary(builder.p, kind, a, b, y)
 

@@ -23,41 +23,40 @@ from planner.exporters.stablehlo.operations import (
 )
 from planner.exporters.stablehlo.tensors import ELEMENTS, Tensor
 from planner.onnx.dtypes import NAMES
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 Results = tuple[Tensor, ...]
 
-UNARY: Final[Mapping[str, str]] = {
+OPERATIONS: Final[Mapping[str, str]] = {
     "Abs": "abs",
+    "Add": "add",
     "Ceil": "ceil",
     "Cos": "cosine",
+    "Div": "divide",
+    "Equal": "EQ",
     "Exp": "exponential",
     "Floor": "floor",
+    "Greater": "GT",
+    "GreaterOrEqual": "GE",
+    "Less": "LT",
+    "LessOrEqual": "LE",
     "Log": "log",
+    "Mul": "multiply",
     "Neg": "negate",
+    "Pow": "power",
     "Round": "round_nearest_even",
     "Sigmoid": "logistic",
     "Sign": "sign",
     "Sin": "sine",
     "Sqrt": "sqrt",
+    "Sub": "subtract",
     "Tan": "tan",
     "Tanh": "tanh",
 }
-"""ONNX ops of one operand that are one operation."""
-BINARY: Final[Mapping[str, str]] = {
-    "Add": "add",
-    "Div": "divide",
-    "Mul": "multiply",
-    "Pow": "power",
-    "Sub": "subtract",
-}
-"""ONNX ops of two operands that are one operation."""
-COMPARISONS: Final[Mapping[str, str]] = {
-    "Equal": "EQ",
-    "Greater": "GT",
-    "GreaterOrEqual": "GE",
-    "Less": "LT",
-    "LessOrEqual": "LE",
-}
+"""ONNX ops that are one operation, or a direction of `compare`."""
+UNARY: Final = of_form(Form.UNARY) & OPERATIONS.keys()
+BINARY: Final = of_form(Form.BINARY, Form.PRODUCT, Form.SUM) & OPERATIONS.keys()
 
 # M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions", 7.1.26: within 1.5e-7 of the error function.
 _SELU: Final = (1.67326319217681884765625, 1.05070102214813232421875)
@@ -227,9 +226,9 @@ def _sum(*, is_mean: bool = False) -> Maker:
 
 
 ARITHMETIC: Final[Mapping[str, Maker]] = {
-    **{kind: _one(operation) for kind, operation in UNARY.items()},
-    **{kind: _two(operation) for kind, operation in BINARY.items()},
-    **{kind: _compared(direction) for kind, direction in COMPARISONS.items()},
+    **{kind: _one(OPERATIONS[kind]) for kind in UNARY},
+    **{kind: _two(OPERATIONS[kind]) for kind in BINARY},
+    **{kind: _compared(OPERATIONS[kind]) for kind in of_form(Form.COMPARISON)},
     "And": _two("and"),
     "Cast": _cast,
     "Celu": _celu,

@@ -13,7 +13,6 @@ import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array, stored_dtype
 from planner.exporters.common.blocks import Block, Clamp
-from planner.exporters.stablehlo.floats.arithmetic import BINARY, COMPARISONS, UNARY
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.operations import binary, convert, joined, reshape, spread, take
 from planner.exporters.stablehlo.program_builder import ProgramBuilder
@@ -21,11 +20,10 @@ from planner.exporters.stablehlo.tensors import Tensor, storage_element
 from planner.interpreter.programs import Program as FloatProgram
 from planner.interpreter.programs import Read, program_of
 from planner.ir.types.qtypes import Uniform
+from planner.ops import OPERATORS, of_form
+from planner.ops.forms import Form
 
-ELEMENTWISE: Final = frozenset(
-    {*UNARY, *BINARY, *COMPARISONS, "Celu", "Clip", "Elu", "Erf", "Gelu", "HardSigmoid", "HardSwish"}
-    | {"LeakyRelu", "Max", "Min", "Mish", "Reciprocal", "Relu", "Selu", "Softplus", "Softsign"}
-)
+ELEMENTWISE: Final = of_form(Form.COMPARISON) | {name for name, one in OPERATORS.items() if one.is_pointwise}
 _BITS: Final = 16
 
 
