@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.costs import storage_bits
 from planner.ir.graph import Graph, Op
+from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
 from planner.onnx.quantized.dialect import (
     FLOAT_QUANT,
@@ -24,12 +25,13 @@ from planner.onnx.quantized.dialect import (
     XNOR_POPCOUNT,
 )
 from planner.onnx.quantized.quantizers import Quantizer, Reader, find_quantizers, reader_of
-from planner.ops import defined, of_form
+from planner.ops import of_form
 from planner.ops.forms import Form
 
 FLOAT32: Final = "FLOAT32"
 _MOVING: Final = frozenset({IM2COL, MAX_POOL_NHWC})
 _SUMS: Final = of_form(Form.LINEAR, Form.SUM) | {"Mul"}
+_OF_MANY: Final = of_form(Form.CONCAT, Form.VARIADIC)
 _FILLED: Final = frozenset({"Pad", "Relu"})
 """Ops that put zeros among the numbers they move."""
 _ELEMENTS: Final[Mapping[str, str]] = {"bool": "BINARY", "f16": "FLOAT16", "f32": FLOAT32}
@@ -113,8 +115,8 @@ def _of_op(op: Op, out: str, operands: Sequence[str], reader: Reader) -> str:
         return rule(op, reader, operands)
     if op.type in _SUMS:
         return _sum([kind for kind in operands if kind], may_negate=op.type == "Sub")
-    if op.type in _MOVING or defined(op.type).moves is not None:
-        moved = operands[: len(operands) if op.type in ("Concat", "Max", "Min") else 1]
+    if op.type in _MOVING or is_mover(op, reader.graph) or op.type == "Pad":
+        moved = operands[: len(operands) if op.type in _OF_MANY else 1]
         kind = _common(moved)
         return "TERNARY" if kind == "BIPOLAR" and _puts_zeros(op) else kind
     return FLOAT32
@@ -187,10 +189,6 @@ def _dequantized(_op: Op, _reader: Reader, operands: Sequence[str]) -> str:
     return f"SCALEDINT<{bits_of(operands[0])}>" if _is_integer(operands[0]) else FLOAT32
 
 
-def _resized(op: Op, _reader: Reader, operands: Sequence[str]) -> str:
-    return operands[0] if op.attributes.get("mode", "nearest") == "nearest" else FLOAT32
-
-
 RULES: Final[Mapping[str, Callable[[Op, Reader, Sequence[str]], str]]] = {
     "DequantizeLinear": _dequantized,
     FLOAT_QUANT: _float,
@@ -198,9 +196,7 @@ RULES: Final[Mapping[str, Callable[[Op, Reader, Sequence[str]], str]]] = {
     QUANT_AVG_POOL: lambda op, _reader, _kinds: _integers(
         op.attributes["obits"], signed=bool(op.attributes["signed"])
     ),
-    "Resize": _resized,
     "Sign": lambda _op, _reader, _kinds: "TERNARY",
     TRUNC: _trunc,
-    "Upsample": _resized,
     XNOR_POPCOUNT: lambda _op, _reader, _kinds: "UINT32",
 }

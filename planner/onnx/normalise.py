@@ -21,11 +21,13 @@ from planner.onnx.naming import rewritten, unused, use_counts
 from planner.onnx.shapes import infer
 from planner.onnx.structure.branches import inline_known_branches
 from planner.onnx.structure.recurrent import name_states, time_first
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 Pass: TypeAlias = Callable[[Graph], Graph]
 
 _MAX_ROUNDS: Final = 16
-_OF_ALL: Final = frozenset({"Identity", "Max", "Mean", "Min"})
+_OF_ALL: Final = of_form(Form.VARIADIC) | {"Identity"}
 _BLOCKS: Final = frozenset({"DepthToSpace", "SpaceToDepth"})
 _ROWS: Final = frozenset({"Hardmax", "LogSoftmax", "Softmax"})
 _COPIES: Final = _OF_ALL | _BLOCKS | {"Cast", "Dropout"}

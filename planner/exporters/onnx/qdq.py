@@ -15,6 +15,7 @@ import numpy as np
 
 from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
+from planner.exporters.onnx.guards.optimisations import CARRIERS
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.port_support import (
     ANY_ACTIVATIONS,
@@ -48,7 +49,7 @@ def write_view(builder: ModelBuilder, block: Block) -> bool:
     Engines carry the pair in front of it over it, onnxruntime by `QDQPropagation`.
     """
     op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
-    if len(block.region.ops) > 1 or op.type not in _VIEWS or len(ports) != 2:
+    if len(block.region.ops) > 1 or op.type not in CARRIERS - {"MaxPool"} or len(ports) != 2:
         return False
     (read, written), kind = ports, ports[1].type
     if not isinstance(kind, Uniform) or read.type != kind or not kind.is_per_tensor:
@@ -87,8 +88,6 @@ def write_lookup(builder: ModelBuilder, block: Block) -> bool:
     builder.define_stored(value, kind, result)
     return True
 
-
-_VIEWS: Final = frozenset({"Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 
 # onnxruntime on x86 turns i8 activations into u8, but not across a Clip on i8: the kernel in front of it
 # would fall back to float.

@@ -96,9 +96,8 @@ def _computed(builder: ProgramBuilder, block: Block, ops: Sequence[Op]) -> Mappi
 def compare(builder: ProgramBuilder, block: Block) -> bool:
     """A comparison of two stored tensors: in i32 where they are of one type, else on their reals."""
     op = block.core[0]
-    name = COMPARISONS.get(op.type)
     kinds = [block.kinds.get((op.name, i)) for i in (0, 1)]
-    if name is None or len(block.core) != 1:
+    if op.type not in COMPARISONS or len(block.core) != 1:
         return False
     operands = []
     for value, kind in zip(op.inputs, kinds, strict=True):
@@ -109,11 +108,7 @@ def compare(builder: ProgramBuilder, block: Block) -> bool:
             tensor = builder.program.emit("cast", [tensor], replace(tensor, element="f32"), f"{value}_f32")
             tensor = scaled(builder.program, tensor, kind.scale, f"{value}_real")
         operands.append(tensor)
-    pair = _broadcastable(builder, operands)
-    pair = pair[::-1] if op.type.startswith("Less") else pair
-    shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
-    like = replace(pair[0], shape=tuple(shape), element="i1")
-    builder.values.define_real(op.outputs[0], builder.program.emit(name, pair, like, op.outputs[0]))
+    builder.values.define_real(op.outputs[0], _compared(builder, op, operands))
     return True
 
 
@@ -248,7 +243,14 @@ def _compared(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Ten
     pair = pair[::-1] if op.type.startswith("Less") else pair
     shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
     like = replace(pair[0], shape=tuple(shape), element="i1")
-    return builder.program.emit(COMPARISONS[op.type], pair, like, op.outputs[0])
+    return builder.program.emit(_comparison(op), pair, like, op.outputs[0])
+
+
+def _comparison(op: Op) -> str:
+    """The operator of a comparison, of swapped operands for a Less."""
+    if op.type == "Equal":
+        return "equal"
+    return "greater_equal" if op.type.endswith("OrEqual") else "greater"
 
 
 def _matmul(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
@@ -392,13 +394,7 @@ _ONNX_ELEMENTS: Final[Mapping[int, str]] = {1: "f32", 6: "i32", 7: "i32", 9: "i1
 _WHOLE_POWERS: Final = (1, 2, 3, 4)
 _PAIRS: Final = of_form(Form.COMPARISON, Form.LOGICAL, Form.PRODUCT, Form.SUM)
 
-COMPARISONS: Final[Mapping[str, str]] = {
-    "Equal": "equal",
-    "Greater": "greater",
-    "GreaterOrEqual": "greater_equal",
-    "Less": "greater",
-    "LessOrEqual": "greater_equal",
-}
+COMPARISONS: Final = of_form(Form.COMPARISON)
 
 FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     **dict.fromkeys(COMPARISONS, _compared),

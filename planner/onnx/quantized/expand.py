@@ -17,6 +17,8 @@ from planner.ir.graph import Graph, Op, Value
 from planner.onnx.quantized.dialect import MICROSOFT
 from planner.onnx.quantized.lowering import Draft, draft_of
 from planner.onnx.quantized.quantizers import Reader, reader_of
+from planner.ops import OPERATORS
+from planner.ops.definition import always
 
 Expansion: TypeAlias = Callable[[Op, Draft], None]
 
@@ -243,24 +245,9 @@ def _integer_product(kind: str) -> Expansion:
 
 
 _CONTRIB: Final = frozenset({"channels_last", "opset"})
-_MOVERS: Final = frozenset(
-    {
-        "Concat",
-        "DepthToSpace",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "Identity",
-        "MaxPool",
-        "Reshape",
-        "Slice",
-        "SpaceToDepth",
-        "Squeeze",
-        "Tile",
-        "Transpose",
-        "Unsqueeze",
-    }
-)
+_MOVERS: Final = {name for name, one in OPERATORS.items() if one.indices and one.moves is always} - {
+    "Split"
+} | {"MaxPool"}
 
 EXPANSIONS: Final[Mapping[str, Expansion]] = {
     "ConvInteger": _integer_product("Conv"),

@@ -52,8 +52,8 @@ _VIEWS: Final = of_form(Form.VIEW) | {"Transpose"}
 _MOVERS: Final = _VIEWS | {"MaxPool", "Slice"}
 # What stands between an op and its QuantizeLinear, or is folded into the op before it is looked at.
 _FOLLOWERS: Final = _MOVERS | {"Add", "BatchNormalization", "Clip", "Div", "Mul", "Relu", "Sub", "Sum"}
-# `QDQPropagation` carries pairs over these.
-_CARRIERS: Final = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+CARRIERS: Final = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+"""Ops over which `QDQPropagation` carries pairs."""
 
 
 def guarded(
@@ -155,7 +155,7 @@ class _File:
         )
         if is_pool or any(is_wrong(node) for is_wrong in wrong):
             yield node.inputs[0]
-        elif node.op_type in _CARRIERS:
+        elif node.op_type in CARRIERS:
             yield from (name for name in node.inputs[:1] if self.is_rounded(name, node))
         elif node.op_type == "Add":
             yield from (name for name in node.inputs if self.is_coarse(name, node.outputs[0]))
@@ -175,12 +175,12 @@ class _File:
 
     def is_carried(self, node: Node) -> bool:
         """Whether a pair of i8 would be carried over an op that moves data, from in front or from behind."""
-        if self.opset < _BROKEN or node.op_type not in (Q, *_CARRIERS):
+        if self.opset < _BROKEN or node.op_type not in (Q, *CARRIERS):
             return False
         source = self.makers.get(node.inputs[0])
         first, second = (source, node) if node.op_type != Q else (node, source)
         is_pair = first is not None and first.op_type in (Q, DQ) and self._is_i8(first)
-        return is_pair and second is not None and second.op_type in _CARRIERS
+        return is_pair and second is not None and second.op_type in CARRIERS
 
     def is_run_over(self, node: Node) -> bool:
         """Whether a Softmax between pairs has a result of steps that are too fine for QLinearSoftmax."""
@@ -330,6 +330,6 @@ def _read(
     for node in reversed(nodes):
         if node.op_type == Q or (node.op_type in _FOLLOWERS and not file.leading.isdisjoint(node.outputs)):
             file.leading.update(node.inputs)
-        if node.op_type == Q or (node.op_type in _CARRIERS and not file.carried.isdisjoint(node.outputs)):
+        if node.op_type == Q or (node.op_type in CARRIERS and not file.carried.isdisjoint(node.outputs)):
             file.carried.update(node.inputs[:1])
     return file
