@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from planner.errors import Problem
-from planner.target.schema import Document
+from planner.target.schema.document import Document
 from planner.target.yamltree import Node, locate, nearest
 
 _EXPECTED: Final[Mapping[str, str]] = {

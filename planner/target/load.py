@@ -19,19 +19,12 @@ from planner.target.documents import check_document
 from planner.target.lint.findings import Finding, lint_errors, quote
 from planner.target.merge import expand_groups, merge
 from planner.target.patterns import parse_pattern
+from planner.target.port_types import Building, build_spec, build_type, child
 from planner.target.records import Costs, Engines, Files, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.rules import named_storages
-from planner.target.schema import Document, FusionModel, GroupModel
-from planner.target.signature import (
-    Building,
-    build_arithmetic,
-    build_row,
-    build_spec,
-    build_type,
-    build_work,
-    child,
-    freeze,
-)
+from planner.target.schema.document import Document
+from planner.target.schema.rows import FusionModel, GroupModel
+from planner.target.signature import build_arithmetic, build_row, build_work, freeze
 from planner.target.yamltree import MAX_BYTES, Node, nearest, plain, read_yaml
 
 MAX_BASES: Final = 8

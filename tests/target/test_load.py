@@ -14,7 +14,7 @@ from planner.target.expressions import parse_number
 from planner.target.lint.findings import lint
 from planner.target.load import load_target, target_ids
 from planner.target.records import Costs, PortPattern, PortType, Rule
-from planner.target.schema import Document
+from planner.target.schema.document import Document
 
 HERE = Path(__file__).parent
 SHIPPED = HERE.parents[1] / "targets"

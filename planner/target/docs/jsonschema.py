@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from planner.ir.types.storages import FLOAT_STORAGE
 from planner.target.docs.fields import FIELDS
-from planner.target.schema import Document
+from planner.target.schema.document import Document
 
 STORAGES: Final = (
     *(f"{sign}{bits}" for bits in (8, 4, 16, 32, 2, 64) for sign in ("i", "u")),

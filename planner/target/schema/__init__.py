@@ -1,0 +1,1 @@
+"""The document of a target file, as pydantic models: shapes and words, not meaning."""
