@@ -1,4 +1,4 @@
-"""Measure models of wheels by their tasks, ours beside others, and write docs/results/shipped.md.
+"""Measure models of wheels by their tasks, ours beside others; write docs/results/shipped.md and models.md.
 
 Usage, from the repository root: `python -m benchmarks.shipped [--write] [--models NAME ...] [--cache DIR]
 [--ours 'NAME=ARGUMENTS' ...] [--large]`. Each model's figures go into the JSON beside the page as soon as
@@ -7,6 +7,7 @@ they are known, so that a run can be taken up later by `--models`; `--page` writ
 
 import argparse
 import json
+import re
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +19,7 @@ import onnxruntime
 from benchmarks.shipped.data import NoData, Task
 from benchmarks.shipped.front import picture
 from benchmarks.shipped.measuring import THREADS, Record, in_order, measure
-from benchmarks.shipped.page import is_quiet, page, points
+from benchmarks.shipped.page import is_quiet, page, points, short
 from benchmarks.shipped.sides import LARGE, OURS, large_sides, sides
 from benchmarks.shipped.tasks import TASKS
 from benchmarks.shipped.wheels import (
@@ -34,6 +35,8 @@ from benchmarks.shipped.wheels import (
 RESULTS: Final = ROOT / "docs" / "results"
 PAGE: Final = RESULTS / "shipped.md"
 JSON: Final = RESULTS / "shipped.json"
+OVERVIEW: Final = RESULTS / "models.md"
+MARK: Final = re.compile(r"(?<=<!-- made by benchmarks.shipped -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def read() -> dict[str, Any]:
@@ -53,7 +56,7 @@ def merged(results: dict[str, Any], record: Record) -> dict[str, Any]:
 
 
 def write_page(results: dict[str, Any]) -> None:
-    """Write the page and its pictures."""
+    """Write the page with its pictures, and what the overview has of it."""
     metrics = {task.name: task.metric for task in TASKS}
     folder = RESULTS / "images"
     folder.mkdir(exist_ok=True)
@@ -64,6 +67,8 @@ def write_page(results: dict[str, Any]) -> None:
             (folder / f"shipped-{record['model']}.svg").write_text(drawn, encoding="utf-8")
     wheels = requirements(WHEELS.read_text(encoding="utf-8"))
     PAGE.write_text(page(results, TASKS, wheels), encoding="utf-8")
+    kept, table = OVERVIEW.read_text(encoding="utf-8"), short(results, TASKS)
+    OVERVIEW.write_text(MARK.sub(lambda _: f"\n{table}\n\n", kept), encoding="utf-8")
 
 
 def one(task: Task, given: argparse.Namespace) -> Record:

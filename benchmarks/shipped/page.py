@@ -202,6 +202,11 @@ def summary(results: Record, tasks: Sequence[Task]) -> str:
     return table(["model, metric", FLOAT, *names], rows)
 
 
+def short(results: Record, tasks: Sequence[Task]) -> str:
+    """Return what an overview says of all models: the table, and in a line each row of ours."""
+    return f"{summary(results, tasks)}\n\n{chr(10).join(wanted(results))}"
+
+
 def wanted(results: Record) -> list[str]:
     """Return a line for each row of ours: models near float, verdicts that agree, where a peer is ahead."""
     pairs = [
@@ -309,10 +314,8 @@ defaults, NNCF by both presets and, for transformers, its type of them.
 - Not among the peers: neural-compressor, whose releases from 3 on quantize no ONNX.
 - The wheels' files are measured and not shipped; see their packages for their licences.
 
-{summary(results, tasks)}
-
 In brackets: latency as a ratio to float's, below 1 is faster.
 
-{chr(10).join(wanted(results))}
+{short(results, tasks)}
 {left}
 {chr(10).join(sections)}{other_devices(results.get("devices", []))}"""
