@@ -2,7 +2,8 @@
 
 `--quantization_overrides` takes such a file beside the float model. Versions 0.6.1 and 1.0.0 count stored
 values from 0 (`real = (stored + offset) * scale`), 2.0.0 as QuantizeLinear does. What a consumer wants in
-another type than the value has is left out: a file has one encoding for each tensor. Source: AIMET, encoding
+another type than the value has is left out: a file has one encoding for each tensor. So is a bias that
+folding a BatchNorm made, of which the float model has no tensor: converters work it out. Source: AIMET, encoding
 specification; docs/formats.md.
 """
 
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from planner.errors import InputError, UnsupportedExport
 from planner.ir.graph import Graph
+from planner.onnx.naming import is_made_bias
 from planner.plans.plan import Plan
 from planner.training.groups import training_spec
 from planner.training.spec import Edge, TrainingSpec
@@ -71,9 +73,10 @@ def _tables(graph: Graph, plan: Plan) -> tuple[TrainingSpec, Mapping[str, Sequen
     for edge in spec.edges:
         if edge.own or edge.value not in own:
             own[edge.value] = edge
-    # A bias that several kernels read has the grid of each, which converters work out by themselves.
     biases = Counter(bias.edge.value for bias in spec.biases)
-    params = [edge for edge in spec.all_edges if edge.value in graph.constants and biases[edge.value] < 2]
+    # A bias that several kernels read has the grid of each, which converters work out by themselves.
+    left_out = {name for name, count in biases.items() if count > 1 or is_made_bias(name)}
+    params = [edge for edge in spec.all_edges if edge.value in graph.constants and edge.value not in left_out]
     for edge in (*own.values(), *params):
         store = edge.storage
         if edge.grid or store.float_name or store.bits > MOST_BITS or spec.type_of(edge).ranges:

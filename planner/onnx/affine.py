@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.ir.graph import Constant, Facts, Graph, Op, Value
 from planner.onnx.grids import scaled
-from planner.onnx.naming import rewritten, use_counts
+from planner.onnx.naming import BIAS, rewritten, use_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def _with_weight_and_bias(
         found = scaled(facts, weight, columns, biases=shifted, per_axis=per_axis)
         work.facts[inputs[1]], arrays[inputs[1]] = found
     if name or affine.b.any():
-        inputs.append(work.rewritten(name or f"{host.outputs[0]}/bias", host))
+        inputs.append(work.rewritten(name or f"{host.outputs[0]}{BIAS}", host))
         arrays[inputs[2]] = shifted.astype(weight.dtype)
     return replace(host, inputs=tuple(inputs)), arrays
 

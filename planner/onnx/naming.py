@@ -2,8 +2,12 @@
 
 from collections import Counter
 from itertools import chain
+from typing import Final
 
 from planner.ir.graph import Graph, Op
+
+BIAS: Final = "/bias"
+"""The end of the name of a bias that folding makes for an operator without one; what precedes is a result."""
 
 
 def unused(wanted: str, taken: set[str]) -> str:
@@ -28,3 +32,9 @@ def rewritten(name: str, op: Op, counts: Counter[str], taken: set[str]) -> str:
     if name in op.inputs and counts[name] <= 1:
         return name
     return unused(f"{name}/{op.name}", taken)
+
+
+def is_made_bias(name: str) -> bool:
+    """Whether a name is that of a bias that folding made."""
+    head, end, number = name.rpartition(BIAS)
+    return bool(head and end) and (not number or number.startswith("_"))

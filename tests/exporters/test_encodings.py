@@ -156,7 +156,7 @@ def test_an_axis_is_counted_from_the_end_too(model):
 BAD = {
     "a version": (
         {"version": "3.0.0", "encodings": []},
-        "version '3.0.0' is not read; accepted: 0.6.1, 1.0.0",
+        "version '3.0.0' is not read; accepted: 0.4.0, 0.5.0, 0.6.0",
     ),
     "blocks": (
         {

@@ -1,8 +1,9 @@
-"""Encodings of AIMET and QNN as annotations: versions 0.6.1, 1.0.0 and 2.0.0.
+"""Encodings of AIMET and QNN as annotations: versions 0.4.0 to 0.6.1, 1.0.0 and 2.0.0.
 
 A tensor between kernels gets the type; an input or output of the model the range that gives it, as a type
-there would change how the model is called. Biases of 32 bits follow from their factors and are left out.
-Source: AIMET, encoding specification; docs/formats.md.
+there would change how the model is called. What makes a float tensor runs in float. Biases follow from
+their factors, and are left out. Source: AIMET, encoding specification; Qualcomm's converters,
+`--quantization_overrides`; docs/formats.md.
 """
 
 import json
@@ -19,21 +20,32 @@ from planner.ir.types.fit import misfit
 from planner.ir.types.qtypes import Calibrated, Uniform, round_scales, storage
 from planner.ir.types.typetext import parse_storage
 
-VERSIONS: Final = ("0.6.1", "1.0.0", "2.0.0")
+OLD: Final = ("0.4.0", "0.5.0", "0.6.0", "0.6.1")
+"""Versions of one form; a file without a version is of the first."""
+VERSIONS: Final = (*OLD, "1.0.0", "2.0.0")
 FORMAT: Final = "qplan.annotations/1"
 DERIVED_BITS: Final = 32
+KEPT_FLOAT: Final = "!quant.none"
 MOST: Final = 1 << 30
+FLOATS: Final = frozenset({"FLOAT", "FP"})
+SECTIONS: Final = frozenset({"activation_encodings", "encodings", "param_encodings"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Encoding:
-    """One tensor of a file; `axis` None where the file does not say it, `symmetric` None likewise."""
+    """One tensor of a file.
+
+    Attributes:
+      storage: as text; "" of a float tensor.
+      scales, zeros: () where the file says the width alone.
+      axis: None where the file does not say it.
+    """
 
     name: str
-    storage: str
-    scales: tuple[float, ...]
-    zeros: tuple[int, ...]
-    symmetric: bool
+    storage: str = ""
+    scales: tuple[float, ...] = ()
+    zeros: tuple[int, ...] = ()
+    symmetric: bool = False
     axis: int | None = None
 
 
@@ -47,15 +59,26 @@ def as_annotations(source: Any, graph: Graph) -> Any:
     if document is None:
         return source
     name = str(source) if isinstance(source, str | Path) else "encodings"
-    version = document.get("version")
+    version = document.get("version", _oldest(document))
     if version not in VERSIONS:
         raise AnnotationError(f"{name}: version {version!r} is not read; accepted: {', '.join(VERSIONS)}")
-    values, others = {}, []
+    values: dict[str, str] = {}
+    kernels: dict[str, str] = {}
+    others: list[str] = []
+    makers = {out: op.name for op in graph.all_ops() for out in op.outputs}
     for found in _encodings(document, str(version), name):
         if found is None:
             continue
         if found.name not in graph.values:
             others.append(found.name)
+            continue
+        if not found.scales:
+            if found.name in graph.constants and len(graph.values[found.name].shape or ()) < 2:
+                continue  # a bias, which is rounded to the grid of its factors whatever a file says
+            if found.storage or found.name in graph.constants:
+                values[found.name] = f"!quant.any<{found.storage}>" if found.storage else KEPT_FLOAT
+            elif found.name in makers:
+                kernels[makers[found.name]] = "float"
             continue
         try:
             kind = _type_of(found, graph)
@@ -64,12 +87,12 @@ def as_annotations(source: Any, graph: Graph) -> Any:
         if problem := misfit(kind, graph.values[found.name]):
             raise AnnotationError(f"{name}: {problem}")
         values[found.name] = _fact(found, kind, graph)
-    if others and not values:
+    if others and not values and not kernels:
         raise AnnotationError(
             f"{name}: model {graph.name!r} has none of the tensors of this file, such as {others[0]!r}",
             hint="export the model and the encodings together, so that their names agree",
         )
-    return {"format": FORMAT, "values": values}
+    return {"format": FORMAT, "values": values, "kernels": kernels}
 
 
 def _document(source: Any) -> Mapping[str, Any] | None:
@@ -82,12 +105,17 @@ def _document(source: Any) -> Mapping[str, Any] | None:
             source = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-    is_file = isinstance(source, Mapping) and "version" in source and "format" not in source
-    return source if is_file and ({"encodings", "activation_encodings"} & source.keys()) else None
+    is_file = isinstance(source, Mapping) and "format" not in source
+    return source if is_file and not SECTIONS.isdisjoint(source.keys()) else None
+
+
+def _oldest(document: Mapping[str, Any]) -> str:
+    """The version of a file that says none: that of its form."""
+    return "1.0.0" if any(isinstance(document.get(key), list) for key in SECTIONS) else OLD[0]
 
 
 def _encodings(document: Mapping[str, Any], version: str, name: str) -> Iterator[_Encoding | None]:
-    read = {"0.6.1": _read_0, "1.0.0": _read_1, "2.0.0": _read_2}[version]
+    read = {"1.0.0": _read_1, "2.0.0": _read_2}.get(version, _read_0)
     sections = ("encodings",) if version == "2.0.0" else ("activation_encodings", "param_encodings")
     for section in sections:
         entries = document.get(section, [])
@@ -107,15 +135,48 @@ def _encodings(document: Mapping[str, Any], version: str, name: str) -> Iterator
 
 
 def _read_0(name: str, entries: Any) -> _Encoding | None:
-    first = entries[0]
-    if str(first.get("dtype", "int")).lower() != "int" or int(first["bitwidth"]) >= DERIVED_BITS:
+    """A list of one entry for the tensor or each channel, or one entry with lists of numbers."""
+    entry, *more = entries if isinstance(entries, list) else [entries]
+    if str(entry.get("dtype", "int")).lower() == "float":
+        return _Encoding(name)
+    bits = int(entry["bitwidth"])
+    if bits >= DERIVED_BITS:
         return None
-    symmetric = str(first["is_symmetric"]).lower() == "true"
-    offsets, scales = [int(e["offset"]) for e in entries], [float(e["scale"]) for e in entries]
-    return _counted_from_0(name, int(first["bitwidth"]), scales, offsets, symmetric=symmetric)
+    symmetric = str(entry.get("is_symmetric", "False")).lower() == "true"
+    if not {"scale", "max"} & entry.keys():
+        return _Encoding(name, f"{'i' if symmetric else 'u'}{bits}")
+    grids = [_grid_0(one, bits, symmetric=symmetric) for part in (entry, *more) for one in _channels(part)]
+    scales, offsets = [scale for scale, _ in grids], [offset for _, offset in grids]
+    return _counted_from_0(name, bits, scales, offsets, symmetric=symmetric)
+
+
+def _channels(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The entries of an entry with lists, one for each channel."""
+    lists = {key: value for key, value in entry.items() if isinstance(value, list)}
+    if not lists:
+        return [entry]
+    count = max(map(len, lists.values()))
+    if any(len(value) != count for value in lists.values()):
+        raise ValueError(f"lists of {', '.join(f'{len(value)} {key}' for key, value in lists.items())}")
+    return [{**entry, **{key: value[i] for key, value in lists.items()}} for i in range(count)]
+
+
+def _grid_0(entry: Mapping[str, Any], bits: int, *, symmetric: bool) -> tuple[float, int]:
+    """Scale and offset of an entry; of its ends where Qualcomm's files have them alone."""
+    if "scale" in entry:
+        half = -(1 << bits - 1) if symmetric else 0
+        return float(entry["scale"]), int(entry.get("offset", half))
+    low, high = min(float(entry["min"]), 0.0), max(float(entry["max"]), 0.0)
+    if symmetric:
+        most = (1 << bits - 1) - 1
+        return max(high, -low * most / (most + 1)) / most, -most - 1
+    scale = (high - low) / ((1 << bits) - 1)
+    return scale, round(low / scale)
 
 
 def _read_1(name: str, entry: Any) -> _Encoding | None:
+    if str(entry["dtype"]).upper() in FLOATS:
+        return _Encoding(name)
     kind = entry["enc_type"]
     if entry["dtype"] != "INT" or int(entry["bw"]) >= DERIVED_BITS:
         return None
@@ -144,7 +205,7 @@ def _counted_from_0(
 def _read_2(name: str, entry: Any) -> _Encoding | None:
     dtype = entry["output_dtype"]
     if "float" in dtype:
-        return None
+        return _Encoding(name)
     if "block_size" in entry or "per_block_int_scale" in entry:
         raise ValueError(
             "scales of blocks are not read here; accepted: a scale for the tensor or each channel"

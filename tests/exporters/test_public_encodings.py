@@ -1,0 +1,193 @@
+"""Files of encodings in the forms that AIMET and QNN publish, written here with names of the digits example.
+
+Each case says where its form is from; numbers are ours.
+"""
+
+import pytest
+
+import planner
+from tests.conftest import ROOT
+
+DIGITS = ROOT / "examples" / "digits"
+VALUE, WEIGHT = "res/relu1_out", "stem/conv_weight"
+CHANNELS = 24
+
+
+@pytest.fixture(scope="module")
+def model():
+    return planner.load_model(DIGITS / "digits.onnx")
+
+
+@pytest.fixture(scope="module")
+def stats(model):
+    return planner.calibrate(model, DIGITS / "calibration.npz")
+
+
+def of_old(activation=(), param=(), **fields):
+    """A file of a version before 1.0.0."""
+    return {"activation_encodings": dict(activation), "param_encodings": dict(param), **fields}
+
+
+ENTRY = {"bitwidth": 8, "is_symmetric": "False", "max": 2.55, "min": -1.28, "offset": -85.0, "scale": 0.015}
+SYMMETRIC = {"bitwidth": 8, "dtype": "int", "is_symmetric": "True"}
+FORMS = {
+    # AIMET, Docs/user_guide/quantization_encoding_specification, section 2: PyTorch's example of 0.4.0.
+    "0.4.0": (of_old({VALUE: [ENTRY]}, version="0.4.0"), VALUE, "!quant.uniform<u8:f32, 0.0149999"),
+    # The same section: "In case, where versioning information is missing the encoding is assumed to follow
+    # version 0.4 format".
+    "no version": (of_old({VALUE: [ENTRY]}), VALUE, "!quant.uniform<u8:f32, 0.0149999"),
+    # Section 3: `dtype` of 0.5.0.
+    "0.5.0": (of_old({VALUE: [{"dtype": "int", **ENTRY}]}, version="0.5.0"), VALUE, ":85>"),
+    # Section 4: 0.6.1 with its settings, a list of one entry a channel.
+    "0.6.1, channels": (
+        of_old(
+            param={
+                WEIGHT: [SYMMETRIC | {"max": 1.27, "min": -1.28, "offset": -128, "scale": 0.01}] * CHANNELS
+            },
+            version="0.6.1",
+            quantizer_args={"activation_bitwidth": 8, "per_channel_quantization": True},
+            excluded_layers=[],
+        ),
+        WEIGHT,
+        "f32:0, {0.00999",
+    ),
+    # Luxonis, modelconverter, tests of `rvc4.encodings`: one entry with a list a field.
+    "lists in an entry": (
+        of_old(
+            {},
+            {
+                WEIGHT: [
+                    SYMMETRIC
+                    | {name: [number] * CHANNELS for name, number in (("max", 0.5), ("min", -0.5))}
+                    | {"scale": [0.004] * CHANNELS, "offset": [-128] * CHANNELS}
+                ]
+            },
+        ),
+        WEIGHT,
+        ":f32:0, {0.0040",
+    ),
+    # Qualcomm, "Quantization overrides" of the converters: `bitwidth` with the ends alone.
+    "ends alone": (
+        of_old({VALUE: [{"bitwidth": 8, "max": 2.55, "min": 0.0}]}),
+        VALUE,
+        "!quant.uniform<u8:f32, 0.0",
+    ),
+    "symmetric ends alone": (
+        of_old(param={WEIGHT: [SYMMETRIC | {"max": 1.27, "min": -1.28}]}),
+        WEIGHT,
+        "i8:f32, 0.00999",
+    ),
+    # The same page, and Qualcomm AI Hub's files for language models: a width alone.
+    "a width alone": (of_old({VALUE: [{"bitwidth": 16, "dtype": "int"}]}), VALUE, "!quant.any<u16>"),
+    "a width alone, of a weight": (
+        of_old(param={WEIGHT: [{"bitwidth": 4, "dtype": "int", "is_symmetric": "True"}]}, version="0.6.1"),
+        WEIGHT,
+        "!quant.any<i4>",
+    ),
+    # Section 3 again: a float tensor has a type and a width.
+    "float weight": (of_old(param={WEIGHT: [{"bitwidth": 16, "dtype": "float"}]}), WEIGHT, "!quant.none"),
+    # Section 5: 1.0.0, offsets as floats, as AIMET writes them.
+    "1.0.0": (
+        {
+            "version": "1.0.0",
+            "activation_encodings": [],
+            "param_encodings": [
+                {
+                    "name": WEIGHT,
+                    "enc_type": "PER_CHANNEL",
+                    "dtype": "INT",
+                    "bw": 8,
+                    "is_sym": True,
+                    "scale": [0.01] * CHANNELS,
+                    "offset": [-128.0] * CHANNELS,
+                }
+            ],
+            "quantizer_args": {"quant_scheme": "min_max"},
+            "excluded_layers": [],
+        },
+        WEIGHT,
+        "f32:0, {0.00999",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_is_read(model, stats, form):
+    document, name, text = FORMS[form]
+    ready = planner.annotate(model, stats=stats, annotations=document)
+    assert text in str(ready.values[name].facts[0])
+
+
+FLOATS = {
+    # Section 3 again, section 5 with `FLOAT` as AIMET writes it, and 2.0.0 with a type of ONNX.
+    "0.5.0": of_old({VALUE: [{"bitwidth": 16, "dtype": "float"}]}, version="0.5.0"),
+    "1.0.0": {
+        "version": "1.0.0",
+        "activation_encodings": [{"name": VALUE, "enc_type": "PER_TENSOR", "dtype": "FLOAT", "bw": 16}],
+        "param_encodings": [],
+    },
+    "2.0.0": {"version": "2.0.0", "encodings": [{"name": VALUE, "output_dtype": "float16"}]},
+}
+
+
+@pytest.mark.parametrize("version", FLOATS)
+def test_what_makes_a_float_tensor_runs_in_float(model, stats, version):
+    plan = planner.plan(planner.annotate(model, stats=stats, annotations=FLOATS[version]), "qnn-htp")
+    in_float = [kernel.name for kernel in plan.kernels_in_order if kernel.row is None]
+    assert in_float == ["res/conv1"]
+
+
+def test_a_bias_in_float_says_nothing(model, stats):
+    """AIMET writes biases as float where it leaves them to the converter."""
+    name = "head/gemm_bias"
+    document = of_old(param={name: [{"bitwidth": 32, "dtype": "float"}]}, version="0.6.1")
+    ready = planner.annotate(model, stats=stats, annotations=document)
+    assert ready.values[name].facts == model.values[name].facts
+
+
+BLOCKS = {
+    "PER_BLOCK": {"block_size": 2, "scale": [0.1] * 4, "offset": [-8] * 4},
+    "LPBQ": {
+        "block_size": 2,
+        "scale": [0.1],
+        "offset": [-8],
+        "compressed_bw": 4,
+        "per_block_int_scale": [1, 2],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_scales_of_blocks_are_refused_by_name(model, kind):
+    entry = {
+        "name": "head/gemm_weight",
+        "enc_type": kind,
+        "dtype": "INT",
+        "bw": 8,
+        "is_sym": True,
+        **BLOCKS[kind],
+    }
+    document = {"version": "1.0.0", "activation_encodings": [], "param_encodings": [entry]}
+    with pytest.raises(
+        planner.PlannerError, match=f"'head/gemm_weight' is not .* enc_type {kind} is not read here"
+    ):
+        planner.annotate(model, annotations=document)
+
+
+def test_lists_of_two_lengths_are_refused(model):
+    entry = SYMMETRIC | {"scale": [0.1] * CHANNELS, "offset": [-128] * 3}
+    with pytest.raises(
+        planner.PlannerError, match=r"'stem/conv_weight' is not .*lists of 24 scale, 3 offset"
+    ):
+        planner.annotate(model, annotations=of_old(param={WEIGHT: [entry]}))
+
+
+@pytest.mark.parametrize("form", ["encodings", "encodings-0.6.1", "encodings-2.0.0"])
+def test_tensors_are_those_of_the_float_model(model, stats, form):
+    """A bias of a folded BatchNorm has no name in the file that converters read."""
+    ready = planner.annotate(model, stats=stats)
+    plan = planner.plan(ready, "qnn-htp")
+    written = planner.export(ready, plan, form).decode()
+    assert [port.value for port in plan.kernels["stem/conv"].inputs][2] == "stem/conv_out/bias"
+    assert "/bias" not in written
+    assert '"head/gemm_bias"' in written
