@@ -137,16 +137,24 @@ def _of_target(name: str, graph: Graph, target: str) -> Iterator[tuple[str, str]
 
 
 def _graph_digest(source: bytes | Path) -> str:
-    """Digest of all that is read: values, ops, constants, notes."""
+    """Digest of all that is read; values in the order of their names, as a reader may meet them in any."""
     try:
         graph = planner.load_model(source)
     except PlannerError as error:
         return f"not read: {_digest(str(error))}"
     numbers = [
         (name, None if held.array is None else _digest(held.array.tobytes()))
-        for name, held in graph.constants.items()
+        for name, held in sorted(graph.constants.items())
     ]
-    parts = graph.values, graph.ops, graph.inputs, graph.outputs, graph.scopes, graph.notes, numbers
+    parts = (
+        sorted(graph.values.items()),
+        graph.ops,
+        graph.inputs,
+        graph.outputs,
+        graph.scopes,
+        graph.notes,
+        numbers,
+    )
     return _digest(repr(parts))
 
 
