@@ -32,6 +32,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.exporters": 3,
     "planner.fusion": 2,
     "planner.factors": 1,
+    "planner.file_names": 0,
     "planner.foreign_files": 0,
     "planner.installation": 0,
     "planner.interpreter": 3,

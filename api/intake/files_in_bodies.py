@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
+from planner.file_names import name_by_file
+
 from ..problems import Refused
 from ..server.tokens import DEFAULT, PRINCIPAL, TENANT
 from ..storage.digests import DIGEST
@@ -24,6 +26,7 @@ FORM: Final = "multipart/form-data"
 LONGEST_TEXT: Final = 1 << 16
 """Bytes of the fields of a form that are no files, together."""
 LONGEST_HEAD: Final = 4096
+LONGEST_NAME: Final = 300
 MOST_FIELDS: Final = 32
 DIGEST_BYTES: Final = 71
 
@@ -35,6 +38,9 @@ _BOUNDARY: Final = re.compile(
 )
 _NAME: Final = re.compile(
     rb"(?im)^content-disposition:\s*form-data\b[^\r\n]*?;\s*name=\"?([\w.-]{1,40})\"?\s*(?:;|\r?$)"
+)
+_FILE_NAME: Final = re.compile(
+    rb"(?im)^content-disposition:\s*form-data\b[^\r\n]*?;\s*filename=(?:\"([^\"\r\n]+)\"|([^\s;\"]+))"
 )
 _ENCODING: Final = re.compile(rb"(?im)^content-transfer-encoding:\s*(?!(?:7bit|8bit|binary)\s*\r?$)")
 
@@ -73,8 +79,14 @@ def bytes_as(field: str) -> AsJson:
     return convert
 
 
-def form_as(fields: Mapping[str, Field]) -> Callable[[Request], Awaitable[bytes]]:
-    """Make what reads a form of some fields, and says them in JSON."""
+def form_as(
+    fields: Mapping[str, Field], names: Mapping[str, str] | None = None
+) -> Callable[[Request], Awaitable[bytes]]:
+    """Make what reads a form of some fields, and says them in JSON.
+
+    Args:
+      names: fields that say the name of a file, each by the field of the file; the form need not have them.
+    """
 
     async def convert(request: Request) -> bytes:
         _require_own_origin(request)
@@ -91,6 +103,10 @@ def form_as(fields: Mapping[str, Field]) -> Callable[[Request], Awaitable[bytes]
             if name not in fields:
                 raise _no_form(f"unknown field {name!r}; it has {', '.join(sorted(fields))}", name)
             told[name] = await _READ[fields[name]](form, store, name)
+        for file, name in (names or {}).items():
+            called = name_by_file(form.file_names.get(file, ""))
+            if called and name not in told:
+                told[name] = called[:LONGEST_NAME]
         return json.dumps(told).encode()
 
     return convert
@@ -159,7 +175,8 @@ _READ: Final[Mapping[Field, Callable[["_Form", Store, str], Awaitable[Any]]]] = 
 class _Form:
     """Reads a form part by part; `content` of a part is read to its end before the next name.
 
-    `texts` counts the bytes of fields that are no files; a JSON document has `most_values` at most.
+    `texts` counts the bytes of fields that are no files; a JSON document has `most_values` at most;
+    `file_names` are those of files, by their fields, as the sender says.
     """
 
     most_values = 0
@@ -169,6 +186,7 @@ class _Form:
         self.mark = b"\r\n--" + boundary
         self.waiting = bytearray(b"\r\n")  # so that the first boundary, at the very beginning, is like others
         self.texts = 0
+        self.file_names: dict[str, str] = {}
 
     async def names(self) -> AsyncIterator[str]:
         """Names of the fields, in order."""
@@ -189,7 +207,10 @@ class _Form:
                 raise _no_form("a part has no name")
             if _ENCODING.search(head):
                 raise _no_form("a part is encoded, not sent as it is")
-            yield name[1].decode()
+            field = name[1].decode()
+            if called := _FILE_NAME.search(head):
+                self.file_names[field] = (called[1] or called[2]).decode("utf-8", "replace")
+            yield field
         raise _no_form(f"it has more than {MOST_FIELDS} fields")
 
     async def content(self) -> AsyncIterator[bytes]:

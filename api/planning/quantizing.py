@@ -60,16 +60,17 @@ async def _known_model(service: Service, request: QuantizationRequest) -> str:
     """The digest of the model that a request names, itself or by its blob.
 
     Raises:
-      Refused: neither is there; sizes for a model that has them already.
+      Refused: neither is there; sizes or a name for a model that has them already.
     """
     given, store = request.model, service.store
     if await run_sync(store.has, "models", given):
-        if request.dims:
-            raise Refused("input-invalid", "dims belong to a model that is read from a blob")
+        if request.dims or request.name:
+            field = "dims" if request.dims else "name"
+            raise Refused("input-invalid", f"{field} belongs to a model that is read from a blob")
         return given
     if not await run_sync(store.has, "blobs", given):
         raise unknown("model or blob", given, [])
-    record = await read_model(service, ModelRequest(blob=given, dims=request.dims))
+    record = await read_model(service, ModelRequest(blob=given, dims=request.dims, name=request.name))
     return str(record["digest"])
 
 

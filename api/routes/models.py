@@ -26,6 +26,10 @@ Dims: TypeAlias = Annotated[
         examples=[[]],
     ),
 ]
+Called: TypeAlias = Annotated[
+    str | None,
+    Query(max_length=300, description="what the model is called; `name` of a JSON body", examples=["demo"]),
+]
 _BYTES: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}, "example": ANNOTATED_TEXT}
 
 
@@ -36,12 +40,13 @@ _BYTES: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}, "exa
     openapi_extra={"requestBody": {"content": {BYTES[0]: _BYTES}}},
 )
 async def post_model(
-    body: ModelRequest, service: ServiceOf, response: Response, dim: Dims = None
+    body: ModelRequest, service: ServiceOf, response: Response, dim: Dims = None, name: Called = None
 ) -> ModelRecord:
     """Read a model, sent as bytes or stored as a blob: ONNX, LiteRT, annotated JSON or MLIR."""
     for text in dim or ():
-        name, _, size = text.rpartition("=")
-        body.dims[name] = int(size)
+        dimension, _, size = text.rpartition("=")
+        body.dims[dimension] = int(size)
+    body.name = name or body.name
     record = ModelRecord.model_validate(await read_model(service, body))
     response.headers["Location"] = f"/v1/models/{record.digest}"
     return record

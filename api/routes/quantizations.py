@@ -10,7 +10,9 @@ from ..planning.job_requests import answer_job
 from ..schemas.quantized import FORM_BODY, FORM_FIELDS, QuantizationRecord, QuantizationRequest
 from .parameters import JOB, Sent, ServiceOf
 
-router = APIRouter(tags=["quantizations"], route_class=route_taking({FORM: form_as(FORM_FIELDS)}))
+router = APIRouter(
+    tags=["quantizations"], route_class=route_taking({FORM: form_as(FORM_FIELDS, {"model": "name"})})
+)
 
 _DONE: Final[dict[int | str, dict[str, Any]]] = {
     201: {"description": "a quantization, within the time to wait", "model": QuantizationRecord}

@@ -45,6 +45,11 @@ class QuantizationRequest(BaseModel):
         max_length=100,
         description="sizes of open dimensions, by name (batch) or place (input[0]), of a blob",
     )
+    name: str = Field(
+        default="",
+        max_length=300,
+        description="what the model of a blob is called; in a form by default the name of its file",
+    )
 
 
 FORM_FIELDS: Final[dict[str, FormField]] = {
@@ -59,6 +64,7 @@ FORM_FIELDS: Final[dict[str, FormField]] = {
     "metric": "text",
     "output": "text",
     "dims": "json",
+    "name": "text",
 }
 """How the fields of a request stand in a form."""
 

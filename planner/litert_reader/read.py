@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import ModelError, QTypeError
+from planner.file_names import model_name
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, Op
 from planner.ir.topology import topological
@@ -104,7 +105,7 @@ def _drafted(source: str | Path | bytes, name: str | None) -> Graph:
     """The graph of a file, transposes sunk, with facts; subgraphs that it runs are its functions."""
     data = source if isinstance(source, bytes) else _contents(Path(source))
     file = read_file(data)
-    stem = "" if isinstance(source, bytes) else Path(source).stem
+    stem = "" if isinstance(source, bytes) else model_name(source)
     builder = Builder(State(), file=file, graph_of=_subgraph)
     graph = _read_file(builder)
     return validate(replace(graph, name=name or stem or file.name, functions=builder.functions))

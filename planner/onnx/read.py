@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, defs, inliner, shape_inference
 
 from planner.errors import ModelError, expect
+from planner.file_names import model_name
 from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.ir.dims import named_dims, sizes_of, with_dims
 from planner.ir.expand import expand
@@ -44,8 +45,6 @@ NEWEST: Final = int(defs.onnx_opset_version())
 MOST_TOLD: Final = 8
 _NAMES_OPSETS: Final = 3
 """The version of the file format from which on files name their opsets."""
-CORRECTED: Final = ".corrected-float"
-"""What `qplan plan` puts behind a model's name in the file of it with corrected biases; not of the name."""
 
 
 def read_onnx(
@@ -176,7 +175,7 @@ def _as_written(source: str | Path | bytes, name: str | None, outputs: tuple[str
     opsets = _opsets(parsed, label)
     marked, scopes = mark_calls(parsed) if parsed.functions else (parsed, {})
     model = _without_functions(marked, label)
-    stem = Path(source).stem.removesuffix(CORRECTED) if isinstance(source, (str, Path)) else ""
+    stem = model_name(source) if isinstance(source, (str, Path)) else ""
     _check_tensors(model.graph)
     graph = decoded(model.graph, opsets, name or stem or model.graph.name or "model", folder)
     graph = replace(graph, scaled=_scaled(parsed), modules=modules_of(model.graph.node))

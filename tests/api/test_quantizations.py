@@ -5,12 +5,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import planner
 from planner.accuracy.verdict import FAIR_SQNR, GOOD_SQNR
 from planner.cli.app import run
-from tests.api.documents import digest, put, relu
+from planner.client import Client
+from tests.api.documents import OCTETS, RANGE, digest, put, relu
 from tests.api.test_jobs_http import WAIT, end_of, events_of
 from tests.api.test_problems import check
 from tests.plan_search.outliers import written
@@ -97,6 +99,38 @@ def test_a_form_is_its_json(service, named, done):
     # A digest may stand for each file.
     fields = {name: (None, text) for name, text in named.items()}
     assert service.post(PATH, files=fields, headers=WAIT).json() == done
+
+
+@pytest.fixture
+def other_name(tmp_path) -> Path:
+    """A file of another name than the model in it."""
+    path = tmp_path / "renamed.corrected-float.onnx"
+    path.write_bytes(relu())
+    return path
+
+
+def test_a_model_is_called_by_its_file_as_in_the_library(service, other_name, tmp_path):
+    """Else its plans had other keys over HTTP."""
+    np.savez(tmp_path / "samples.npz", x=np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8))
+    graph = planner.load_model(other_name)
+    assert graph.name == "renamed"
+    named = planner.plan(planner.annotate(graph, annotations=RANGE), "onnxruntime-cpu")
+    with Client(str(service.base_url)) as client:
+        record = client.model(other_name)
+        assert client.plan(record["digest"], "onnxruntime-cpu", annotations=RANGE)["key"] == named.key
+        assert client.model(other_name, name="g")["digest"] == client.model(relu())["digest"]
+        done = client.quantize(other_name, tmp_path / "samples.npz", effort="quick")
+    assert done["model"] == record["digest"]
+    with other_name.open("rb") as model, (tmp_path / "samples.npz").open("rb") as samples:
+        form = service.post(PATH, files={"model": model, "samples": samples}, headers=WAIT).json()
+    assert form["model"] == record["digest"]
+    sent = service.post("/v1/models", params={"name": "renamed"}, content=relu(), headers=OCTETS).json()
+    assert sent["digest"] == record["digest"]
+    check(
+        service.post(PATH, json={"model": record["digest"], "samples": digest(b""), "name": "x"}),
+        "input-invalid",
+        "name belongs to a model that is read from a blob",
+    )
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")

@@ -43,7 +43,8 @@ export async function samplesOf(model) {
 }
 
 // A model is called by its file.
-const stemOf = (name) => name.replace(/\.(onnx|tflite|json|mlir)$/i, "").slice(0, 300);
+// As planner.file_names: files of other formats say themselves what their model is called.
+const stemOf = (name) => (/\.(onnx|tflite)$/i.test(name) ? name.replace(/(\.corrected-float)?\.[^.]*$/i, "").slice(0, 300) : "");
 
 export async function modelsPage(main, { may }) {
   main.querySelector("h1").textContent = "Quantize a model for your device";

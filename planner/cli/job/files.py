@@ -10,6 +10,7 @@ from planner.cli.console import progress, warn
 from planner.cli.effort import ANNOTATIONS
 from planner.cli.files import size_of
 from planner.errors import UnsupportedExport
+from planner.file_names import CORRECTED
 
 if TYPE_CHECKING:
     from planner.interpreter.compare import Comparison
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 def corrected_file(name: str) -> str:
     """Return the name of the float model with corrected biases: one that nobody takes for the result."""
-    from planner.onnx.read import CORRECTED
-
     return f"{name}{CORRECTED}.onnx"
 
 

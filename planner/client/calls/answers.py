@@ -7,12 +7,19 @@ from urllib.parse import quote
 
 from planner.client.failures import ServiceError, failure_of
 from planner.client.steps import Ask, Pause, Steps
+from planner.file_names import name_by_file
 
 FIRST_LOOK: Final = 0.05
 LAST_LOOK: Final = 2.0
 _ENDED: Final = ("done", "failed", "cancelled")
 AS_JOB: Final = {"Prefer": "wait=30"}
+LONGEST_NAME: Final = 300
 Source = bytes | str | Path
+
+
+def name_of(source: Source) -> str:
+    """The name that the library gives a model by its file; empty for bytes, which say it themselves."""
+    return "" if isinstance(source, bytes) else name_by_file(source)[:LONGEST_NAME]
 
 
 def object_of(ask: Ask) -> Steps[dict[str, Any]]:

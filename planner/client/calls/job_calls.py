@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.client.calls.answers import AS_JOB, Source, items_of, made, object_of, quoted
+from planner.client.calls.answers import AS_JOB, Source, items_of, made, name_of, object_of, quoted
 from planner.client.calls.files import download, download_to, upload
 from planner.client.steps import Ask, Steps
 
@@ -102,7 +102,8 @@ def quantize(
     body |= {"samples": (yield from upload(samples)), "target": target, "format": format}
     if eval_samples is not None:
         body["eval_samples"] = yield from upload(eval_samples)
-    given = {"annotations": annotations, "metric": metric, "output": output, "dims": dims}
+    name = "" if is_read else name_of(model)
+    given = {"annotations": annotations, "metric": metric, "output": output, "dims": dims, "name": name}
     body |= {"effort": effort, "method": method} | {name: item for name, item in given.items() if item}
     record = yield from made(Ask("POST", "/v1/quantizations", json=body, headers=AS_JOB))
     if out is not None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.client.calls.answers import Source, items_of, object_of, quoted
+from planner.client.calls.answers import Source, items_of, name_of, object_of, quoted
 from planner.client.calls.files import upload
 from planner.client.steps import Ask, Steps
 
@@ -13,10 +13,13 @@ def model(
     source: Source,
     external_data: Mapping[str, Source] | None = None,
     dims: Mapping[str, int] | None = None,
+    *,
+    name: str | None = None,
 ) -> Steps[dict[str, Any]]:
     """Upload a model (ONNX, annotated JSON or MLIR) and have it read; the record has its `digest`.
 
     Args:
+      name: of the model; by default that of its file, as `planner.load_model` has it.
       external_data: the files it refers to, by the names it calls them.
       dims: sizes of dimensions that it leaves open, by name (`batch`) or place (`input[0]`).
 
@@ -26,8 +29,8 @@ def model(
     body: dict[str, Any] = {"blob": (yield from upload(source)), "external_data": []}
     for location, part in (external_data or {}).items():
         body["external_data"].append({"location": location, "blob": (yield from upload(part))})
-    if dims:
-        body["dims"] = dict(dims)
+    given = {"dims": dims and dict(dims), "name": name_of(source) if name is None else name}
+    body |= {field: item for field, item in given.items() if item}
     return (yield from object_of(Ask("POST", "/v1/models", json=body)))
 
 
