@@ -20,14 +20,8 @@ from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.common.known_shapes import taken_for_one, with_fixed_sizes
-from planner.exporters.table import (
-    EXPORTERS,
-    WITH_LEVELS,
-    refuse_bodies,
-    refuse_layout,
-    refuse_level,
-    require_format,
-)
+from planner.exporters.onnx.write import write_form
+from planner.exporters.table import EXPORTERS, form_of, refuse_bodies, refuse_layout, require_format
 from planner.exporters.to_file import write_to, write_whole
 from planner.factors.form import form_of_plan
 from planner.foreign_files import foreign_folder, refuse_foreign
@@ -208,10 +202,8 @@ def export(
       >>> file = planner.export(ready, plan, "onnx-qdq")
     """
     model = _exportable(model, plan, format)
-    if accuracy_level is None:
-        return EXPORTERS[format](model, plan)
-    refuse_level(format)
-    return WITH_LEVELS[format](model, plan, accuracy_level)
+    form = None if accuracy_level is None else form_of(format, accuracy_level)
+    return EXPORTERS[format](model, plan) if form is None else write_form(model, plan, form)
 
 
 def export_whole(
@@ -232,8 +224,6 @@ def export_whole(
       UnsupportedExport, PlanInvalid: as `export`.
     """
     model = _exportable(model, plan, format)
-    if accuracy_level is not None:
-        refuse_level(format)
     return write_whole(model, plan, format, path, level=accuracy_level, external=external)
 
 
@@ -298,8 +288,6 @@ def export_to(
       ['digits-float.onnx']
     """
     model = _exportable(model, plan, format)
-    if accuracy_level is not None:
-        refuse_level(format)
     return write_to(
         model, plan, format, Path(path), external=external, level=accuracy_level, progress=progress
     )

@@ -105,7 +105,7 @@ def plan(
     device = as_target(target, functions)
     expect(formats, (list, tuple), "formats are a list of names of formats")
     for name in formats:
-        require_name("export format", name, exporters.BUILDERS)
+        require_name("export format", name, exporters.FORMATS)
     model = expand(model)
     if has_fixed_sizes(device, formats):
         model = with_sizes_fixed(model)

@@ -11,25 +11,20 @@ from pathlib import Path
 from typing import Final
 
 from planner.exporters.qonnx.hls4ml import MODEL_FILE
+from planner.exporters.table import FORMATS
 from planner.onnx.quantized.lowering import lower
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
 
-TYPES_ALONE: Final = frozenset({"encodings", "encodings-0.6.1", "encodings-2.0.0", "mlir", "mlir-casts"})
-"""Formats that say types and compute nothing."""
 ARITHMETICS: Final[Mapping[str, str | None]] = {
-    "finn": None,
-    "litert": None,
-    "stablehlo": "float32_spec",
-    "stablehlo-int": "exact_even",
-    "tosa": None,
+    name: form.arithmetic for name, form in FORMATS.items() if form.in_interpreter
 }
 """What formats that onnxruntime does not run compute in; None: in the arithmetic of each row."""
 
 
 def is_runnable(name: str) -> bool:
     """Whether onnxruntime runs files in a format."""
-    return name not in ARITHMETICS and name not in TYPES_ALONE
+    return is_comparable(name) and not FORMATS[name].in_interpreter
 
 
 def is_engines_own(name: str) -> bool:
@@ -39,7 +34,7 @@ def is_engines_own(name: str) -> bool:
 
 def is_comparable(name: str) -> bool:
     """Whether files in a format can be compared here: by onnxruntime, or by the reference interpreter."""
-    return name not in TYPES_ALONE
+    return not FORMATS[name].is_types_alone
 
 
 def not_the_file(name: str, compared: str) -> str:

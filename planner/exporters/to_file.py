@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from planner.errors import InputError, UnsupportedExport
-from planner.exporters.onnx import matmulnbits, qcdq, qdq, qoperator
 from planner.exporters.onnx.write import Form, write_form
-from planner.exporters.table import EXPORTERS
+from planner.exporters.table import EXPORTERS, FORMATS, form_of
 from planner.ir.graph import Graph
 from planner.ir.mapped import mapped_file
 from planner.onnx.write import MAX_BYTES, with_data_at, write_graph
@@ -25,13 +24,7 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 
 LARGE: Final = 256 << 20
 """Bytes of mapped weights from which on what is made of a model has its weights beside it, too."""
-STREAMED: Final[Mapping[str, Form]] = {
-    "onnx-matmulnbits": matmulnbits.FORM,
-    "onnx-qcdq": qcdq.FORM,
-    "onnx-qdq": qdq.FORM,
-    "onnx-qoperator": qoperator.FORM,
-    "onnx-qoperator-clip": qoperator.CLIP_FORM,
-}
+STREAMED: Final[Mapping[str, Form]] = {name: form.form for name, form in FORMATS.items() if form.form}
 """Formats whose weights can lie in a file beside the model."""
 
 
@@ -66,7 +59,7 @@ def write_to(
       UnsupportedExport: as the format does; or `external` of a format that has no such thing.
       InputError: a place that cannot be written, or that the model's own weights lie in.
     """
-    form = STREAMED.get(name) if level is None else matmulnbits.form_at(level)
+    form = form_of(name, level)
     if external and form is None:
         raise _in_one_file(name)
     if form is None or not (has_large_weights(graph) if external is None else external):
@@ -103,7 +96,7 @@ def write_whole(
     Raises:
       UnsupportedExport: as the format does; or `external` of a format that has no such thing.
     """
-    form = STREAMED.get(name) if level is None else matmulnbits.form_at(level)
+    form = form_of(name, level)
     if external is not None:
         if form is None:
             raise _in_one_file(name)

@@ -21,10 +21,6 @@ from planner.plans.plan import Planned
 from planner.plans.records import KernelPlan, Port, PortTyped, unwritable
 from planner.plans.rescales import definitions
 
-OWN_TEXT: Final = frozenset({"encodings", "encodings-0.6.1", "encodings-2.0.0", "mlir", "mlir-casts"})
-"""Formats that have a word for every plan."""
-WHOLE: Final = frozenset({"finn", "hls4ml", "onnx-matmulnbits"})
-"""Formats whose exporters look at the model as a whole: a kernel alone tells nothing."""
 _SMALL: Final = 64
 """Constants of up to so many numbers are written as they are, larger ones of floats as zeros."""
 _LISTED: Final = 160
@@ -79,7 +75,7 @@ def refuse_unwritable(plan: Planned) -> None:
 def _refusal(plan: Planned, form: str) -> PlannerError | None:
     """Why a format cannot write the whole, where more is known than of a kernel alone; None where it can."""
     try:
-        exporters.BUILDERS[form](plan.fused, plan)
+        _build(form, plan.fused, plan)
     except PlannerError as error:
         return error
     return None
@@ -91,7 +87,14 @@ def _is_about(error: PlannerError, kernel: KernelPlan) -> bool:
 
 def _asked(formats: Sequence[str]) -> Iterator[str]:
     """The formats that can be asked kernel by kernel."""
-    return (form for form in formats if form in exporters.BUILDERS and form not in OWN_TEXT | WHOLE)
+    known = ((form, exporters.FORMATS.get(form)) for form in formats)
+    return (form for form, found in known if found and not (found.is_types_alone or found.is_whole))
+
+
+def _build(form: str, graph: Graph, plan: Planned) -> None:
+    """Write in a format, or build what its bytes are made of: a refusal comes before them."""
+    found = exporters.FORMATS[form]
+    (found.build or found.write)(graph, plan)
 
 
 def _brief(message: str, kernel: KernelPlan, form: str) -> str:
@@ -176,7 +179,7 @@ class _Parts:
         values = {name: item for name, item in self.plan.values.items() if name in part.values}
         plan = replace(self.plan, graph=hollow, kernels_in_order=(kernel,), values=values)
         try:
-            exporters.BUILDERS[form](replace(part, regions=()), plan)
+            _build(form, replace(part, regions=()), plan)
         except UnsupportedExport as error:
             return error
         except PlannerError:
