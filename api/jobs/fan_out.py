@@ -79,7 +79,9 @@ async def _run(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict
 
 
 async def quantize(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Calibrate, plan, write and compare; where the verdict is not good, search, and take the best plan.
+    """Calibrate, plan and compare; where the verdict is not good, search; write the best plan.
+
+    The file is the one blob that is kept: what a comparison and a search write, nobody is told of.
 
     Returns:
       The results of these works, and the keys of `stats` and `plan`.
@@ -92,18 +94,24 @@ async def quantize(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> 
     )
     stats = str(calibrated["kept"]["out"])
     ready = _with_stats(asked, stats)
-    done = await _planned_and_compared(executor, ready, arguments["annotations"], tell)
+    annotations = arguments["annotations"]
+    done = await _planned_and_compared(executor, ready, annotations, tell)
     found = None
     if arguments["effort"] != "quick" and not _is_good(arguments, done["quality"]):
-        wanted = {"goal": None, "trials": None, "reference": "written", "out": made("blobs")}
+        wanted = {"goal": None, "trials": None, "reference": "written", "out": made("answers")}
         wanted |= {"samples": _argument(ready, "evaluated")}
         search = {**follow_up(ready, "search", wanted, SEARCHED), "origin": ready["origin"]}
         found = await executor.run(search, _in_phase(tell, "searching"))
         if found["trials"][found["best"]]["asked"]:
-            done = await _planned_and_compared(executor, ready, found["annotations"], tell)
+            annotations = found["annotations"]
+            done = await _planned_and_compared(executor, ready, annotations, tell)
     told = None if found is None else {"trials": len(found["trials"]), "given_up": found["given_up"]}
-    warnings = list(dict.fromkeys([*calibrated["warnings"], *done["warnings"]]))
-    return {**done, "stats": stats, "search": told, "warnings": warnings}
+    written = {"plan": stored("plans", done["plan"]), "out": made("blobs"), **_correction(ready, annotations)}
+    export = await executor.run(
+        follow_up(ready, "export", written, (*MODEL, "format")), _in_phase(tell, "exporting")
+    )
+    warnings = list(dict.fromkeys([*calibrated["warnings"], *export["warnings"], *done["warnings"]]))
+    return {**done, "export": export, "stats": stats, "search": told, "warnings": warnings}
 
 
 def _is_good(arguments: Mapping[str, Any], quality: Mapping[str, Any]) -> bool:
@@ -114,18 +122,10 @@ def _is_good(arguments: Mapping[str, Any], quality: Mapping[str, Any]) -> bool:
 async def _planned_and_compared(
     executor: Executor, asked: Mapping[str, Any], annotations: Mapping[str, Any] | None, tell: Tell
 ) -> dict[str, Any]:
-    """Plan with some annotations, write the file, and compare it on the samples to evaluate with."""
+    """Plan with some annotations, and compare the plan's file on the samples to evaluate with."""
     arguments = asked["arguments"]
-    corrected: dict[str, Any] = {}
-    if arguments["options"].get("correct_biases", False):
-        own = {name: _argument(asked, name) for name in ("stats", "target", "options")}
-        corrected = {"correction": {**own, "annotations": annotations}}
     plan = await executor.run(best_plan(asked, annotations), _in_phase(tell, "planning"))
     key = str(plan["key"])
-    written = {"plan": stored("plans", key), "out": made("blobs"), **corrected}
-    export = await executor.run(
-        follow_up(asked, "export", written, (*MODEL, "format")), _in_phase(tell, "exporting")
-    )
     compared = {
         "plan": stored("plans", key),
         "quality": made("qualities", key),
@@ -134,19 +134,22 @@ async def _planned_and_compared(
         "metrics": [] if arguments["metric"] is None else [arguments["metric"]],
         "reference": "written",
         "min_coverage": None,
-        "out": made("blobs"),
-        **corrected,
+        "out": made("answers"),
+        **_correction(asked, annotations),
     }
     if arguments["told"]["held_out"]:
         compared["stats"] = _argument(asked, "stats")
     kept = (*MODEL, "told", "output")
     comparison = await executor.run(follow_up(asked, "compare", compared, kept), _in_phase(tell, "comparing"))
-    return {
-        "plan": key,
-        "export": export,
-        "quality": comparison["quality"],
-        "warnings": [*export["warnings"], *comparison["warnings"]],
-    }
+    return {"plan": key, "quality": comparison["quality"], "warnings": comparison["warnings"]}
+
+
+def _correction(asked: Mapping[str, Any], annotations: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The argument that says how the biases of the planned model are corrected; none where they are not."""
+    if not asked["arguments"]["options"].get("correct_biases", False):
+        return {}
+    own = {name: _argument(asked, name) for name in ("stats", "target", "options")}
+    return {"correction": {**own, "annotations": annotations}}
 
 
 def _with_stats(asked: Mapping[str, Any], stats: str) -> dict[str, Any]:

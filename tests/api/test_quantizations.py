@@ -153,7 +153,8 @@ def test_it_is_a_job(service, named):
     assert kinds == ["queued", "running", "done"]
 
 
-def test_a_poor_plan_is_searched_on(service, tmp_path):
+def test_a_poor_plan_is_searched_on(make_service, tmp_path):
+    service = make_service()
     model, data = written(tmp_path)
     named = {"model": put(service, model.read_bytes()), "samples": put(service, data.read_bytes())}
     asked = {**named, "target": "litert-int8"}
@@ -163,6 +164,9 @@ def test_a_poor_plan_is_searched_on(service, tmp_path):
     assert better["quality"]["sqnr"] >= GOOD_SQNR
     assert 0 < better["trials"] <= 16
     assert better["given_up"].startswith("2 kernels (mul) in i16: ")
+    # Of all that was measured the files alone are left.
+    blobs = {item["digest"] for item in service.get("/v1/blobs").json()["items"]}
+    assert blobs == {*named.values(), quick["file"], better["file"]}
     # The library finds the same.
     found = planner.quantize(planner.load_model(model.read_bytes()), data, target="litert-int8")
     assert (found.plan.key, found.given_up) == (better["plan"], better["given_up"])
