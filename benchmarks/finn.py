@@ -8,7 +8,6 @@ docs/results/finn.md. An output is equal where it is within 1e-6 of the largest 
 """
 
 import argparse
-import re
 import sys
 import tempfile
 from collections import Counter
@@ -20,13 +19,12 @@ from typing import Final
 import numpy as np
 
 import planner
-from benchmarks.samples import SAMPLERS, Draw, Sample, model_folder
+from benchmarks.engine_models import ROOT, batches, finish, loaded, short, zoo_model
+from benchmarks.samples import Sample
 from planner.ir.graph import Graph
 from planner.target_tests.engines.fpga import FinnRun, run_finn
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "finn.md"
-MARK: Final = re.compile(r"(?<=<!-- made by benchmarks.finn -->\n).*?(?=<!-- end -->)", re.DOTALL)
 PYTHON: Final = ROOT / ".oracles" / "finn" / "bin" / "python"
 CALIBRATION: Final = 32
 EQUAL: Final = 1e-6
@@ -34,12 +32,8 @@ LAST: Final = "hardware layers"
 ENDS: Final = frozenset({"Mul", "Add", "Reshape", "Flatten", "Identity", "Transpose"})
 """Operators at a model's ends or between layouts: scales, shapes, biases, which FINN leaves to the host."""
 
-FLOATS: Final[Mapping[str, str]] = {
-    "ad01_fp32": "mlperf-tiny",
-    "mnist": "vision",
-    "pretrainedResnet": "mlperf-tiny",
-}
-"""Float networks with the folder of each, at 4 bits."""
+FLOATS: Final = ("ad01_fp32", "mnist", "pretrainedResnet")
+"""Float networks, at 4 bits."""
 TRAINED: Final = (
     *("TFC_1W1A", "TFC_1W2A", "TFC_2W2A", "bnn_model_fc_1layer", "kwsmlp_w3a3", "qkeras_jettagging"),
     *("unsw_nb15-mlp-w2a2", "branched_model_ch_last", "separable_conv_model_ch_last", "espcn_subpixel_quant"),
@@ -69,36 +63,13 @@ def prepared(name: str, count: int) -> tuple[Graph, list[Sample]]:
     """A model ready to be planned, and samples to run."""
     stem, _, low = name.partition(" at ")
     if stem in TRAINED:
-        model = planner.load_model(model_folder() / "qonnx" / f"{stem}.onnx")
-        rng = np.random.default_rng(7)
-        shapes = {
-            key: [d if isinstance(d, int) else 1 for d in model.values[key].shape or ()]
-            for key in model.inputs
-        }
-        drawn = [{key: rng.random(shape, np.float32) for key, shape in shapes.items()} for _ in range(count)]
-        return model, drawn
-    samples = _samples(stem, count)
-    path = (
-        ROOT / "examples" / "digits" / "digits.onnx"
-        if stem == "digits"
-        else model_folder() / FLOATS[stem] / f"{stem}.onnx"
-    )
-    graph = planner.load_model(path, dims={"N": 1} if stem == "digits" else None)
+        return zoo_model(stem, count)
+    seen, samples = batches(stem, CALIBRATION, count)
+    graph = loaded(stem)
     if low:
         graph = planner.with_bits(graph, "finn-fpga", {"w": 4, "a": 4})
-    stats = planner.calibrate(graph, samples[:CALIBRATION])
-    return planner.annotate(graph, stats=stats, target="finn-fpga"), samples[CALIBRATION:]
-
-
-def _samples(stem: str, count: int) -> list[Sample]:
-    """Samples to calibrate with, then held-out ones."""
-    if stem != "digits":
-        path = model_folder() / FLOATS[stem] / f"{stem}.onnx"
-        parts = ((CALIBRATION, False), (count, True))
-        return [one for number, held in parts for one in SAMPLERS[stem](Draw(path, number, held_out=held))]
-    with np.load(ROOT / "examples" / "digits" / "calibration.npz") as archive:
-        known = {key: archive[key] for key in archive.files}
-    return [{key: array[i : i + 1] for key, array in known.items()} for i in range(CALIBRATION + count)]
+    stats = planner.calibrate(graph, seen)
+    return planner.annotate(graph, stats=stats, target="finn-fpga"), samples
 
 
 def measure(name: str, count: int) -> Iterator[Record]:
@@ -136,10 +107,10 @@ def table(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         run = record.run
         if run is None:
-            yield f"| `{record.model}` | `{record.form}` | 0 | {_short(record.refusal)} |  |  |  |"
+            yield f"| `{record.model}` | `{record.form}` | 0 | {short(record.refusal)} |  |  |  |"
             continue
         passed = sum(step.difference is not None for step in run.steps)
-        stopped = "" if run.stopped is None else f"; stops at {run.stopped.name}: {_short(run.stopped.error)}"
+        stopped = "" if run.stopped is None else f"; stops at {run.stopped.name}: {short(run.stopped.error)}"
         equal = "equal" if record.worst <= EQUAL else f"{record.worst:.1e} of the largest"
         changed = next((step.name for step in run.steps if (step.difference or 0) > EQUAL), "")
         said = equal if equal == "equal" or not changed else f"{equal}, since {changed}"
@@ -156,10 +127,6 @@ def _counted(kinds: Sequence[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in Counter(kinds).items()) or "none"
 
 
-def _short(text: str) -> str:
-    return " ".join(text.replace("|", "/").split())[:110]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, and print or write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.finn")
@@ -172,10 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for record in measure(name, options.samples):
             records.append(record)
             sys.stderr.write("\n".join(list(table([record]))[2:]) + "\n")
-    text = "\n".join(table(records)) + "\n"
-    if options.write:
-        PAGE.write_text(MARK.sub(lambda _: text, PAGE.read_text("utf-8")), "utf-8")
-    sys.stdout.write(text)
+    finish(PAGE, "benchmarks.finn", [*table(records)], keys=2, write=options.write)
     return 0
 
 

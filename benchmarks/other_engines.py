@@ -9,7 +9,6 @@ docs/results/other-engines.md. A step is the scale of the type in which the plan
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,25 +20,16 @@ from typing import Any, Final
 import numpy as np
 
 import planner
-from benchmarks.qnn_models import compared
-from benchmarks.samples import SAMPLERS, Draw, Sample, model_folder
+from benchmarks.engine_models import ROOT, batches, compared, finish, loaded, short
+from benchmarks.samples import Sample
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "other-engines.md"
-MARK: Final = re.compile(r"(?<=<!-- made by benchmarks.other_engines -->\n).*?(?=<!-- end -->)", re.DOTALL)
 SIDE: Final = ROOT / "benchmarks" / "other_engines_side.py"
 SECONDS: Final = 180
 CALIBRATION: Final = 32
 HELD_OUT: Final = 8
 ENGINES: Final = ("openvino", "tvm", "mnn", "ncnn")
-MODELS: Final = {
-    "digits": "",
-    "ad01_fp32": "mlperf-tiny",
-    "mnist": "vision",
-    "pretrainedResnet": "mlperf-tiny",
-    "vww_96_float": "mlperf-tiny",
-}
-"""Models with the folder of each; that of the digits is examples/digits."""
+MODELS: Final = ("digits", "ad01_fp32", "mnist", "pretrainedResnet", "vww_96_float")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +61,8 @@ class Record:
 
 def written(name: str) -> Written:
     """Plan a model, write it for any reader and evaluate it."""
-    if name == "digits":
-        path = ROOT / "examples" / "digits" / "digits.onnx"
-        with np.load(path.parent / "calibration.npz") as archive:
-            known = {key: archive[key] for key in archive.files}
-        count = CALIBRATION + HELD_OUT
-        every = [{key: array[i : i + 1] for key, array in known.items()} for i in range(count)]
-        seen, held_out = every[:CALIBRATION], every[CALIBRATION:]
-    else:
-        path = model_folder() / MODELS[name] / f"{name}.onnx"
-        seen = SAMPLERS[name](Draw(path, CALIBRATION, held_out=False))
-        held_out = SAMPLERS[name](Draw(path, HELD_OUT, held_out=True))
-    graph = planner.load_model(path)
-    names = {size for key in graph.inputs for size in graph.values[key].shape or () if isinstance(size, str)}
-    graph = planner.load_model(path, dims=dict.fromkeys(names, 1))
+    seen, held_out = batches(name, CALIBRATION, HELD_OUT)
+    graph = loaded(name)
     device = planner.load_target("onnxruntime-cpu")
     device = replace(device, files=replace(device.files, reader="any"))
     ready = planner.annotate(graph, stats=planner.calibrate(graph, seen))
@@ -125,18 +103,18 @@ def measure(engine: str, name: str, model: Written) -> Record:
 
 def table(records: Sequence[Record]) -> Iterator[str]:
     """A row for each engine and model."""
-    yield "| engine | model | loads | products in integers | equal | one step | further | worst, steps |"
-    yield "|---|---|---|---:|---:|---:|---:|---:|"
+    heads = ("engine", "model", "version", "loads", "products in integers")
+    yield f"| {' | '.join(heads)} | equal | one step | further | worst, steps |"
+    yield "|---|---|---|---|---:|---:|---:|---:|---:|"
     for record in records:
         if record.counts is None:
-            text = " ".join(record.error.replace("|", "/").split())[-160:]
-            yield f"| {record.engine} | `{record.model}` | no: {text} |  |  |  |  |  |"
+            yield f"| {record.engine} | `{record.model}` |  | no: {short(record.error)} |  |  |  |  |  |"
             continue
         counts = record.counts
         further = counts["numbers"] - counts["equal"] - counts["one_step"]
         integers = "" if record.integers is None else "{} of {}".format(*record.integers)
         yield (
-            f"| {record.engine} {record.version.split('-')[0]} | `{record.model}` | yes | {integers} | "
+            f"| {record.engine} | `{record.model}` | {record.version.split('-')[0]} | yes | {integers} | "
             f"{counts['equal']} of {counts['numbers']} | {counts['one_step']} | {further} | "
             f"{counts['worst']:.1f} |"
         )
@@ -160,10 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, model in models.items():
             records.append(measure(engine, name, model))
             sys.stderr.write(f"{records[-1]}\n")
-    text = "\n".join(table(records)) + "\n"
-    if options.write:
-        PAGE.write_text(MARK.sub(lambda _: text, PAGE.read_text("utf-8")), "utf-8")
-    sys.stdout.write(text)
+    finish(PAGE, "benchmarks.other_engines", [*table(records)], keys=2, write=options.write)
     return 0
 
 

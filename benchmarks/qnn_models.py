@@ -7,36 +7,23 @@ the table into docs/results/qnn-models.md. A step is the scale of the type in wh
 """
 
 import argparse
-import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 import planner
-from benchmarks.samples import SAMPLERS, Draw, Sample, model_folder, photos
-from planner.ir.types.qtypes import Uniform
-from planner.plans.plan import Plan
+from benchmarks.engine_models import ROOT, batches, compared, finish, loaded
 from planner.target_tests.engines.apart import run_qnn
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "qnn-models.md"
-MARK: Final = re.compile(r"(?<=<!-- made by benchmarks.qnn_models -->\n).*?(?=<!-- end -->)", re.DOTALL)
 PYTHON: Final = ROOT / ".oracles" / "qnn" / "bin" / "python"
 CALIBRATION: Final = 16
-MODELS: Final[Mapping[str, str]] = {
-    "digits": "",
-    "pretrainedResnet": "mlperf-tiny",
-    "vww_96_float": "mlperf-tiny",
-    "mobilenetv2_100": "vision",
-    "bert_l4_h256": "sequence",
-    "yolox_nano": "vision",
-}
-"""Models with the folder of each; that of the digits is examples/digits."""
+MODELS: Final = (
+    *("digits", "pretrainedResnet", "vww_96_float", "mobilenetv2_100", "bert_l4_h256", "yolox_nano"),
+)
 QUANTIZERS: Final = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
@@ -66,35 +53,10 @@ class Record:
     refusal: str = ""
 
 
-def batches(name: str, path: Path, count: int) -> tuple[list[Sample], list[Sample]]:
-    """Calibration and held-out samples, one picture or text each."""
-    if name == "digits":
-        with np.load(path.parent / "calibration.npz") as archive:
-            known = {key: archive[key] for key in archive.files}
-        single = [{key: array[i : i + 1] for key, array in known.items()} for i in range(CALIBRATION + count)]
-        return single[:CALIBRATION], single[CALIBRATION:]
-    if name == "yolox_nano":
-        return tuple(
-            [{"images": _letterboxed(picture)} for picture in photos("240x320", number, held_out=held)]
-            for number, held in ((CALIBRATION, False), (count, True))
-        )  # type: ignore[return-value]
-    sampler = SAMPLERS[name]
-    return sampler(Draw(path, CALIBRATION, held_out=False)), sampler(Draw(path, count, held_out=True))
-
-
-def _letterboxed(picture: np.ndarray, side: int = 416) -> np.ndarray:
-    """A picture in the upper left of a grey square, as the detector was trained: 0 to 255, channels first."""
-    image = np.full((side, side, 3), 114, np.float32)
-    image[: picture.shape[0], : picture.shape[1]] = picture[:side, :side]
-    return np.ascontiguousarray(image.transpose(2, 0, 1)[None])
-
-
 def measure(name: str, target: str, count: int) -> Record:
     """Plan, write and run a model."""
-    folder = ROOT / "examples" / "digits" if name == "digits" else model_folder() / MODELS[name]
-    path = folder / ("digits.onnx" if name == "digits" else f"{name}.onnx")
-    calibration, held_out = batches(name, path, count)
-    model = planner.load_model(path, dims=_dims(path))
+    calibration, held_out = batches(name, CALIBRATION, count)
+    model = loaded(name)
     graph = planner.annotate(model, stats=planner.calibrate(model, calibration))
     plan = planner.plan(graph, target)
     data = planner.export(graph, plan, "onnx-qdq")
@@ -111,40 +73,6 @@ def measure(name: str, target: str, count: int) -> Record:
     record["elsewhere"] = tuple(kind for kind, _ in run.elsewhere if kind not in QUANTIZERS)
     wanted = [planner.evaluate(graph, plan, sample).outputs for sample in held_out]
     return Record(name, target, **record, **compared(plan, wanted, run.outputs))
-
-
-def _dims(path: Path) -> dict[str, int]:
-    """A batch of one where the model leaves it open."""
-    graph = planner.load_model(path)
-    names = {s for name in graph.inputs for s in graph.values[name].shape or () if isinstance(s, str)}
-    return dict.fromkeys(names, 1)
-
-
-def compared(
-    plan: Plan, wanted: Sequence[Mapping[str, np.ndarray]], found: Sequence[Mapping[str, np.ndarray]]
-) -> dict[str, Any]:
-    """Count outputs that are equal and one step off."""
-    steps = {
-        port.value: port.type.scale
-        for kernel in plan.kernels_in_order
-        for port in kernel.outputs
-        if isinstance(port.type, Uniform) and port.type.is_per_tensor
-    }
-    off, signal, noise = [], 0.0, 0.0
-    for one, other in zip(wanted, found, strict=True):
-        for name, array in one.items():
-            exact, theirs = np.asarray(array, np.float64), np.asarray(other[name], np.float64)
-            off.append(np.abs(exact - theirs).ravel() / steps.get(name, 1.0))
-            signal += float(np.square(exact).sum())
-            noise += float(np.square(exact - theirs).sum())
-    every = np.concatenate(off)
-    return {
-        "numbers": every.size,
-        "equal": int((every < 0.5).sum()),
-        "one_step": int(((every >= 0.5) & (every < 1.5)).sum()),
-        "worst": float(every.max()),
-        "decibels": float("inf") if not noise else 10 * float(np.log10(signal / noise)),
-    }
 
 
 def table(records: Sequence[Record]) -> Iterator[str]:
@@ -189,11 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for target in options.targets:
             records.append(measure(name, target, options.samples))
             print(records[-1], file=sys.stderr, flush=True)
-    text = "\n".join(table(records)) + "\n"
-    if options.write:
-        PAGE.write_text(MARK.sub(lambda _: text, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    else:
-        print(text)
+    finish(PAGE, "benchmarks.qnn_models", [*table(records)], keys=2, write=options.write)
     return 0
 
 

@@ -1,0 +1,158 @@
+"""Models that engines of others run as wholes: their files, samples, counts of equal numbers, and tables.
+
+Not part of the product. Each benchmark of an engine writes its table between two marks of its page; a run
+of few models replaces their rows alone.
+"""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import planner
+from benchmarks.samples import SAMPLERS, Draw, Sample, model_folder, photos
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+FOLDERS: Final[Mapping[str, str]] = {
+    "ad01_fp32": "mlperf-tiny",
+    "bert_l4_h256": "sequence",
+    "mnist": "vision",
+    "mobilenetv2_100": "vision",
+    "pretrainedResnet": "mlperf-tiny",
+    "vww_96_float": "mlperf-tiny",
+    "yolox_nano": "vision",
+}
+"""Float networks with the folder of each; that of `digits` is examples/digits."""
+FLOAT_STEP: Final = 1e-6
+
+
+def path_of(name: str) -> Path:
+    """The file of a float network."""
+    folder = ROOT / "examples" / "digits" if name == "digits" else model_folder() / FOLDERS[name]
+    return folder / f"{name}.onnx"
+
+
+def loaded(name: str) -> Graph:
+    """A float network for one sample at a time."""
+    path = path_of(name)
+    graph = planner.load_model(path)
+    names = {size for key in graph.inputs for size in graph.values[key].shape or () if isinstance(size, str)}
+    return planner.load_model(path, dims=dict.fromkeys(names, 1))
+
+
+def batches(name: str, calibration: int, count: int) -> tuple[list[Sample], list[Sample]]:
+    """Calibration and held-out samples, one picture or text each."""
+    path = path_of(name)
+    if name == "digits":
+        with np.load(path.parent / "calibration.npz") as archive:
+            known = {key: archive[key] for key in archive.files}
+        single = [{key: array[i : i + 1] for key, array in known.items()} for i in range(calibration + count)]
+        return single[:calibration], single[calibration:]
+    if name == "yolox_nano":
+        return tuple(
+            [{"images": _letterboxed(picture)} for picture in photos("240x320", number, held_out=held)]
+            for number, held in ((calibration, False), (count, True))
+        )  # type: ignore[return-value]
+    sampler = SAMPLERS[name]
+    return sampler(Draw(path, calibration, held_out=False)), sampler(Draw(path, count, held_out=True))
+
+
+def _letterboxed(picture: np.ndarray, side: int = 416) -> np.ndarray:
+    """A picture in the upper left of a grey square, as the detector was trained: 0 to 255, channels first."""
+    image = np.full((side, side, 3), 114, np.float32)
+    image[: picture.shape[0], : picture.shape[1]] = picture[:side, :side]
+    return np.ascontiguousarray(image.transpose(2, 0, 1)[None])
+
+
+def zoo_model(name: str, count: int) -> tuple[Graph, list[Sample]]:
+    """A model of QONNX's zoo with its own types, and samples of random numbers in [0, 1) from one seed."""
+    model = planner.load_model(model_folder() / "qonnx" / f"{name}.onnx")
+    rng = np.random.default_rng(7)
+    shapes = {
+        key: [d if isinstance(d, int) else 1 for d in model.values[key].shape or ()] for key in model.inputs
+    }
+    return model, [
+        {key: rng.random(shape, np.float32) for key, shape in shapes.items()} for _ in range(count)
+    ]
+
+
+def compared(
+    plan: Plan, wanted: Sequence[Mapping[str, np.ndarray]], found: Sequence[Mapping[str, np.ndarray]]
+) -> dict[str, Any]:
+    """Count outputs that are equal and one step off; a step is the scale of the output's type, 1e-6 in float.
+
+    `worst` is in steps, `furthest` a share of the largest number.
+    """
+    steps = {
+        port.value: port.type.scale
+        for kernel in plan.kernels_in_order
+        for port in kernel.outputs
+        if isinstance(port.type, Uniform) and port.type.is_per_tensor
+    }
+    off, signal, noise, apart, largest = [], 0.0, 0.0, 0.0, 0.0
+    for one, other in zip(wanted, found, strict=True):
+        for name, array in one.items():
+            exact, theirs = np.asarray(array, np.float64), np.asarray(other[name], np.float64)
+            off.append(np.abs(exact - theirs).ravel() / steps.get(name, FLOAT_STEP))
+            apart = max(apart, float(np.abs(exact - theirs).max(initial=0)))
+            largest = max(largest, float(np.abs(exact).max(initial=0)))
+            signal += float(np.square(exact).sum())
+            noise += float(np.square(exact - theirs).sum())
+    every = np.concatenate(off)
+    return {
+        "numbers": every.size,
+        "equal": int((every < 0.5).sum()),
+        "one_step": int(((every >= 0.5) & (every < 1.5)).sum()),
+        "worst": float(every.max()),
+        "furthest": apart / (largest or 1.0),
+        "decibels": float("inf") if not noise else 10 * float(np.log10(signal / noise)),
+    }
+
+
+def short(text: str, most: int = 160) -> str:
+    """A message on one line of a table."""
+    line = " ".join(text.replace("|", "/").split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def table_of(page: Path, maker: str) -> list[str]:
+    """The lines of the table that a benchmark wrote into a page; none before the first."""
+    found = _between(maker).search(page.read_text("utf-8"))
+    return found[0].splitlines() if found else []
+
+
+def put_table(page: Path, maker: str, lines: Sequence[str], *, keys: int = 0) -> None:
+    """Write a table into a page, between the marks of a benchmark.
+
+    Args:
+      maker: the benchmark's name, as in `<!-- made by benchmarks.finn -->`.
+      lines: two of its head, and a row each.
+      keys: as many cells name a row: a row of the page with other names stays. 0: all rows are new.
+    """
+    text = page.read_text("utf-8")
+    if keys and table_of(page, maker)[:2] == list(lines[:2]):
+        rows = {_cells(line)[:keys]: line for line in table_of(page, maker)[2:]}
+        rows |= {_cells(line)[:keys]: line for line in lines[2:]}
+        lines = [*lines[:2], *rows.values()]
+    page.write_text(_between(maker).sub(lambda _: "".join(f"{line}\n" for line in lines), text), "utf-8")
+
+
+def finish(page: Path, maker: str, lines: Sequence[str], *, keys: int, write: bool) -> None:
+    """Print a table, and write it into its page if asked."""
+    if write:
+        put_table(page, maker, lines, keys=keys)
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in line.strip("|").split("|"))
+
+
+def _between(maker: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<=<!-- made by {re.escape(maker)} -->\n).*?(?=<!-- end -->)", re.DOTALL)
