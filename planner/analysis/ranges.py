@@ -21,7 +21,8 @@ from planner.onnx.folding import fold_constants
 from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, MULTI_THRESHOLD, QUANT, TRUNC
 from planner.onnx.quantized.formulas import Array
 from planner.onnx.shapes import infer
-from planner.ops import find_movements
+from planner.ops import defined, find_movements, of_form
+from planner.ops.forms import Form
 from planner.ops.operands import operands_of
 
 Ends: TypeAlias = tuple[Array, Array]
@@ -185,7 +186,7 @@ def _follow(work: _Work, op: Op) -> None:
 
 def _bounded(work: _Work, op: Op, operands: Sequence[Ends]) -> Range:
     constant = all(low is high for low, high in operands)
-    rule = _rising if constant else RULES.get(op.type, _moved)
+    rule = _rising if constant else _rule_of(op.type)
     if op.captures or op.structure is not None:
         return _no_rule(op)
     try:
@@ -232,24 +233,21 @@ def _is_above_0(at: int) -> Callable[[Op, Sequence[Ends]], bool]:
     return lambda _op, operands: bool(np.all(operands[at][0] > 0))
 
 
-def _fixed_parameters(_op: Op, operands: Sequence[Ends]) -> bool:
-    return all(low is high for low, high in operands[1:])
-
-
 def _cast(work: _Work, op: Op, operands: Sequence[Ends]) -> Ends | None:
     """To floats alone: to integers it wraps around, to truth it falls and rises."""
     is_float = work.graph.values[op.outputs[0]].is_float
     return _rising(work, op, operands) if is_float else None
 
 
-def _subtracted(work: _Work, op: Op, operands: Sequence[Ends]) -> Ends:
-    (a, b), (c, d) = operands
-    return work.run(op, [a, d]), work.run(op, [b, c])
-
-
-def _falling(work: _Work, op: Op, operands: Sequence[Ends]) -> Ends:
-    ((a, b),) = operands
-    return work.run(op, [b]), work.run(op, [a])
+def _monotone(work: _Work, op: Op, operands: Sequence[Ends]) -> Ends | None:
+    """An op that rises or falls with each operand, its parameters fixed."""
+    one = defined(op.type)
+    signs = one.monotone(op) if one.monotone is not None else ""
+    if not signs or (one.parameters and any(low is not high for low, high in operands[1:])):
+        return None
+    falls = [signs[min(at, len(signs) - 1)] == "-" for at in range(len(operands))]
+    least = work.run(op, [ends[fall] for ends, fall in zip(operands, falls, strict=True)])
+    return least, work.run(op, [ends[not fall] for ends, fall in zip(operands, falls, strict=True)])
 
 
 def _corners(work: _Work, op: Op, operands: Sequence[Ends]) -> Ends | None:
@@ -323,33 +321,28 @@ def _normalised(work: _Work, op: Op, operands: Sequence[Ends]) -> Ends | None:
     return np.minimum(*found), np.maximum(*found)
 
 
-def _between(low: float, high: float) -> Rule:
+def _between(_work: _Work, op: Op, operands: Sequence[Ends]) -> Ends:
     """Bounds that the op has by itself, in the shape of its operand."""
-
-    def rule(_work: _Work, _op: Op, operands: Sequence[Ends]) -> Ends:
-        shape, kind = operands[0][0].shape, operands[0][0].dtype
-        return np.full(shape, low, kind), np.full(shape, high, kind)
-
-    return rule
+    (low, high), like = defined(op.type).bounds or ANY, operands[0][0]
+    return np.full(like.shape, low, like.dtype), np.full(like.shape, high, like.dtype)
 
 
 def _not_negative(_op: Op, operands: Sequence[Ends]) -> bool:
     return bool(np.all(operands[1][0] >= 0)) and operands[1][0] is operands[1][1]
 
 
+def _rule_of(kind: str) -> Rule:
+    one = defined(kind)
+    if kind in RULES:
+        return RULES[kind]
+    if one.monotone is not None:
+        return _monotone
+    return _moved if one.bounds is None else _between
+
+
 RULES: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys(
-        (
-            "Add", "AveragePool", "Ceil", "Erf", "Exp", "Floor", "GlobalAveragePool", "GlobalMaxPool",
-            "HardSigmoid", "Log", "Max", "MaxPool", "Min", "ReduceMax", "ReduceMean", "ReduceMin",
-            "ReduceSum", "Relu", "Round", "Sigmoid", "Sign", "Softplus", "Softsign", "Sqrt", "Sum", "Tanh",
-        ),
-        _rising,
-    ),
-    **dict.fromkeys(("Clip", "Pad", "Upsample"), _rises_where(_fixed_parameters)),
-    **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul"), _linear),
-    **dict.fromkeys(("Softmax", "Hardmax"), _between(0.0, 1.0)),
-    **dict.fromkeys(("Cos", "Sin"), _between(-1.0, 1.0)),
+    **dict.fromkeys(of_form(Form.LINEAR), _linear),
+    **dict.fromkeys(of_form(Form.PRODUCT), _corners),
     **dict.fromkeys(
         ("DequantizeLinear", "QuantizeLinear", BIPOLAR, FLOAT_QUANT, QUANT, TRUNC),
         _rises_where(_is_above_0(1)),
@@ -357,13 +350,5 @@ RULES: Final[Mapping[str, Rule]] = {
     MULTI_THRESHOLD: _rises_where(lambda op, _operands: op.attributes["out_scale"] > 0),
     "BatchNormalization": _normalised,
     "Cast": _cast,
-    "Div": _corners,
-    "LeakyRelu": _rises_where(lambda op, _operands: op.attributes.get("alpha", 0.01) >= 0),
-    "Mul": _corners,
-    "Neg": _falling,
     "PRelu": _rises_where(_not_negative),
-    "Resize": _rises_where(
-        lambda op, parts: op.attributes.get("mode", "nearest") != "cubic" and _fixed_parameters(op, parts)
-    ),
-    "Sub": _subtracted,
-}  # fmt: skip
+}

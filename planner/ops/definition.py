@@ -18,6 +18,7 @@ from planner.ops.operands import Operands
 from planner.ops.steps import Movement
 
 IndexRule: TypeAlias = Callable[[Operands], tuple[Movement, ...] | None]
+Signs: TypeAlias = Callable[[Op], str]
 Condition: TypeAlias = Callable[[Op, Graph | None], bool]
 
 
@@ -36,6 +37,9 @@ class OpDef:
       parameters: operands that are no data: a clip's bounds, a resize's scales. Operands that are told by
         their element type (shapes, indices, masks) may be left out.
       factors: those of the first operand that the only result has: f(a x) is a f(x).
+      monotone: by operand that is data, whether the results rise (`+`) or fall (`-`) with it; the last sign
+        is that of further ones. None, or "" for some attributes, where they do neither, or nobody asked.
+      bounds: what every result lies between.
       commutes: whether two operands may change places.
       is_pointwise: whether a result at an element depends on the operands at that element.
       is_singular: whether it is not defined at 0, or at less: its models are for numbers above, where a small
@@ -55,6 +59,8 @@ class OpDef:
     moves: Condition | None = None
     parameters: frozenset[int] = frozenset()
     factors: Factors = Factors.NONE
+    monotone: Signs | None = None
+    bounds: tuple[float, float] | None = None
     commutes: bool = False
     is_pointwise: bool = False
     is_singular: bool = False
@@ -69,3 +75,8 @@ class OpDef:
 def always(_op: Op, _graph: Graph | None) -> bool:
     """An operator that moves whatever its attributes are."""
     return True
+
+
+def rising(_op: Op) -> str:
+    """An operator whose results rise with each operand."""
+    return "+"

@@ -7,7 +7,7 @@ import numpy as np
 from planner.ir.graph import Graph, Op
 from planner.ir.structure import BEGIN, END, JOIN
 from planner.ops import axes, limits, picks, reshapes, resizing
-from planner.ops.definition import OpDef, always
+from planner.ops.definition import OpDef, always, rising
 from planner.ops.forms import Factors, Form
 
 
@@ -16,6 +16,11 @@ def resizes_nearest(op: Op, _: Graph | None) -> bool:
     # tf_crop_and_resize fills with `extrapolation_value` outside of the crop, which no operand holds.
     crops = op.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     return op.attributes.get("mode", "nearest") == "nearest" and not crops
+
+
+def resizes_between(op: Op) -> str:
+    """Nearest and linear ones lie between elements, cubic ones beyond."""
+    return "+" if op.attributes.get("mode", "nearest") != "cubic" else ""
 
 
 def pads_zero(op: Op, graph: Graph | None) -> bool:
@@ -107,6 +112,7 @@ MOVEMENT: Final = (
         parameters=frozenset({1, 2, 3}),
         limits=(limits.pads,),
         factors=Factors.POSITIVE,
+        monotone=rising,
     ),
     OpDef(
         "Reshape",
@@ -128,6 +134,7 @@ MOVEMENT: Final = (
         parameters=frozenset({1, 2, 3}),
         axes=axes.windows,
         limits=(limits.factors,),
+        monotone=resizes_between,
     ),
     OpDef("ReverseSequence", "batch_axis=1 time_axis=0", indices=picks.reversed_sequences, moves=always),
     OpDef("Scatter", "axis=0", moves=always),
@@ -167,5 +174,12 @@ MOVEMENT: Final = (
         axes=axes.reshaped,
         factors=Factors.ANY,
     ),
-    OpDef("Upsample", "mode=nearest", moves=resizes_nearest, parameters=frozenset({1}), axes=axes.windows),
+    OpDef(
+        "Upsample",
+        "mode=nearest",
+        moves=resizes_nearest,
+        parameters=frozenset({1}),
+        axes=axes.windows,
+        monotone=rising,
+    ),
 )

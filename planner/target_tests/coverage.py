@@ -14,7 +14,7 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, Region
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Storage
-from planner.ops import LINEAR, of_form
+from planner.ops import LINEAR, defined, of_form
 from planner.ops.forms import Form
 from planner.propagation.selection.apart import served
 from planner.propagation.selection.remedies import Remedies
@@ -196,7 +196,7 @@ def _rules(
     if region.ops and all(is_mover(op, graph) for op in region.ops):
         return [{"same_scale": everything}]
     last = region.ops[-1].type if region.ops else region.kernel
-    fixed = FIXED.get(last)
+    fixed = FIXED.get(defined(last).bounds)
     store = target.default_port.storage
     if fixed is not None and isinstance(store, Storage) and store.bits == 8 and len(outputs) == 1:
         return [{"fixed_scale": {"port": next(iter(outputs)), **fixed(store)}}]
@@ -211,13 +211,11 @@ def _signed_unit(store: Storage) -> Mapping[str, Any]:
     return {"scale": "1/128", "zero_point": store.offset}
 
 
-FIXED: Final[Mapping[str, Callable[[Storage], Mapping[str, Any]]]] = {
-    "HardSigmoid": _unit,
-    "Sigmoid": _unit,
-    "Softmax": _unit,
-    "Tanh": _signed_unit,
+FIXED: Final[Mapping[tuple[float, float] | None, Callable[[Storage], Mapping[str, Any]]]] = {
+    (-1.0, 1.0): _signed_unit,
+    (0.0, 1.0): _unit,
 }
-"""Ops whose results have a known range, so that 8-bit devices usually fix their type."""
+"""By what results lie between: 8-bit devices usually fix their type."""
 
 
 def drafted(target: Target, missing: Sequence[Missing]) -> str:

@@ -7,6 +7,7 @@ import pytest
 from onnx import TensorProto, defs, helper
 from onnx.reference import ReferenceEvaluator
 
+from planner.ir.graph import Op
 from planner.ops import OPERATORS, of_form
 from planner.ops.forms import Form
 
@@ -58,3 +59,24 @@ def test_one_along_an_axis_does_not(kind):
     x = np.array([[1.0, 2.0, 5.0], [3.0, 3.5, 2.0]], np.float32)
     assert not np.array_equal(computed(kind, x)[:, :1], computed(kind, x[:, :1]))
     assert np.array_equal(computed(kind, x[::-1].copy()), computed(kind, x)[::-1])
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(name for name in of_form(Form.UNARY, *PAIRS) - {"Clip"} if OPERATORS[name].monotone)
+)
+def test_results_rise_and_fall_with_operands_as_it_says(kind):
+    operands = [operand(kind, seed) for seed in range(1 if OPERATORS[kind].form is Form.UNARY else 2)]
+    before, signs = computed(kind, *operands), OPERATORS[kind].monotone(Op("op", kind, (), ("y",)))
+    for i in range(len(operands)):
+        more = [x + np.float32(1.5) if at == i else x for at, x in enumerate(operands)]
+        change = computed(kind, *more) - before
+        assert np.all(change >= 0 if signs[min(i, len(signs) - 1)] == "+" else change <= 0)
+        assert np.any(change) or kind in ("Sign", "Min")
+
+
+@pytest.mark.parametrize("kind", sorted(name for name, one in OPERATORS.items() if one.bounds))
+def test_results_lie_within_bounds_and_reach_them(kind):
+    low, high = OPERATORS[kind].bounds
+    y = computed(kind, np.array([*np.linspace(-60, 60, 2401), 90], np.float32))
+    assert low <= y.min() <= low + 0.02
+    assert high - 0.02 <= y.max() <= high
