@@ -18,7 +18,7 @@ from planner.ir.types.typetext import brief
 from planner.plans.records import KernelPlan, Port, PortTyped
 from planner.target.ports.accepts import has_blocks_of, parameter_problem
 from planner.target.ports.axes import axis_of_scales
-from planner.target.records import Costs, PortId, PortPattern, PortType, PortView, Row
+from planner.target.records import PortId, PortPattern, PortType, PortView, Row
 from planner.target.rules import expand_ports, same_scale_groups, storage_groups
 
 NEAR: Final = 1e-6
@@ -109,7 +109,7 @@ class Served:
     ports: tuple[Port, ...]
     graph: Graph
     numbers: Mapping[str, Constant]
-    max_clip: float = Costs.max_clip
+    max_clip: float
     derives_bias: bool = False
 
     @property

@@ -211,7 +211,10 @@ def test_predicates_are_judged_again(made, when, holds):
 def test_min_bits_asks_the_facts(made):
     """A row for wide data serves a port whose value asks for it, and no other."""
     key = made.plan.kernels["op_mu"].row
-    for when, said in (({"min_bits": {"a": 6}}, "ask for 0 bits"), ({"a.bits": ">= 6"}, "a.bits is 0")):
+    for when, said in (
+        ({"min_bits": {"a": 6}}, "needs a fact of at least 6 bits"),
+        ({"a.bits": ">= 6"}, "a.bits is 0"),
+    ):
         wide = replace(made.plan.target.rows[key], when=when)
         plan = replace(made.plan, target=replace(made.plan.target, rows={**made.plan.target.rows, key: wide}))
         assert said in refused(plan).message

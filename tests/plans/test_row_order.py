@@ -53,7 +53,8 @@ def passed_over(plan: Planned, target: Target) -> Iterator[tuple[str, str]]:
             if own is not None and row.hands_on_floats != own.hands_on_floats:
                 continue
             ports = (*kernel.inputs, *kernel.outputs)
-            served = Served(kernel, region, reading, ports, plan.fused, plan.fused.constants)
+            numbers, most = plan.fused.constants, plan.target.costs.max_clip
+            served = Served(kernel, region, reading, ports, plan.fused, numbers, most)
             if broken_predicate(served) is None:
                 yield kernel.name, row.key
 
