@@ -13,8 +13,8 @@ import numpy as np
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.blocks import Block
 from planner.exporters.common.layouts import plain
-from planner.exporters.common.walk import Trips
-from planner.exporters.tosa.control_flow import count_of, looped, place, plus
+from planner.exporters.common.loop_language import Trips
+from planner.exporters.tosa.control_flow import count_of, from_end, looped, plus
 from planner.exporters.tosa.elementwise import concatenated, joined
 from planner.exporters.tosa.float_conversion import bounded
 from planner.exporters.tosa.operations import Array, Tensor
@@ -219,7 +219,8 @@ def _over_time(layer: _Layer, step: Step, drive: Tensor, states: States, *, is_b
     entering = [count_of(program, 0), zero, *states]
     seen = [program.twin(tensor) for tensor in entering]
     with program.inside() as body:
-        at = program.reshaped(place(program, seen[0], steps, is_back=is_back), (1, 1))
+        at = from_end(program, seen[0], steps) if is_back else seen[0]
+        at = program.reshaped(at, (1, 1))
         row = replace(drive, shape=(1, 1, drive.shape[2]))
         now = program.emit("gather", [program.captured(body, drive), at], row, f"{stem}_now")
         now = program.reshaped(now, (1, batch, drive.shape[2] // batch))
