@@ -26,7 +26,8 @@ _TURNED: Final[Mapping[str, int]] = {"BatchNormalization": 1, "Conv": 2, "MaxPoo
 _POINTWISE: Final = of_form(Form.UNARY) | {"Identity"}
 _BROADCASTING: Final = ELEMENTWISE | of_form(Form.BINARY, Form.PRODUCT, Form.SUM, Form.VARIADIC)
 _PAIRS: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
-_SINKING: Final = _POINTWISE | _BROADCASTING | _PAIRS | {"Concat"}
+_JOINS: Final = of_form(Form.CONCAT)
+_SINKING: Final = _POINTWISE | _BROADCASTING | _PAIRS | _JOINS
 _LAST_LAYOUTS: Final[Mapping[int, str]] = {3: "NWC", 4: "NHWC"}
 
 
@@ -123,7 +124,7 @@ def _sunk(graph: Graph, *, forks: bool) -> Graph:
                 inputs.append(unused(f"{name}/turned", taken))
                 values[inputs[-1]] = Value(inputs[-1], array.shape, values[name].dtype)
                 constants[inputs[-1]] = Constant(array)
-        if op.type == "Concat" or op.type in _PAIRS:
+        if op.type in _JOINS | _PAIRS:
             attributes["axis"] = perm[attributes.get("axis", 1) % len(perm)]
         elif op.type == MULTI_THRESHOLD:
             attributes["data_layout"] = _LAST_LAYOUTS[len(perm)]
@@ -169,7 +170,7 @@ def _turned_operands(op: Op, graph: Graph, perm: Sequence[int]) -> dict[str, np.
         if constant is None:
             continue
         array = constant.array
-        if array is None or array.ndim > len(perm) or (op.type == "Concat" and array.ndim < len(perm)):
+        if array is None or array.ndim > len(perm) or (op.type in _JOINS and array.ndim < len(perm)):
             return None
         if array.size > 1:
             whole = array.reshape((1,) * (len(perm) - array.ndim) + array.shape)

@@ -307,16 +307,15 @@ def _flattened(op: Op, graph: Graph) -> Iterator[Link]:
 
 
 _BROADCAST: Final = (Form.BINARY, Form.PRODUCT, Form.SUM, Form.UNARY, Form.VARIADIC)
-_POOLS: Final = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
 RULES: Final[Mapping[str, Rule]] = {
     **dict.fromkeys((*sorted(of_form(*_BROADCAST)), "Dropout", "Identity"), _broadcast),
     **dict.fromkeys(sorted(ELEMENTWISE - {MULTI_THRESHOLD}), _broadcast),
-    **dict.fromkeys(_POOLS, _pooled),
+    **dict.fromkeys(of_form(Form.POOL), _pooled),
     **dict.fromkeys(("BatchNormalization", "DequantizeLinear", "QuantizeLinear"), _per_channel),
+    **dict.fromkeys(of_form(Form.CONCAT), _concatenated),
     **dict.fromkeys(("Conv", "ConvTranspose"), _conv),
     **dict.fromkeys(("Flatten", "Reshape"), _flattened),
     **dict.fromkeys(("Resize", "Upsample"), _resized),
-    "Concat": _concatenated,
     "Gemm": _gemm,
     "MatMul": _matmul,
     MULTI_THRESHOLD: _thresholds,

@@ -39,18 +39,17 @@ from planner.exporters.qonnx.fixed_point_parts import (
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.storages import storage
+from planner.ops import OPERATORS, of_form
+from planner.ops.forms import Form
 from planner.plans.records import Port, PortTyped
 
 _WEIGHTED: Final = frozenset({"Conv", "Gemm", "MatMul"})
-_SUMS: Final = frozenset({"Add", "Sub"})
+_SUMS: Final = of_form(Form.SUM)
 _CUT: Final = frozenset({"LeakyRelu", "Relu"})
-_HOMOGENEOUS: Final = frozenset(
-    {
-        *("AveragePool", "Concat", "Flatten", "Gather", "GlobalAveragePool", "GlobalMaxPool", "Identity"),
-        *("LeakyRelu", "Max", "MaxPool", "Min", "Pad", "ReduceMean", "Relu", "Reshape", "Resize", "Slice"),
-        *("Squeeze", "Transpose", "Unsqueeze"),
-    }
-)
+_HOMOGENEOUS: Final = frozenset(name for name, one in OPERATORS.items() if one.factors) | {
+    *of_form(Form.CONCAT),
+    *("Max", "Min", "Resize"),
+}
 """f(c x) is c f(x) for c above 0, all stored operands together."""
 
 

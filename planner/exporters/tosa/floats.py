@@ -169,7 +169,7 @@ def _results(builder: ProgramBuilder, op: Op, operands: Sequence[Tensor]) -> Seq
 
 def _data(op: Op) -> Sequence[int]:
     """Which operands are data: not the shapes, indices and bounds of movers and reductions."""
-    several = ("Concat", "Gemm", "LayerNormalization", "MatMul", "Max", "Min", "Pow", "Where")
+    several = ("Gemm", "LayerNormalization", "MatMul", "Pow", "Where")
     is_variadic = op.type in several or op.type in _PAIRS
     return range(len(op.inputs)) if is_variadic else (0,)
 
@@ -392,7 +392,7 @@ def _cast(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor 
 
 _ONNX_ELEMENTS: Final[Mapping[int, str]] = {1: "f32", 6: "i32", 7: "i32", 9: "i1"}
 _WHOLE_POWERS: Final = (1, 2, 3, 4)
-_PAIRS: Final = of_form(Form.COMPARISON, Form.LOGICAL, Form.PRODUCT, Form.SUM)
+_PAIRS: Final = of_form(Form.COMPARISON, Form.CONCAT, Form.LOGICAL, Form.PRODUCT, Form.SUM, Form.VARIADIC)
 
 COMPARISONS: Final = of_form(Form.COMPARISON)
 

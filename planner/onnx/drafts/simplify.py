@@ -374,7 +374,7 @@ _REWRITES: Final[Mapping[str, Callable[[_Work, Op], bool]]] = {
     **dict.fromkeys(of_form(*_BROADCAST), _binary),
     **dict.fromkeys(of_form(Form.REDUCTION), _reduction),
     **dict.fromkeys(of_form(Form.ALONG), _along),
-    "Concat": _concat,
+    **dict.fromkeys(of_form(Form.CONCAT), _concat),
     "Div": _softmax,
     "Pad": _pad,
     "Reshape": _reshape,

@@ -6,7 +6,7 @@ What several standard ops compute stays as it is here (`compound_ops`). Source: 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from planner.errors import ModelError
@@ -133,12 +133,42 @@ def _spelled(op: Op, kind: str, notes: list[str]) -> Op:
     return replace(op, type=kind, attributes={**defaults, **op.attributes})
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Operands of an operator on stored integers.
+
+    Attributes:
+      scales, zeros: places of the scales and zero points.
+      wide: those of them that may be per channel.
+      weight: of a product: the place of its second operand, and that of the zero point of it.
+    """
+
+    scales: tuple[int, ...]
+    zeros: tuple[int, ...]
+    wide: tuple[int, ...] = ()
+    weight: tuple[int, int] | None = None
+
+
+_ONE: Final = Stored((1, 3), (2, 4))
+_TWO: Final = Stored((1, 4, 6), (2, 5, 7))
+STORED: Final[Mapping[str, Stored]] = {
+    "QLinearConv": Stored((1, 4, 6), (2, 5, 7), (4, 5), (3, 5)),
+    "QLinearMatMul": Stored((1, 4, 6), (2, 5, 7), (1, 2, 4, 5), (3, 5)),
+    "ConvInteger": Stored((), (2, 3), (3,), (1, 3)),
+    "MatMulInteger": Stored((), (2, 3), (2, 3), (1, 3)),
+    f"{MICROSOFT}::MatMulIntegerToFloat": Stored((2, 3), (4, 5), (3, 5), (1, 5)),
+    f"{MICROSOFT}::QGemm": Stored((1, 4, 7), (2, 5, 8), (4, 5), (3, 5)),
+    f"{MICROSOFT}::QLinearAdd": _TWO,
+    f"{MICROSOFT}::QLinearAveragePool": _ONE,
+    f"{MICROSOFT}::QLinearGlobalAveragePool": _ONE,
+    f"{MICROSOFT}::QLinearLeakyRelu": _ONE,
+    f"{MICROSOFT}::QLinearMul": _TWO,
+    f"{MICROSOFT}::QLinearSigmoid": _ONE,
+    f"{MICROSOFT}::QLinearSoftmax": _ONE,
+    f"{MICROSOFT}::QLinearWhere": Stored((2, 5, 7), (3, 6, 8)),
+}
+"""Those with a number of operands that is known."""
 INTEGER_PRODUCTS: Final[Mapping[str, tuple[int, int]]] = {
-    "ConvInteger": (1, 3),
-    "MatMulInteger": (1, 3),
-    f"{MICROSOFT}::MatMulIntegerToFloat": (1, 5),
-    f"{MICROSOFT}::QGemm": (3, 5),
-    "QLinearConv": (3, 5),
-    "QLinearMatMul": (3, 5),
+    kind: one.weight for kind, one in STORED.items() if one.weight is not None
 }
 """Where a product of integers has its second operand, the weight, and the zero point of it."""

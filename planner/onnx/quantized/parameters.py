@@ -6,7 +6,7 @@ constant may have scales of 0: exporters give them to channels that are 0, and e
 and FINN operator pages; ONNX QuantizeLinear; onnxruntime's contrib operators.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -29,12 +29,13 @@ from planner.onnx.quantized.dialect import (
     FLOAT_QUANT,
     IM2COL,
     MAX_POOL_NHWC,
-    MICROSOFT,
     MULTI_THRESHOLD,
     QUANT,
     QUANT_AVG_POOL,
+    STORED,
     TRUNC,
     XNOR_POPCOUNT,
+    Stored,
 )
 from planner.onnx.quantized.lowering import checked_rounding
 
@@ -263,12 +264,11 @@ def _width(index: int, name: str = "bit width", *, whole: bool = False) -> _Oper
     return _Operand(index, name, _are_widths, _WIDTH, whole)
 
 
-def _stored(scales: Iterable[int], zeros: Iterable[int], *, weight: Iterable[int] = ()) -> tuple[Rule, ...]:
-    """The scales and zero points of an operator on stored integers; those of a weight may be per channel."""
-    wide = set(weight)
+def _stored(one: Stored) -> tuple[Rule, ...]:
+    """The scales and zero points of an operator on stored integers."""
     return (
-        _numbers(*(_scale(i, f"operand {i}, a scale,", whole=i not in wide) for i in scales)),
-        _numbers(*(_zero(i, f"operand {i}, a zero point,", whole=i not in wide) for i in zeros)),
+        _numbers(*(_scale(i, f"operand {i}, a scale,", whole=i not in one.wide) for i in one.scales)),
+        _numbers(*(_zero(i, f"operand {i}, a zero point,", whole=i not in one.wide) for i in one.zeros)),
     )
 
 
@@ -283,8 +283,6 @@ _FLOAT: Final = (
     _Operand(4, "exponent's bias", _are_finite, _NUMBER, True),
     _Operand(5, "largest value", _are_scales, _SCALE, True),
 )
-_UNARY: Final = _stored((1, 3), (2, 4))
-_BINARY: Final = _stored((1, 4, 6), (2, 5, 7))
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     QUANT: (
@@ -320,19 +318,6 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
         _stored_zero,
         _grid,
     ),
-    "QLinearConv": _stored((1, 4, 6), (2, 5, 7), weight=(4, 5)),
-    "QLinearMatMul": _stored((1, 4, 6), (2, 5, 7), weight=(1, 2, 4, 5)),
-    "ConvInteger": _stored((), (2, 3), weight=(3,)),
-    "MatMulInteger": _stored((), (2, 3), weight=(2, 3)),
-    f"{MICROSOFT}::MatMulIntegerToFloat": _stored((2, 3), (4, 5), weight=(3, 5)),
-    f"{MICROSOFT}::QGemm": _stored((1, 4, 7), (2, 5, 8), weight=(4, 5)),
-    f"{MICROSOFT}::QLinearAdd": _BINARY,
-    f"{MICROSOFT}::QLinearAveragePool": _UNARY,
-    f"{MICROSOFT}::QLinearGlobalAveragePool": _UNARY,
-    f"{MICROSOFT}::QLinearLeakyRelu": _UNARY,
-    f"{MICROSOFT}::QLinearMul": _BINARY,
-    f"{MICROSOFT}::QLinearSigmoid": _UNARY,
-    f"{MICROSOFT}::QLinearSoftmax": _UNARY,
-    f"{MICROSOFT}::QLinearWhere": _stored((2, 5, 7), (3, 6, 8)),
+    **{kind: _stored(one) for kind, one in STORED.items()},
 }
 """What of a quantizer is looked at, by its type; of those with any number of operands their pairs are."""

@@ -52,7 +52,7 @@ _VIEWS: Final = of_form(Form.VIEW) | {"Transpose"}
 _MOVERS: Final = _VIEWS | {"MaxPool", "Slice"}
 # What stands between an op and its QuantizeLinear, or is folded into the op before it is looked at.
 _FOLLOWERS: Final = _MOVERS | {"Add", "BatchNormalization", "Clip", "Div", "Mul", "Relu", "Sub", "Sum"}
-CARRIERS: Final = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+CARRIERS: Final = _MOVERS - {"Dropout", "Flatten", "Identity"}
 """Ops over which `QDQPropagation` carries pairs."""
 
 
