@@ -474,6 +474,15 @@ def test_the_c_simulation_computes_what_the_models_do(models, tmp_path):
         np.testing.assert_allclose(got.reshape(result.shape), result, rtol=0, atol=atol)
 
 
+def test_each_quantizer_has_parameters_of_its_own():
+    """hls4ml removes them with the first Quant that it reads; jet tagging with calibrated ranges ended so."""
+    graph, plan, _ = small()
+    quants = [node for node in nodes_of(planner.export(graph, plan, "hls4ml")) if node.op_type == "Quant"]
+    read = [name for node in quants for name in node.input[1:]]
+    assert len(quants) > 3
+    assert len(set(read)) == len(read)
+
+
 def test_shapes_of_all_tensors_are_written():
     """hls4ml reads them from the file, and QONNX's cleanup had to infer them in front of it."""
     graph, plan, _ = small()

@@ -25,7 +25,7 @@ def simulate(folder, exports):
 
 
 def _stacked(run):
-    return np.concatenate([next(iter(sample.values())) for sample in run])
+    return np.concatenate([next(iter(sample.values())) for sample in run.outputs])
 
 
 def _input_of(data):

@@ -68,6 +68,7 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
         # One factor for all of a channel, and its offset is 0.
         found.setdefault(name, {}).update(scale=fixed_point(kind), bias="ap_uint<1>")
     refuse_what_is_not_read(builder.file.nodes, builder.file.constants)
+    _give_own_parameters(builder)
     builder.bind_outputs()
     builder.spell_out(windows(graph, list(plan.graph.all_ops())))
     names = builder.number_nodes()
@@ -86,6 +87,21 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
     return _zipped(
         {CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n", MODEL_FILE: builder.finish(shapes=True)}
     )
+
+
+def _give_own_parameters(builder: FloatModelBuilder) -> None:
+    """Have no two Quants read one parameter: hls4ml removes it with the first, and refuses the others."""
+    file, taken = builder.file, set[str]()
+    for place, node in enumerate(file.nodes):
+        if node.op_type != QUANT_NAME:
+            continue
+        own = list(node.inputs)
+        for i, name in enumerate(own[1:], 1):
+            constant = file.constants.get(name)
+            if name in taken and constant is not None and not isinstance(constant, tuple):
+                own[i] = file.constant(name, constant)
+            taken.add(name)
+        file.nodes[place] = node._replace(inputs=tuple(own))
 
 
 def _is_sign(graph: Graph, name: str) -> bool:

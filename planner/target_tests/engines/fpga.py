@@ -104,24 +104,49 @@ def ask_finn(python: str, jobs: Sequence[Job]) -> list[Answer]:
     return [_answer(run) for run in found]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Hls4mlRun:
+    """What became of an archive in hls4ml's C simulation.
+
+    Attributes:
+      outputs: for each sample arrays by name.
+      layers: of the project.
+      seconds: from the archive to the last number.
+    """
+
+    outputs: tuple[Mapping[str, np.ndarray], ...]
+    layers: int
+    seconds: float
+
+
 def run_hls4ml(
-    python: str, folder: Path, files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]]
-) -> list[list[dict[str, np.ndarray]] | str]:
-    """For each archive its outputs per sample in hls4ml's C simulation, or what was raised.
+    python: str,
+    folder: Path,
+    files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]],
+    *,
+    seconds: float | None = None,
+) -> list[Hls4mlRun | str]:
+    """For each archive what hls4ml's C simulation computes, or what was raised.
 
     Args:
       python: of an environment with `hls4ml`.
       folder: an empty one to work in.
       files: archives of the format `hls4ml`, and samples of arrays by the names of the model's inputs.
+      seconds: after which an archive is given up.
 
     Raises:
       InputError: hls4ml does not start there.
     """
-    run_script(python, "run_hls4ml.py", folder, _jobs(folder, files, "zip"), "hls4ml")
-    found: list[list[dict[str, np.ndarray]] | str] = []
+    jobs = [{**job, "seconds": seconds} for job in _jobs(folder, files, "zip")]
+    run_script(python, "run_hls4ml.py", folder, jobs, "hls4ml")
+    found: list[Hls4mlRun | str] = []
     for number, (_, samples) in enumerate(files):
         answer = told_answers(folder, number, len(samples))
-        found.append(answer if isinstance(answer, str) else [*answer[0]])
+        if isinstance(answer, str):
+            found.append(answer)
+        else:
+            outputs, told = answer
+            found.append(Hls4mlRun(outputs, told["layers"], told["seconds"]))
     return found
 
 
@@ -137,7 +162,7 @@ def ask_hls4ml(python: str, jobs: Sequence[Job]) -> list[Answer]:
     """
     with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
         found = run_hls4ml(python, Path(folder), [(job.file, [job.inputs]) for job in jobs])
-    return [Answer(refusal=run) if isinstance(run, str) else Answer(outputs=run[0]) for run in found]
+    return [Answer(refusal=run) if isinstance(run, str) else Answer(outputs=run.outputs[0]) for run in found]
 
 
 def _jobs(

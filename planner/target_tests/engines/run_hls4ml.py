@@ -1,14 +1,16 @@
 """Script for the Python of an environment with `hls4ml`: archives of ours into its C simulation, and run.
 
 `jobs.json` of the folder lists {"file": an archive of `--format hls4ml`, "samples": [[archive, names of its
-arrays], ...]}. Job n leaves `answer_n.json` (names of the outputs, layers, seconds) and `answer_n_k.npz`
-(outputs in order) for its k-th sample, or `answer_n.txt` with what was raised. It needs a C++ compiler.
+arrays], ...], "seconds": after which it is given up, or null}. Job n leaves `answer_n.json` (names of the
+outputs, layers, seconds) and `answer_n_k.npz` (outputs in order) for its k-th sample, or `answer_n.txt` with
+what was raised. It needs a C++ compiler.
 
 The archive's model goes to hls4ml as it is; with images after QONNX's conversion to channels last, which
 hls4ml asks for. The simulation is compiled without optimization, which changes no number of it.
 """
 
 import json
+import signal
 import sys
 import time
 import zipfile
@@ -72,9 +74,16 @@ def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
     (folder / f"answer_{number}.json").write_text(json.dumps(said), encoding="utf-8")
 
 
+def give_up(*_: object) -> None:
+    """End a job whose time is over."""
+    raise TimeoutError("no answer within its time")
+
+
 def main(folder: Path) -> None:
     """Answer every job of a folder."""
+    signal.signal(signal.SIGALRM, give_up)
     for number, job in enumerate(json.loads((folder / "jobs.json").read_text(encoding="utf-8"))):
+        signal.setitimer(signal.ITIMER_REAL, job["seconds"] or 0)
         try:
             answer(folder, job, number)
         except Exception as error:  # noqa: BLE001 - whatever it is, the asker says it
