@@ -22,7 +22,7 @@ FLOAT32_SPEC: Final = "float32_spec"
 FLOAT32_EVEN: Final = "float32_even"
 FLOAT32_QDQ: Final = "float32_qdq"
 HTP: Final = "htp"
-"""Of products on Qualcomm's HTP (`kernels.htp`); all else is quantized as `float32_even` does."""
+"""Of products and additions on Qualcomm's HTP (`kernels.htp`); all else computes as `float32_even` does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,7 +36,7 @@ from planner.interpreter.kernels.litert import COMPARISONS, LITERT, LITERT_KERNE
 from planner.interpreter.kernels.movement import moved_integers
 from planner.interpreter.kernels.pooling import max_pool
 from planner.interpreter.kernels.recurrent import LITERT_LAYERS
-from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
+from planner.interpreter.kernels.table import KERNELS, OF_HTP, SUMS_OF_PRODUCTS
 from planner.interpreter.lookup import stored_results
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
 from planner.interpreter.programs import Program, Read, program_of
@@ -381,7 +381,9 @@ def _on_integers(memory: Memory, block: Block, core: tuple[Op, ...]) -> Array | 
         return None
     operands = _operands(memory, block, core)
     shape = memory.graph.values[core[0].outputs[0]].shape
-    return kernel(Call(core, operands, result, block.arithmetic, memory.real, block.row, shape))
+    own = block.arithmetic != HTP or kernel in OF_HTP
+    arithmetic = block.arithmetic if own else FLOAT32_EVEN
+    return kernel(Call(core, operands, result, arithmetic, memory.real, block.row, shape))
 
 
 def _operands(memory: Memory, block: Block, core: tuple[Op, ...]) -> dict[tuple[str, int], Operand]:

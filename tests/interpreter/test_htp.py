@@ -6,17 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.interpreter.kernels.htp import Sums, onto_grid
+import planner
+from planner.interpreter.calls import Operand
+from planner.interpreter.kernels.htp import Sums, added, onto_grid
 from planner.ir.types.qtypes import Uniform, storage
+from planner.target.modeltext import read_model_text
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "arithmetic.md"
 
 
-def page_function():
-    (text,) = re.findall(r"## HTP\n.*?```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+def page_function(name):
+    (section,) = re.findall(r"## HTP\n(.*?)\n## ", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names = {}
-    exec(text, names)  # noqa: S102
-    return names["htp"]
+    for text in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+        exec(text, names)  # noqa: S102
+    return names[name]
 
 
 def of(store, zero):
@@ -25,7 +29,7 @@ def of(store, zero):
 
 @pytest.mark.parametrize("bits", [8, 16])
 def test_the_page_says_what_is_computed(bits):
-    htp, rng = page_function(), np.random.default_rng(bits)
+    htp, rng = page_function("htp"), np.random.default_rng(bits)
     for _ in range(200):
         zx, zy = (int(zero) for zero in rng.integers(0, 1 << bits, 2))
         taps, bias = int(rng.integers(-3000, 3000)), int(rng.integers(-1 << 16, 1 << 16))
@@ -50,3 +54,59 @@ def test_thresholds_that_the_library_showed(total, stored):
     sums = Sums(np.asarray([total]), np.zeros((), np.int64), np.zeros((), np.int64))
     found = onto_grid(sums, np.asarray([0.01], np.float32), of("u8", 0), of("u8", 0))
     assert int(found[0]) == stored
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_page_says_what_is_added(bits, sign):
+    htp_add, rng = page_function("htp_add"), np.random.default_rng(bits + sign)
+    most, store = (1 << bits) - 1, storage(f"u{bits}")
+    for _ in range(50):
+        za, zb, zy = (int(zero) for zero in rng.integers(0, most + 1, 3))
+        scales = [float(np.float32(scale)) for scale in 2.0 ** rng.uniform(-9, -3, 3)]
+        a, b = rng.integers(0, most + 1, (2, 20)).astype(f"uint{bits}")
+        kinds = [Uniform(store, (scale,), (zero,)) for scale, zero in zip(scales, (za, zb, zy), strict=True)]
+        found = added(Operand(a, kinds[0]), Operand(b, kinds[1]), kinds[2], sign=sign)
+        ratios = scales[0] / scales[2], scales[1] / scales[2]
+        wanted = [
+            htp_add(p, q, *ratios, za, zb, zy, bits, sign)
+            for p, q in zip(a.tolist(), b.tolist(), strict=True)
+        ]
+        np.testing.assert_array_equal(found, np.clip(wanted, 0, most))
+
+
+@pytest.mark.parametrize(
+    ("scales", "zeros", "pair", "stored"),
+    [
+        ((0.0173, 0.0092, 0.0247), (100, 30, 60), (55, 22), 25),  # 25.502
+        ((0.0173, 0.0092, 0.0247), (100, 30, 60), (117, 190), 131),  # 131.502
+        ((0.025, 0.075, 0.15), (128, 128, 128), (44, 43), 71),  # 71.5000003
+        ((0.02, 0.03, 0.04), (128, 128, 128), (88, 214), 173),  # 172.5
+        ((0.02, 0.03, 0.04), (128, 128, 128), (164, 174), 181),  # 180.5
+    ],
+)
+def test_sums_that_the_library_showed(scales, zeros, pair, stored):
+    """Ties go up, and multipliers of 14 bits leave some sums a step from the nearest."""
+    kinds = [
+        Uniform(storage("u8"), (float(np.float32(scale)),), (zero,))
+        for scale, zero in zip(scales, zeros, strict=True)
+    ]
+    a, b = (Operand(np.asarray([x], np.uint8), kind) for x, kind in zip(pair, kinds, strict=False))
+    assert int(added(a, b, kinds[2], sign=1)[0]) == stored
+
+
+def test_what_it_does_not_define_computes_as_onnxruntime_does():
+    text = """
+x : f32[1,4] {-1, 1}
+y : f32[1,4] {-3, 3}
+p = Mul(x, y) : f32[1,4] {-3, 3}
+z = Concat(p, y) [axis=1] : f32[1,8] {-3, 3}
+"""
+    graph = read_model_text(text, "small")
+    plan = planner.plan(graph, "onnxruntime-cpu")
+    sample = {
+        "x": np.asarray([[0.1, -0.9, 0.5, 1]], np.float32),
+        "y": np.asarray([[3, 2, -1, 0.2]], np.float32),
+    }
+    one, other = (planner.evaluate(graph, plan, sample, arithmetic=name) for name in ("htp", "float32_even"))
+    np.testing.assert_array_equal(one.outputs["z"], other.outputs["z"])

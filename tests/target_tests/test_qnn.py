@@ -8,6 +8,9 @@ import onnx
 import pytest
 
 import planner
+from planner.interpreter.calls import Operand
+from planner.interpreter.kernels.htp import added
+from planner.ir.types.qtypes import storage, uniform
 from planner.target.load import load_target
 from planner.target_tests.engines.table import ENGINES
 from planner.target_tests.row_probe import probe_rows
@@ -41,6 +44,58 @@ def test_products_have_every_integer_of_the_library():
     found = verdicts("qnn-htp", ["transpose_conv2d"])
     assert len(found) == 12
     assert set(found.values()) == {"integers"}
+
+
+@pytest.mark.parametrize(("kind", "sign"), [("Add", 1), ("Sub", -1)])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_additions_have_every_integer_of_the_library(tmp_path, bits, kind, sign):
+    """All pairs of bytes, and as many of words, in scales of every size."""
+    rng, most = np.random.default_rng(bits), (1 << bits) - 1
+    pairs = (
+        np.meshgrid(np.arange(256), np.arange(256)) if bits == 8 else rng.integers(0, most + 1, (2, 256, 256))
+    )
+    a, b = (np.reshape(side, (1, 16, 64, 64)).astype(f"uint{bits}") for side in pairs)
+    kinds = []
+    for total in (0.03, 0.4, 0.7, 0.97, 1.3, 1.9, 2.5, 5.0):
+        share, zeros = rng.uniform(0.1, 0.9), rng.integers(0, most + 1, 2).tolist()
+        ratios = total * share, sign * total * (1 - share)
+        middle = round(most / 2 - sum(r * (most / 2 - z) for r, z in zip(ratios, zeros, strict=True)))
+        triple = zip((*ratios, 1.0), (*zeros, min(max(middle, 0), most)), strict=True)
+        kinds.append([uniform(storage(f"u{bits}"), abs(r) * 0.0123, int(z)) for r, z in triple])
+    data = pairwise(kind, kinds, a.shape)
+    sample = {f"{side}{k}": array for k in range(len(kinds)) for side, array in (("a", a), ("b", b))}
+    (found,) = qnn.run(tmp_path, [(data, [sample])])
+    assert (found.partitions, found.told()) == (1, ())
+    for k, (x, y, z) in enumerate(kinds):
+        wanted = added(Operand(a, x), Operand(b, y), z, sign=sign)
+        np.testing.assert_array_equal(found.outputs[0][f"y{k}"], wanted)
+
+
+def pairwise(kind, kinds, shape):
+    """A model of an operator on two stored tensors, once for each three types."""
+    nodes, constants, ports = [], [], {"a": [], "b": [], "y": []}
+    for k, types in enumerate(kinds):
+        for side, one in zip(ports, types, strict=True):
+            stored = np.asarray(one.zero_point, f"uint{one.storage.bits}")
+            constants += [
+                onnx.numpy_helper.from_array(np.asarray(one.scale, np.float32), f"{side}{k}_scale"),
+                onnx.numpy_helper.from_array(stored, f"{side}{k}_zero"),
+            ]
+            element = onnx.helper.np_dtype_to_tensor_dtype(stored.dtype)
+            ports[side].append(onnx.helper.make_tensor_value_info(f"{side}{k}", element, shape))
+            ends = (f"{side}{k}", f"{side}{k}_real")
+            name, result = ends if side != "y" else ends[::-1]
+            nodes.append(
+                onnx.helper.make_node(
+                    "QuantizeLinear" if side == "y" else "DequantizeLinear",
+                    [name, f"{side}{k}_scale", f"{side}{k}_zero"],
+                    [result],
+                )
+            )
+        nodes.insert(-1, onnx.helper.make_node(kind, [f"a{k}_real", f"b{k}_real"], [f"y{k}_real"]))
+    graph = onnx.helper.make_graph(nodes, "pairs", [*ports["a"], *ports["b"]], ports["y"], constants)
+    opset = [onnx.helper.make_opsetid("", 21)]
+    return onnx.helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString()
 
 
 def test_rows_that_the_library_takes_in_a_form_of_its_own():

@@ -1,19 +1,21 @@
-"""HTP: how Qualcomm's HTP library brings a sum of products onto its result's grid.
+"""HTP: how Qualcomm's HTP library brings sums of products, and of two tensors, onto the result's grid.
 
 The multiplier has 11 significant bits. The zero point of the result is a part of the sum, and bits of the sum
 that are worth less than 1/16 to 1/8 of a step are cut off before the product. Of 16-bit activations the sum
 is kept in multiples of 256: products of the stored integers, the bias with the result's zero point, and the
-zero point of x each lose their 8 lower bits. Source: measured on the library in `onnxruntime-qnn` (QNN 2.51);
-`qplan target probe` compares (docs/arithmetic.md).
+zero point of x each lose their 8 lower bits. Additions have one sum of both operands times multipliers of a
+common shift, whose part of zero points is rounded to multiples of 256, or of 2. Source: measured on the
+library in `onnxruntime-qnn` (QNN 2.51); `qplan target probe` compares (docs/arithmetic.md).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from planner.constants.quantize import stored_dtype
-from planner.interpreter.calls import grid_of
+from planner.interpreter.calls import Operand, grid_of, saturated
 from planner.interpreter.requantize import Array
 from planner.ir.types.qtypes import Uniform
 
@@ -23,6 +25,8 @@ _KEPT: Final = 4
 """Binary digits of a step that sums keep at least."""
 _WORD: Final = 8
 """Bits that sums of 16-bit activations lose."""
+_LARGEST_RATIO: Final = 2.0**20
+"""Beyond it every step of an operand saturates the result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,3 +75,25 @@ def onto_grid(sums: Sums, multiplier: Array, x: Uniform, y: Uniform) -> Array:
     )
     grid = grid_of(y)
     return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
+
+
+def added(a: Operand, b: Operand, y: Uniform, *, sign: int) -> Array:
+    """Return a sum, or with a sign of -1 a difference, of stored tensors on the grid of `y`.
+
+    Args:
+      a: per tensor.
+      b: the same; the shapes broadcast.
+      y: of the result, per tensor.
+    """
+    is_byte = y.storage.bits <= 8
+    step = np.float64(np.float32(y.scale))
+    ratios = [min(np.float64(np.float32(x.kind.scale)) / step, _LARGEST_RATIO) for x in (a, b)]
+    # Sums of bytes must not leave their register; words are multiplied one by one.
+    reach = sum(ratios) if is_byte and sign > 0 else max(ratios)
+    most, lost, half = (15, 8, 128) if is_byte else (16, 1, 0)
+    shift = max(min(most, most - 1 - math.frexp(reach)[1]), 1)
+    left, right = (math.floor(ratio * 2.0**shift + 0.5) for ratio in ratios)
+    zeros = a.kind.zero_point * left + sign * b.kind.zero_point * right
+    total = a.stored.astype(np.int64) * left + sign * b.stored.astype(np.int64) * right
+    total = total - (((zeros + half) >> lost) << lost)
+    return saturated((total + (1 << (shift - 1))) >> shift, y)

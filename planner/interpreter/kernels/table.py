@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.interpreter.calls import Call, Operand, grid_of, is_like, onto, saturated
+from planner.interpreter.calls import HTP, Call, Operand, grid_of, is_like, onto, saturated
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.elementwise import (
     qlinear_add,
@@ -23,6 +23,7 @@ from planner.interpreter.kernels.elementwise import (
     qlinear_where,
 )
 from planner.interpreter.kernels.geometry import pool_geometry
+from planner.interpreter.kernels.htp import added
 from planner.interpreter.kernels.linear import conv, conv_transpose, gemm, matmul, matmul_add
 from planner.interpreter.kernels.pooling import (
     PoolGeometry,
@@ -233,6 +234,8 @@ def _sum(call: Call, sign: int) -> Array | None:
     a, b = sides
     if call.is_onnxruntime:
         return qlinear_add(a.stored, a.grid, b.stored, b.grid, grid_of(call.y))
+    if call.arithmetic == HTP:
+        return added(a, b, call.y, sign=sign)
     terms = [(a.shifted(), _ratio(a.kind, call.y)), (sign * b.shifted(), _ratio(b.kind, call.y))]
     return onto(terms, call.y, call.arithmetic)
 
@@ -262,6 +265,8 @@ def _onnxruntime_operand(call: Call) -> Operand | None:
 
 
 SUMS_OF_PRODUCTS: Final = frozenset({conv, conv_transpose, gemm, matmul, matmul_add})
+OF_HTP: Final = frozenset({*SUMS_OF_PRODUCTS, add, subtract})
+"""The kernels that `htp` has an arithmetic of its own for."""
 KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     ("Add",): add,
     ("AveragePool",): average_pool,
