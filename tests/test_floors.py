@@ -83,6 +83,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "pydantic": ("planner.annotated", "planner.plans", "planner.target", "planner.training.document", "api"),
     "rich": ("planner.cli",),
     "torch": ("planner.torch",),
+    "torchao": ("planner.torch.pt2e",),
     "tosa_reference_model": ("planner.target_tests.engines.run_tosa",),
     "tflite": ("planner.exporters.litert.flatbuffer",),
     "typer": ("planner.cli",),
