@@ -33,7 +33,7 @@ def ask(oracle, *jobs):
 
 @pytest.fixture(scope="module")
 def answers():
-    return ask("torch", "plan plain", "plan residual", "train plain", "train residual", "refused")
+    return ask("torch", "plan plain", "plan residual", "train plain", "refused")
 
 
 @pytest.mark.parametrize("name", ["plain", "residual"])
@@ -55,8 +55,10 @@ def test_training_by_pytorch_keeps_the_plan(answers):
     assert found["off"]["steps"] <= 1.001
 
 
-def test_a_batch_norm_is_trained_and_folded_by_pytorch(answers):
-    found = answers["train residual"]
+@pytest.mark.soak
+def test_a_batch_norm_is_trained_and_folded_by_pytorch():
+    """In soak: PyTorch looks for BatchNorm by exporting its patterns, a minute."""
+    found = ask("torch", "train residual")["train residual"]
     assert max(found["losses"]) < 3
     assert found["moved"] > 0.001
     assert found["answers"] <= 16
