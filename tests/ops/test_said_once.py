@@ -1,12 +1,12 @@
 """Knowledge of operators stands once: tables keyed by operator, and files that name one, only get fewer.
 
-A table is a dict or set literal that names four or more operators. Where a number falls, its limit falls with
-it; where it rises, the knowledge belongs into `planner/ops` or into a format's own table. Scripts that an
-engine's own Python runs (`run_*.py`) cannot import these and are not counted.
+A table is a dict or set literal that names four or more operators. Those that are left are listed with the
+reason why they are no part of a definition; a new one belongs into `planner/ops`, or into the table of a
+format. Scripts that an engine's own Python runs (`run_*.py`) cannot import these and are not counted.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -17,8 +17,41 @@ from onnx import defs
 from tests.test_floors import ROOT
 
 FEW: Final = 4
-TABLES: Final = 29
-NAMING: Final = {"Concat": 34, "DepthToSpace": 13}
+FORMAT: Final = "which operators of a format or framework an op is, or what writes or reads it there"
+ENGINE: Final = "what one engine computes or fuses, by its source"
+REWRITE: Final = "the functions of one pass, each for one operator"
+TABLES: Final[Mapping[str, str]] = {
+    "conversion/pruning.py RULES": REWRITE,
+    "exporters/litert/table.py _MORE": FORMAT,
+    "exporters/onnx/guards/optimisations.py _FOLLOWERS": ENGINE,
+    "exporters/stablehlo/floats/arithmetic.py ARITHMETIC": FORMAT,
+    "exporters/stablehlo/floats/arithmetic.py OPERATIONS": FORMAT,
+    "exporters/stablehlo/floats/composites.py COMPOSITES": FORMAT,
+    "exporters/stablehlo/floats/windows.py WINDOWS": FORMAT,
+    "exporters/stablehlo/movement.py MOVEMENT": FORMAT,
+    "exporters/tosa/floats.py FLOAT_OPS": FORMAT,
+    "exporters/tosa/movement.py MOVERS": FORMAT,
+    "factors/ways.py BLOCK_ENDS": "last ops of norms and activations that exporters spell out",
+    "interpreter/kernels/litert.py _OF_WORDS": ENGINE,
+    "interpreter/kernels/stored.py STORED_KERNELS": REWRITE,
+    "ir/operators/standard_op.py SPELLED": REWRITE,
+    "litert_reader/vocabulary.py BUILTINS": FORMAT,
+    "onnx/affine.py FOLDS": REWRITE,
+    "onnx/composites/basics.py BASICS": REWRITE,
+    "onnx/composites/take_apart.py BODIES": REWRITE,
+    "onnx/drafts/simplify.py _REWRITES": REWRITE,
+    "onnx/operators/before_opset_7.py ADAPTERS": "rewrites of old operator sets, which reading alone knows",
+    "onnx/opsets.py ADAPTERS": "rewrites of old operator sets, which reading alone knows",
+    "onnx/quantized/dialect.py STORED": FORMAT,
+    "onnx/quantized/expand.py EXPANSIONS": REWRITE,
+    "target_exchange/aten.py _LISTS": FORMAT,
+    "target_exchange/nncf.py OPERATIONS": FORMAT,
+    "target_exchange/vocabulary.py FUSED": FORMAT,
+    "target_tests/templates.py TEMPLATES": "models of one op, with operands that fit it",
+    "torch/operators.py FUNCTIONS": FORMAT,
+    "weight_conditioning/absorb.py PASSED": "ops past which one pass moves a shift",
+}
+NAMING: Final = {"Concat": 26, "DepthToSpace": 11}
 """Files of the planner that name an operator in a string of its own."""
 
 
@@ -40,14 +73,21 @@ def keys(node: ast.AST) -> list[str]:
     return [name for name in names if isinstance(name, str) and name in operators()]
 
 
-def test_tables_keyed_by_operator_only_get_fewer():
+def name_of(statement: ast.stmt) -> str:
+    """The name that a statement of a module defines."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return getattr(targets[0], "id", None) or getattr(statement, "name", f"line {statement.lineno}")
+
+
+def test_tables_keyed_by_operator_are_those_that_have_a_reason():
     found = [
-        f"{path.relative_to(ROOT)}:{node.lineno} ({len(keys(node))} operators)"
+        f"{path.relative_to(ROOT / 'planner')} {name_of(statement)}"
         for path, tree in files()
-        for node in ast.walk(tree)
+        for statement in tree.body
+        for node in ast.walk(statement)
         if isinstance(node, ast.Dict | ast.Set) and len(keys(node)) >= FEW
     ]
-    assert len(found) <= TABLES, "\n".join(found)
+    assert sorted(found) == sorted(TABLES)
 
 
 @pytest.mark.parametrize("name", NAMING)
