@@ -1,7 +1,9 @@
 """What tests run in the environment of PyTorch: one process, JSON out."""
 
 import json
+import multiprocessing
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,20 +33,35 @@ def annotated(model: Any, bits: int) -> Any:
     return planner.annotate(model, stats=stats, annotations=asked)
 
 
+def optimizer_of(module: Any) -> Any:
+    """One with two learning rates."""
+    return torch.optim.Adam(
+        [{"params": module.weights(), "lr": 2e-3}, {"params": module.scales(), "lr": 1e-2}]
+    )
+
+
 def fit(module: Any, images: Any, labels: Any, steps: int) -> list[float]:
     """Train for some steps of 64 images; the losses."""
     torch.manual_seed(SEED)
-    optimizer = torch.optim.Adam(
-        [{"params": module.weights(), "lr": 2e-3}, {"params": module.scales(), "lr": 1e-2}]
-    )
+    return fit_from(0, module, optimizer_of(module), (images, labels), steps)
+
+
+def loss_of(outputs: Any, labels: Any) -> Any:
+    """The loss of probabilities."""
+    return torch.nn.functional.nll_loss(torch.log(outputs + 1e-6), labels)
+
+
+def fit_from(start: int, module: Any, optimizer: Any, data: Any, steps: int) -> list[float]:
+    """Go on training from a step; the losses."""
+    images, labels = data
     losses = []
-    for step in range(steps):
+    for step in range(start, start + steps):
         batch = torch.arange(step * 64, step * 64 + 64) % len(labels)
-        loss = torch.nn.functional.nll_loss(torch.log(module(images[batch]) + 1e-6), labels[batch])
+        loss = loss_of(module(images[batch]), labels[batch])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     return losses
 
 
@@ -101,9 +118,17 @@ def modules(data: Any) -> dict[str, Any]:
     module.freeze_scales()
     module.zero_grad()
     module(images).sum().backward()
+    plain = [p.grad.clone() for p in module.weights()]
+    module.zero_grad()
+    compiled = torch.compile(module, backend="eager")(images)
+    compiled.sum().backward()
+    same_gradients = all(torch.allclose(p.grad, g) for p, g in zip(module.weights(), plain, strict=True))
+    module.zero_grad()
     with torch.autocast("cpu", torch.bfloat16):
         mixed = module(images)
-    compiled = torch.compile(module, backend="eager")(images)
+        loss = loss_of(mixed, torch.tensor(data["label"][:32]))
+    loss.backward()
+    finite = all(bool(torch.isfinite(p.grad).all()) for p in module.weights())
     module.save("learned.npz")
     read = planner.with_learned(model, "learned.npz")
     direct = planner.with_learned(model, resumed)
@@ -111,10 +136,68 @@ def modules(data: Any) -> dict[str, Any]:
         "resumed": bool(torch.equal(resumed(images), module(images))),
         "frozen": all(p.grad is None for p in module.scales()) and module.weights()[0].grad is not None,
         "mixed": float((mixed - module(images)).abs().max()),
-        "compiled": bool(torch.equal(compiled, module(images))),
+        "compiled": bool(torch.equal(compiled, module(images))) and same_gradients,
+        "mixed gradients": finite,
         "file": {k: v.facts for k, v in read.values.items()}
         == {k: v.facts for k, v in direct.values.items()},
         "kept": len(planner.torch.fake_quantized(model, plan, keep=["*"]).scales()),
+    }
+
+
+def checkpoint(data: Any) -> bool:
+    """Whether training goes on from a file as if it had never stopped."""
+    images, labels = torch.tensor(data["image"]), torch.tensor(data["label"])
+    model = annotated(planner.load_model("examples/digits/digits.onnx"), 8)
+    plan = planner.plan(model, "litert-int8")
+    whole = planner.torch.fake_quantized(model, plan)
+    optimizer = optimizer_of(whole)
+    fit_from(0, whole, optimizer, (images, labels), 2)
+    torch.save({"module": whole.state_dict(), "optimizer": optimizer.state_dict()}, "checkpoint.pt")
+    fit_from(2, whole, optimizer, (images, labels), 2)
+    again = planner.torch.fake_quantized(model, plan)
+    found, other = torch.load("checkpoint.pt", weights_only=True), optimizer_of(again)
+    again.load_state_dict(found["module"])
+    other.load_state_dict(found["optimizer"])
+    fit_from(2, again, other, (images, labels), 2)
+    return all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))
+
+
+def in_process(rank: int, module: Any, data: Any, store: str, answers: Any) -> None:
+    """A step of data-parallel training: this process's half of the images."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    parallel = torch.nn.parallel.DistributedDataParallel(module)
+    images, labels = (torch.tensor(data[name][rank * 32 : rank * 32 + 32]) for name in ("image", "label"))
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    loss_of(parallel(images), labels).backward()
+    optimizer.step()
+    answers.put((rank, [p.detach().numpy() for p in module.parameters()]))
+    torch.distributed.destroy_process_group()
+
+
+def parallel(data: Any) -> dict[str, bool]:
+    """Two processes with gloo beside one with all images."""
+    arrays = {name: data[name][:64] for name in ("image", "label")}
+    model = annotated(planner.load_model("examples/digits/digits.onnx"), 8)
+    module = planner.torch.fake_quantized(model, planner.plan(model, "litert-int8"))
+    context = multiprocessing.get_context("fork")  # as what is forked has imported everything
+    answers, store = context.Queue(), str(Path("store").absolute())
+    shared = [(rank, module, arrays, store, answers) for rank in range(2)]
+    workers = [context.Process(target=in_process, args=arguments) for arguments in shared]
+    for worker in workers:
+        worker.start()
+    found = dict(answers.get(timeout=300) for _ in workers)
+    for worker in workers:
+        worker.join()
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    loss_of(module(torch.tensor(arrays["image"])), torch.tensor(arrays["label"])).backward()
+    optimizer.step()
+    # The gradient of a scale depends on how many numbers it is of, in LSQ, and so on the batch.
+    alone = {id(p): p.detach().numpy() for p in module.weights()}
+    pairs = [(a, alone[id(p)]) for a, p in zip(found[0], module.parameters(), strict=True) if id(p) in alone]
+    return {
+        "alike": all(np.array_equal(a, b) for a, b in zip(*found.values(), strict=True)),
+        "as alone": all(np.allclose(a, b, atol=1e-5) for a, b in pairs),
     }
 
 
@@ -228,6 +311,8 @@ if __name__ == "__main__":
     answer |= (
         {
             "modules": modules(test),
+            "checkpoint": checkpoint(test),
+            "parallel": parallel(test),
             "owned": owned(test),
             "refused": refused(),
             "sums": sums(),

@@ -85,7 +85,18 @@ def test_pytorch_has_its_way_with_a_module(answers):
     assert found["compiled"]
     assert found["file"]
     assert found["mixed"] < 0.1
+    assert found["mixed gradients"]
     assert found["kept"] == 0
+
+
+def test_training_goes_on_from_a_checkpoint(answers):
+    """Weights, scales and the optimizer, bit for bit."""
+    assert answers["checkpoint"]
+
+
+def test_training_runs_in_two_processes(answers):
+    """`DistributedDataParallel` with gloo: both have the same parameters, and the weights of one process."""
+    assert answers["parallel"] == {"alike": True, "as alone": True}
 
 
 def test_a_network_of_ones_own_is_trained_in_place(answers):
