@@ -230,3 +230,22 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownName:
         shown = ", ".join(repr(n) for n in names[:most])
         hint = f"known: {shown}{', ...' if len(names) > most else ''}" if names else "there are none"
     return UnknownName(f"unknown {kind} {name!r}", hint=hint)
+
+
+def quantity(number: int, noun: str, form: str = "") -> str:
+    """Return a number with its noun in the right grammatical number: `1 input`, `2 axes`, `1,000 bits`.
+
+    Args:
+      noun: in the singular.
+      form: of the number, as a format has it: `,`.
+    """
+    return f"{number:{form}} {noun if number == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun of the field."""
+    if noun.endswith("is"):
+        return f"{noun[:-2]}es"
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"

@@ -8,6 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from planner.errors import quantity
+
 from ..problems import Refused
 
 MAX_DEPTH: Final = 64
@@ -36,7 +38,9 @@ def scan_json(data: bytes, max_values: int, *, max_depth: int = MAX_DEPTH) -> No
     if _is_deeper(bare, max_depth):
         raise Refused("json-invalid", f"the JSON is nested deeper than {max_depth}")
     if values_in(bare) > max_values:
-        raise Refused("json-invalid", f"the JSON holds more than {max_values} values; upload it as a blob")
+        raise Refused(
+            "json-invalid", f"the JSON holds more than {quantity(max_values, 'value')}; upload it as a blob"
+        )
     if long_digits and _LONG_INTEGER.search(bare):
         raise Refused("json-invalid", "the JSON holds an integer of more than 19 digits")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Final, NoReturn, TypeAlias, cast
 
-from planner.errors import ModelError
+from planner.errors import ModelError, quantity
 
 MAX_DEPTH: Final = 64
 MAX_FIELDS: Final = 20_000_000
@@ -293,7 +293,8 @@ def _scan_tensor(data: bytes, position: int, end: int, left: int, depth: int, *,
     most = MAX_ELEMENTS if external else min(MAX_ELEMENTS, held * _ELEMENTS_PER_BYTE)
     if elements > most and elements != 1:
         raise ModelError(
-            f"the tensor that ends at byte {end} claims {elements} elements, its {held} bytes hold less"
+            f"the tensor that ends at byte {end} claims {quantity(elements, 'element')}, its {held} "
+            "bytes hold less"
         )
     return steps
 
@@ -364,7 +365,7 @@ def _scan_sparse(data: bytes, position: int, end: int, left: int, depth: int, *,
             steps += _scan_tensor(data, start, position, left - steps, depth + 1, whole=whole)
     elements = _elements(dims, end)
     if elements > MAX_SPARSE:
-        raise ModelError(f"the tensor that ends at byte {end} claims {elements} elements")
+        raise ModelError(f"the tensor that ends at byte {end} claims {quantity(elements, 'element')}")
     return steps
 
 

@@ -8,7 +8,7 @@ import re
 from itertools import islice
 from typing import Final, NoReturn
 
-from planner.errors import ModelError, Problem, TargetError
+from planner.errors import ModelError, Problem, TargetError, quantity
 
 from .scan import deeper_at
 
@@ -83,7 +83,12 @@ def _scan_indents(data: bytes, name: str) -> None:
             stack.append(width)
         # A line of text that goes on may lie deeper than anything that is nested.
         if len(stack) > 2 * YAML_DEPTH:
-            _refuse(name, _line(data, found.start()), "T003", f"indented deeper than {2 * YAML_DEPTH} levels")
+            _refuse(
+                name,
+                _line(data, found.start()),
+                "T003",
+                f"indented deeper than {quantity(2 * YAML_DEPTH, 'level')}",
+            )
 
 
 def _scan_flow(data: bytes, name: str) -> None:

@@ -16,7 +16,7 @@ from typing import IO, Final
 
 from numpy.lib import format as npy
 
-from planner.errors import SampleError
+from planner.errors import SampleError, quantity
 
 MAX_MEMBERS: Final = 100_000
 FREE_MEMBERS: Final = 10_000
@@ -70,7 +70,7 @@ def _count_entries(path: Path) -> None:
                 return
             at = data.find(_ENTRY, at + 1)
     if at >= 0:
-        raise SampleError(f"the samples hold more than {most} arrays, the limit for {size} bytes")
+        raise SampleError(f"the samples hold more than {quantity(most, 'array')}, the limit for {size} bytes")
 
 
 def _scan_directory(members: Sequence[zipfile.ZipInfo], size: int, most: int) -> None:
@@ -117,6 +117,6 @@ def _scan_array(file: IO[bytes], member: zipfile.ZipInfo) -> None:
         )
     if shape and shape[0] > MAX_SAMPLES:
         raise SampleError(
-            f"array {name} holds {shape[0]} samples; {MAX_SAMPLES} are the limit",
+            f"array {name} holds {quantity(shape[0], 'sample')}; {MAX_SAMPLES} are the limit",
             hint="statistics of a few hundred are as good",
         )

@@ -6,7 +6,7 @@ multiplied as whole numbers. Source: docs/service.md.
 
 from typing import Final
 
-from planner.errors import ModelError
+from planner.errors import ModelError, quantity
 from planner.ir.graph import Graph
 
 MAX_ELEMENTS: Final = 1 << 34
@@ -27,7 +27,7 @@ def check_sizes(graph: Graph) -> Graph:
             raise ModelError(f"value {value.name!r} has a negative dimension: {shape}")
         if value.elements > MAX_ELEMENTS:
             raise ModelError(
-                f"value {value.name!r} of shape {shape} has {value.elements} elements",
+                f"value {value.name!r} of shape {shape} has {quantity(value.elements, 'element')}",
                 hint=f"{MAX_ELEMENTS} are the limit",
             )
     made = 0
@@ -35,7 +35,8 @@ def check_sizes(graph: Graph) -> Graph:
         made += graph.values[name].elements if name in graph.values else 0
         if made > MAX_FROM_NOTHING:
             raise ModelError(
-                f"value {name!r} is made of constants, and what is made of them has {made} elements by here",
+                f"value {name!r} is made of constants, and what is made of them has "
+                f"{quantity(made, 'element')} by here",
                 hint=f"{MAX_FROM_NOTHING} are the limit",
             )
     return graph

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from planner.accuracy.coverage import coverage_of
 from planner.accuracy.verdict import verdict_of
-from planner.errors import InputError, UnknownName, unknown_name
+from planner.errors import InputError, UnknownName, quantity, unknown_name
 from planner.plans.diff import PlanDiff, diff, outline, worded
 from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, Port
@@ -72,7 +72,9 @@ def part(document: bytes, pointer: str) -> bytes:
         elif isinstance(found, list) and _INDEX.fullmatch(name) and int(name) < len(found):
             found = found[int(name)]
         elif isinstance(found, list):
-            raise UnknownName(f"unknown place {name!r}", hint=f"there are {len(found)} entries, from 0")
+            raise UnknownName(
+                f"unknown place {name!r}", hint=f"there are {quantity(len(found), 'entry')}, from 0"
+            )
         else:
             raise unknown_name("part of the plan", name, found if isinstance(found, Mapping) else ())
     return json.dumps(found).encode()
@@ -122,7 +124,7 @@ def _tradeoff(one: Tradeoff) -> str:
     limit = "no limit" if one.max_bits_lost is None else f"max_bits_lost {one.max_bits_lost:g}"
     how = "as planned" if one.chosen else f"with {limit}"
     return (
-        f"{one.rescaled_elements:,} elements in {one.rescales} rescales, "
+        f"{quantity(one.rescaled_elements, 'element', ',')} in {quantity(one.rescales, 'rescale')}, "
         f"worst bits lost {one.worst_bits_lost:.2f}, {how}"
     )
 

@@ -25,7 +25,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
-from planner.errors import InputError, PlannerError
+from planner.errors import InputError, PlannerError, quantity
 from planner.installation import install_command
 from planner.target.yamltree import read_yaml
 from planner.version import VERSION
@@ -232,7 +232,7 @@ def _executor(name: str, settings: Settings) -> Iterator[Check]:
     except (OSError, TimeoutError, ValueError) as error:
         yield Check(name, "bad", f"no scheduler at {address}: {error}")
         return
-    yield Check(name, "good" if workers else "bad", f"{address} answers, {len(workers)} workers")
+    yield Check(name, "good" if workers else "bad", f"{address} answers, {quantity(len(workers), 'worker')}")
 
 
 def _children(name: str, settings: Settings) -> Iterator[Check]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from planner.accuracy.groups import Array
-from planner.errors import InputError, SampleError, require_name
+from planner.errors import InputError, SampleError, quantity, require_name
 
 if TYPE_CHECKING:  # the service words verdicts and holds no reader of models
     from planner.calibration.samples import Feed
@@ -148,7 +148,8 @@ class Judge:
         flat = labels.reshape(-1).astype(np.int64)
         if flat.size and flat.max() >= rows.shape[1]:
             raise SampleError(
-                f"{name}: label {flat.max()}, but output {self.output!r} has {rows.shape[1]} classes",
+                f"{name}: label {flat.max()}, but output {self.output!r} has "
+                f"{quantity(rows.shape[1], 'class')}",
                 hint="the first class is 0; is it another output's?",
             )
         counted = flat >= 0

@@ -20,7 +20,7 @@ from planner.calibration.annotate import annotate
 from planner.calibration.run import OBSERVED_DTYPES, SMALL, threads_for
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import Statistics
-from planner.errors import InputError, SampleError
+from planner.errors import InputError, SampleError, quantity
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.roles import is_mover, port_inputs, port_outputs
@@ -120,7 +120,7 @@ def measure_readers(
     """
     if count < 1 or not widths or not all(2 <= bits <= MOST_WIDTH for bits in widths):
         raise InputError(
-            f"consumers on {count} samples at {', '.join(map(str, widths)) or 'no'} bits; "
+            f"consumers on {quantity(count, 'sample')} at {', '.join(map(str, widths)) or 'no'} bits; "
             f"accepted: 1 sample or more, 2 to {MOST_WIDTH} bits"
         )
     flat = replace(graph, ops=tuple(graph.all_ops()), regions=())

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from planner.accuracy.coverage import Coverage
 from planner.accuracy.metrics import BUILT_IN, Score, score_text
 from planner.accuracy.quality import Quality, decibels
-from planner.errors import InputError
+from planner.errors import InputError, quantity
 
 Level: TypeAlias = Literal["good", "fair", "poor"]
 
@@ -173,7 +173,7 @@ def coverage_text(coverage: Coverage) -> str:
         return f"nothing is quantized, all {coverage.kernels} kernels fall back to float"
     macs = f" and {share_text(coverage.mac_share)} of multiply-adds" if coverage.macs else ""
     rest = "" if coverage.on_device == coverage.kernels else "; the rest falls back to float"
-    return f"{coverage.on_device} of {coverage.kernels} kernels{macs} are quantized{rest}"
+    return f"{coverage.on_device} of {quantity(coverage.kernels, 'kernel')}{macs} are quantized{rest}"
 
 
 def unpaid_text(coverage: Coverage) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.checker.kernel_ports import NEAR, refuse
+from planner.errors import quantity
 from planner.ir.graph import BOUNDARY, port_address
 from planner.ir.types.held_pins import held
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Uniform
@@ -78,7 +79,7 @@ def _check_edge(plan: Plan, rescale: Rescale, edge: Edge, trips: int) -> None:
         refuse(rescale.id, f"is called {rescale.kind}; accepted: {' or '.join(edge.kinds)}")
     elements = plan.graph.values[rescale.value].elements
     if rescale.elements != elements:
-        refuse(rescale.id, f"counts {rescale.elements} elements; accepted: {elements}")
+        refuse(rescale.id, f"counts {quantity(rescale.elements, 'element')}; accepted: {elements}")
     # A rescale in a loop body runs once a trip; the trips are those of its most frequent consumer.
     cost = elements * _price(rescale.kind, plan.target.costs) * trips
     if abs(rescale.cost - cost) > NEAR * abs(cost):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
-from planner.errors import PlanInvalid, QTypeError
+from planner.errors import PlanInvalid, QTypeError, quantity
 from planner.ir.graph import Constant, Facts, Graph, Region
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import Bipolar, FloatType, Storage, Uniform
@@ -261,7 +261,7 @@ def type_problem(kind: Uniform) -> str:
         zero = next(zero for zero in kind.zero_points if not store.qmin <= zero <= store.qmax)
         return f"zero point {zero} lies outside the storage range {store.qmin}:{store.qmax}"
     if kind.blocks and math.prod(kind.grid) != len(kind.scales):
-        return f"{len(kind.scales)} scales in a grid of {kind.grid}"
+        return f"{quantity(len(kind.scales), 'scale')} in a grid of {kind.grid}"
     try:
         check_scales(kind.scales, kind.expressed)
     except QTypeError as error:

@@ -21,6 +21,7 @@ from planner.checker.kernel_ports import (
 )
 from planner.checker.log import check_told
 from planner.checker.numbers import check_room
+from planner.errors import quantity
 from planner.ir.graph import Constant, Graph, Region
 from planner.ir.operators.standard_op import SPELLS, misses_its_name, spelling_of
 from planner.ir.roles import function_of_one, is_product_of_rows
@@ -140,7 +141,10 @@ def _check_float(
     if not kernel.reason:
         refuse(kernel.name, "has neither a row nor a reason; accepted: one of them")
     if kernel.accumulator_bits is not None:
-        refuse(kernel.name, f"runs in float and has sums of {kernel.accumulator_bits} bits; accepted: none")
+        refuse(
+            kernel.name,
+            f"runs in float and has sums of {quantity(kernel.accumulator_bits, 'bit')}; accepted: none",
+        )
     bound = bool(region.input_facts or region.output_facts)
     for i, port in enumerate(ports):
         if port.type is None and not bound and port.value not in notes.binding:
@@ -182,7 +186,7 @@ def _reading(plan: Plan, key: str, kernel: KernelPlan, region: Region, notes: No
         refuse(kernel.name, f"is {kernel.kernel}, {row.source} serves {row.kernel} as {row.key}", row)
     found = read_row(row, region)
     if found is None:
-        ports = f"{len(region.inputs)} inputs and {len(region.outputs)} outputs"
+        ports = f"{quantity(len(region.inputs), 'input')} and {quantity(len(region.outputs), 'output')}"
         refuse(kernel.name, f"is served by {row.source}, which takes other ports than its {ports}", row)
     notes.rows[place] = found
     return found

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from planner.checker.kernel_ports import Served, refuse
 from planner.checker.weights import check_content, first_of, observed
+from planner.errors import quantity
 from planner.ir.arithmetic.slices import Extent, slice_extents
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
@@ -105,7 +106,11 @@ def check_room(kernel: KernelPlan, row: Row) -> None:
     """The accumulator has the bits that the plan says sums need, where it leaves longer ones alone."""
     bits, room = kernel.accumulator_bits, row.accumulator
     if bits is not None and room is not None and row.overflow == "refuse" and bits > room.bits:
-        refuse(kernel.name, f"its sums need {bits} bits, {row.source} accepts {room.bits} ({room})", row)
+        refuse(
+            kernel.name,
+            f"its sums need {quantity(bits, 'bit')}, {row.source} accepts {room.bits} ({room})",
+            row,
+        )
 
 
 def check_sums(served: Served, extents: Mapping[int, Extent]) -> None:
@@ -124,7 +129,8 @@ def check_sums(served: Served, extents: Mapping[int, Extent]) -> None:
     if row.partial is not None and few is not None and few > row.partial.storage.bits:
         refuse(
             kernel.name,
-            f"sums of {row.partial.products} of its products need {few} bits, {row.source} accepts "
+            f"sums of {row.partial.products} of its products need {quantity(few, 'bit')}, "
+            f"{row.source} accepts "
             f"{row.partial.storage.bits} ({row.partial.storage})",
             row,
         )

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from planner.checker.kernel_ports import refuse
+from planner.errors import quantity
 from planner.ir.asked import without_asked
 from planner.ir.graph import (
     Constant,
@@ -225,7 +226,7 @@ def _check_structure(carried: Graph, model: Graph) -> None:
                 refuse(region.name, f"holds op {op.name!r} otherwise than the model")
         _check_ports(model, region)
     if count != len(ops) or len(carried.regions) < len(regions):
-        refuse("", f"the plan's regions hold {count} ops; the model has {len(ops)}")
+        refuse("", f"the plan's regions hold {quantity(count, 'op')}; the model has {len(ops)}")
 
 
 def _is_corrected(graph: Graph, planned: Graph, plain: Graph) -> bool:

@@ -8,6 +8,7 @@ docs/targets/reference.md.
 from collections.abc import Mapping
 
 from planner.checker.kernel_ports import one_class, refuse
+from planner.errors import quantity
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region, port_address
 from planner.ir.topology import live
@@ -57,7 +58,7 @@ def _check_shape_of(kernel: KernelPlan, region: Region) -> None:
         )
     for side, ports, names in (("in", kernel.inputs, region.inputs), ("out", kernel.outputs, region.outputs)):
         if len(ports) != len(names):
-            refuse(kernel.name, f"has {len(ports)} ports on side {side}; accepted: {len(names)}")
+            refuse(kernel.name, f"has {quantity(len(ports), 'port')} on side {side}; accepted: {len(names)}")
         stem = f"{kernel.name}.{side}["
         for i, port in enumerate(ports):
             if port.address != f"{stem}{i}]":

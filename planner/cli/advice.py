@@ -21,6 +21,7 @@ from planner.cli.options import (
     sizes_of,
 )
 from planner.cli.saved import Saved, read_reference, read_saved, with_sources
+from planner.errors import quantity
 
 if TYPE_CHECKING:
     from planner.plans.plan import Plan, Planned
@@ -226,7 +227,7 @@ def _compared(before: "Plan", after: "Plan") -> list[str]:
     totals = [plan_totals(plan) for plan in (before, after)]
     lines = [
         f"  {plan.target.id}: {len(plan.kernels_in_order) - count[FLOATS]:g} of "
-        f"{len(plan.kernels_in_order)} kernels quantized, cost {plan.cost:g}"
+        f"{quantity(len(plan.kernels_in_order), 'kernel')} quantized, cost {plan.cost:g}"
         for plan, count in zip((before, after), totals, strict=True)
     ]
     note = price_note({name: (totals[0][name], totals[1][name]) for name in totals[0]})

@@ -21,7 +21,7 @@ from planner.cli.options import (
     read_plan,
     sizes_of,
 )
-from planner.errors import InputError
+from planner.errors import InputError, quantity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -127,7 +127,7 @@ def run(
         say_json({"samples": len(results), "outputs": outputs, "file": out})
         return
     rows = [(name, *_cells(_summary(array))) for name, array in stacked.items()]
-    say_table(f"{len(results)} samples", ("output", "shape", "least", "largest"), rows)
+    say_table(f"{quantity(len(results), 'sample')}", ("output", "shape", "least", "largest"), rows)
 
 
 def _runnable(model: str, dims: Mapping[str, int]) -> "Graph":
@@ -248,7 +248,9 @@ def _range(text: str, graph: "Graph", axis: int) -> "tuple[str, tuple[NDArray[An
     name, _, ends = text.rpartition("=")
     low, _, high = ends.partition(":")
     if not name and len(graph.inputs) != 1:
-        raise InputError(f"--range {text}: the model has {len(graph.inputs)} inputs", hint="say INPUT=LO:HI")
+        raise InputError(
+            f"--range {text}: the model has {quantity(len(graph.inputs), 'input')}", hint="say INPUT=LO:HI"
+        )
     name = name or graph.inputs[0]
     shape = graph.values[name].shape if name in graph.inputs else None
     rank = len(shape or ())
@@ -391,7 +393,7 @@ def _with_casts(
     with of_file(file):
         found = cast_module(text, planned, form)
     if found.left:
-        warn(f"no cast shows {len(found.left)} ports of the plan: {', '.join(found.left[:5])}")
+        warn(f"no cast shows {quantity(len(found.left), 'port')} of the plan: {', '.join(found.left[:5])}")
     return found.text
 
 

@@ -31,7 +31,7 @@ from planner.cli.options import (
     sizes_of,
     stats_warnings,
 )
-from planner.errors import InputError
+from planner.errors import InputError, quantity
 
 if TYPE_CHECKING:
     from planner.calibration.samples import Sample
@@ -69,7 +69,10 @@ def calibrate(
     if json:
         say_json({"file": out, "method": stats.method, "samples": stats.samples, "values": len(stats.values)})
     else:
-        say(f"wrote {out}: {len(stats.values)} values over {stats.samples} samples, {stats.method}")
+        say(
+            f"wrote {out}: {quantity(len(stats.values), 'value')} over "
+            f"{quantity(stats.samples, 'sample')}, {stats.method}"
+        )
 
 
 def annotate(
@@ -114,7 +117,7 @@ def annotate(
     if json:
         say_json({"file": out, "model": graph.name, "facts": facts})
     else:
-        say(f"wrote {out}: {graph.name} with {facts} constraints")
+        say(f"wrote {out}: {graph.name} with {quantity(facts, 'constraint')}")
 
 
 def compare(

@@ -11,7 +11,7 @@ import typer
 
 from planner.cli.console import say, say_json, say_table
 from planner.cli.options import JsonOption
-from planner.errors import InputError
+from planner.errors import InputError, quantity
 from planner.installation import install_command, service_package
 
 NEGATIVE: Final = 1
@@ -104,7 +104,7 @@ def backup(
     if json:
         say_json(asdict(done))
     else:
-        say(f"{done.copied} files copied, {done.bytes} bytes; {done.there} were there")
+        say(f"{quantity(done.copied, 'file')} copied, {done.bytes} bytes; {done.there} were there")
 
 
 def _environment(data: str | None) -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from planner.accuracy.told import decibels
+from planner.errors import quantity
 from planner.plan_search.search import Search
 from planner.plan_search.told import score_text, sentence, share, work_text
 from planner.plan_search.trials import Trial
@@ -164,7 +165,10 @@ def _best_label(search: Search, x: Axis, y: Axis) -> Markup:
 def _figures(search: Search, trial: Trial) -> str:
     """A trial in words, for its title."""
     means = f"{share(search, trial.work):.1%} of the costliest plan's work ({work_text(search, trial.work)})"
-    return f"{trial.origin}: {_quality(search, trial)} at {means}, {len(trial.kernels)} kernels asked"
+    return (
+        f"{trial.origin}: {_quality(search, trial)} at {means}, "
+        f"{quantity(len(trial.kernels), 'kernel')} asked"
+    )
 
 
 def _quality(search: Search, trial: Trial) -> str:

@@ -17,7 +17,7 @@ from planner.accuracy.verdict import (
     LEVELS,
 )
 from planner.calibration.samples import Sample, Source, open_samples
-from planner.errors import PlannerError
+from planner.errors import PlannerError, quantity
 from planner.exporters.runnable import is_runnable
 from planner.interpreter.compare import Comparison
 from planner.interpreter.reference import ReferenceKind
@@ -292,7 +292,9 @@ class Tried(Generic[T]):
     def stopped(self) -> str:
         """That the search was stopped; "" where it was not."""
         done, most = self.found.trials, self.budget.trials
-        text = f"the search was stopped after {done} of {most} trials: this is the best plan so far"
+        text = (
+            f"the search was stopped after {done} of {quantity(most, 'trial')}: this is the best plan so far"
+        )
         return text if self.is_stopped else ""
 
 

@@ -18,7 +18,7 @@ from planner.accuracy.metrics import SQNR, Metric
 from planner.accuracy.own_noise import Progress as NoiseProgress
 from planner.calibration.annotations import FORMAT as ANNOTATIONS
 from planner.calibration.samples import Source
-from planner.errors import InputError
+from planner.errors import InputError, quantity
 from planner.interpreter.reference import ReferenceKind
 from planner.ir.graph import Graph
 from planner.notebook import html_of, html_table
@@ -77,7 +77,7 @@ class Search:
         met = "met" if self.met else "not met"
         return (
             f"<Search for {self.goal}, {met}: work {self.best.work:g} at {self.best.sqnr:.1f} dB, "
-            f"{len(self.trials)} trials, front of {len(self.front)}>"
+            f"{quantity(len(self.trials), 'trial')}, front of {len(self.front)}>"
         )
 
     def _repr_html_(self) -> str:
@@ -92,7 +92,10 @@ class Search:
             )
             for trial in self.front
         ]
-        title = f"Search for {self.goal}, {'met' if self.met else 'not met'}: {len(self.trials)} trials"
+        title = (
+            f"Search for {self.goal}, {'met' if self.met else 'not met'}: "
+            f"{quantity(len(self.trials), 'trial')}"
+        )
         head = (f"work ({self.unit})", "SQNR, dB", "metric", "kernels asked", "")
         return html_of(title, html_table(head, rows))
 

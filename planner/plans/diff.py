@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from planner.errors import quantity
 from planner.ir.types.qtypes import Uniform
 from planner.plans.explain import type_text
 from planner.plans.plan import Plan, require_plan
@@ -189,7 +190,7 @@ def _rescales(plan: Plan) -> dict[tuple[Any, ...], Rescale]:
 def _rescale_text(rescale: Rescale) -> str:
     readers = ", ".join(f"{kernel}.in[{i}]" for kernel, i in rescale.consumers)
     return (
-        f"{rescale.kind} of {rescale.elements} elements for {readers}, "
+        f"{rescale.kind} of {quantity(rescale.elements, 'element')} for {readers}, "
         f"{type_text(rescale.from_type)} to {type_text(rescale.to_type)}"
     )
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from planner.errors import unknown_name
+from planner.errors import quantity, unknown_name
 from planner.ir.graph import BOUNDARY, port_address
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
@@ -90,7 +90,7 @@ def type_text(kind: PortTyped) -> str:
         return "float"
     if isinstance(kind, Uniform) and not kind.is_per_tensor:
         where = f"along axis {kind.axis}" if kind.axis is not None else "per block"
-        return f"{kind.storage} with {len(kind.scales)} scales {where}"
+        return f"{kind.storage} with {quantity(len(kind.scales), 'scale')} {where}"
     return str(kind)
 
 
@@ -199,7 +199,7 @@ def _of_kernel(plan: Plan, name: str) -> str:
             f"of each {whose}"
         )
     if kernel.accumulator_bits is not None:
-        lines.append(f"  its sums need {kernel.accumulator_bits} bits")
+        lines.append(f"  its sums need {quantity(kernel.accumulator_bits, 'bit')}")
     return "\n".join(lines)
 
 
@@ -222,7 +222,8 @@ def _of_rescale(plan: Plan, rescale: Rescale) -> str:
     head = (
         f"{rescale.id}: {rescale.value!r} is {type_text(rescale.from_type)}, {readers} "
         f"{'want' if len(rescale.consumers) > 1 else 'wants'} {type_text(rescale.to_type)}; "
-        f"{_WHY[rescale.kind]}, so a {rescale.kind} of {rescale.elements} elements costs {rescale.cost:g}."
+        f"{_WHY[rescale.kind]}, so a {rescale.kind} of {quantity(rescale.elements, 'element')} "
+        f"costs {rescale.cost:g}."
     )
     lines = [head]
     addresses = [port_address(kernel, "in", i) for kernel, i in rescale.consumers[:1]]

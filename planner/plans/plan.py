@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from planner.errors import expect
+from planner.errors import expect, quantity
 from planner.ir.graph import Graph, model_digest, structure_digest, with_facts
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.text.spelling import Spelling
@@ -31,7 +31,7 @@ class Plan(PlanFields):
     """The answer and its proof, in memory or read from a file."""
 
     def __repr__(self) -> str:
-        counts = f"{len(self.kernels_in_order)} kernels, {len(self.rescales)} rescales and casts"
+        counts = f"{quantity(len(self.kernels_in_order), 'kernel')}, {len(self.rescales)} rescales and casts"
         return f"<Plan of {self.graph.name!r} for {self.target.id}: {counts}, cost {self.cost:g}>"
 
     def _repr_html_(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from planner.annotated.attributes import attributes_from_json
 from planner.annotated.document import graph_from_document
 from planner.annotated.jsontext import read_checked
-from planner.errors import PlanFormatError, PlannerError, QTypeError
+from planner.errors import PlanFormatError, PlannerError, QTypeError, quantity
 from planner.ir.graph import Graph, port_address
 from planner.ir.types.held_pins import Storages
 from planner.ir.types.qtypes import FloatType, Uniform
@@ -190,7 +190,7 @@ def _read_ports(
     names = entry["inputs"] if side == "in" else entry["outputs"]
     told = entry[side]
     if len(names) != len(told):
-        raise PlanFormatError(f"{path}.{side}: {len(told)} types for {len(names)} ports")
+        raise PlanFormatError(f"{path}.{side}: {len(told)} types for {quantity(len(names), 'port')}")
     ports = []
     for i, (name, text) in enumerate(zip(names, told, strict=True)):
         if name and name not in graph.values:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from planner.annotated.jsontext import read_checked
-from planner.errors import PlanFormatError
+from planner.errors import PlanFormatError, quantity
 from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.types.qtypes import FloatType, Uniform
@@ -166,4 +166,6 @@ def _check_rescales(plan: Plan, regions: Iterable[Region], sources: Mapping[str,
         if found not in needed:
             raise PlanFormatError(f"the module rescales {found[0]!r} where the port types need none")
     if len(listed) != len(derived):
-        raise PlanFormatError(f"{len(listed)} rescales in the module, but the port types need {len(derived)}")
+        raise PlanFormatError(
+            f"{quantity(len(listed), 'rescale')} in the module, but the port types need {len(derived)}"
+        )

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from planner.accuracy.coverage import Coverage, Fallback
 from planner.accuracy.verdict import share_text
+from planner.errors import quantity
 from planner.propagation.network.float_islands import BETWEEN_FLOATS, ISLAND
 from planner.propagation.selection.choice import NO_RANGE
 from planner.propagation.selection.wanted_rows import ANNOTATED
@@ -96,8 +97,7 @@ _WHOLE: Final[Mapping[str, Kind]] = {
 }
 """Reasons that say the same for every kernel."""
 _READ: Final = re.compile(r"'[^']*' is read by '[^']*' too")
-_PORTS: Final = re.compile(r"^takes other ports than these (\d+) inputs and (\d+) outputs$")
-_SIDES: Final = ("input", "output")
+_PORTS: Final = re.compile(r"^takes other ports than these (\d+ inputs? and \d+ outputs?)$")
 _INSIDE: Final = "a value inside has another consumer"
 
 
@@ -169,15 +169,8 @@ def _plain(reason: str) -> str:
     """Return the conditions of a reason, each once, as what must hold."""
     conditions = [_NOTES.sub("", _PLACE.sub("", part)) for part in _READ.sub(_INSIDE, reason).split("; ")]
     said = [re.sub(r"^wanted ", "requires ", part).replace(", wanted ", ", must be ") for part in conditions]
-    said = [_PORTS.sub(_no_variant, part) for part in said]
+    said = [_PORTS.sub(r"no variant takes \1", part) for part in said]
     return "; ".join(dict.fromkeys(said))
-
-
-def _no_variant(found: re.Match[str]) -> str:
-    inputs, outputs = (
-        f"{n} {word}{'' if n == '1' else 's'}" for n, word in zip(found.groups(), _SIDES, strict=True)
-    )
-    return f"no variant takes {inputs} and {outputs}"
 
 
 def kinds_listed(kinds: Mapping[str, int]) -> str:
@@ -185,7 +178,7 @@ def kinds_listed(kinds: Mapping[str, int]) -> str:
     often = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     text = ", ".join(f"{kind} ({many})" for kind, many in often[:LISTED])
     more = len(often) - LISTED
-    return f"{text} and {more} other kind{'' if more == 1 else 's'}" if more > 0 else text
+    return f"{text} and {quantity(more, 'other kind')}" if more > 0 else text
 
 
 def fallback_lines(coverage: Coverage) -> Iterator[str]:
@@ -195,7 +188,7 @@ def fallback_lines(coverage: Coverage) -> Iterator[str]:
         share = f"{share_text(one.macs / coverage.macs)} of multiply-adds" if one.macs else ""
         yield shortened(one.text(share))
     if (more := len(causes) - SHOWN) > 0:
-        yield f"{more} more cause{'s' if more > 1 else ''}: the report lists all"
+        yield f"{quantity(more, 'more cause')}: the report lists all"
 
 
 def shortened(text: str) -> str:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from planner.errors import quantity
 from planner.report.axes import FAINT, Axis, drawing, label
 from planner.report.markup import Markup, element, join
 
@@ -91,7 +92,7 @@ def along(title: str, levels: Sequence[Level], limits: tuple[float, float]) -> M
         label("from the inputs to the outputs", WIDE / 2, HIGH - 6, "middle"),
     ]
     worst = sorted(levels, key=lambda level: level.sqnr)[:3]
-    told = f"{len(levels)} values; the worst: " + "; ".join(
+    told = f"{quantity(len(levels), 'value')}; the worst: " + "; ".join(
         f"{one.name} {_decibels(one.sqnr)}" for one in worst
     )
     return drawing(title, told, (WIDE, HIGH), *parts)
@@ -139,7 +140,8 @@ def histogram(title: str, seen: Seen, steps: Steps) -> Markup:
     outside = _outside(seen, steps)
     told = (
         f"Seen from {seen.borders[0]:.4g} to {seen.borders[-1]:.4g}; the type holds {steps.low:.4g} to "
-        f"{steps.high:.4g} in {steps.levels} levels, steps of {steps.step:.4g}; {outside:.2%} lies outside."
+        f"{steps.high:.4g} in {quantity(steps.levels, 'level')}, steps of {steps.step:.4g}; "
+        f"{outside:.2%} lies outside."
     )
     return drawing(f"Histogram of {title}", told, SMALL, *parts)
 
@@ -185,7 +187,10 @@ def channels(title: str, spans: Sequence[float]) -> Markup:
         )
     parts.append(element("path", d=path, class_="bar"))
     parts.append(label(title if len(title) <= 50 else f"…{title[-50:]}", 10, 12, "start"))
-    told = f"{len(spans)} channels, the largest {most:.4g}, the smallest {low:.4g}: {most / low:.4g} times."
+    told = (
+        f"{quantity(len(spans), 'channel')}, the largest {most:.4g}, the smallest {low:.4g}: "
+        f"{most / low:.4g} times."
+    )
     return drawing(f"Weights per channel of {title}", told, SMALL, *parts)
 
 
@@ -213,14 +218,15 @@ def trades(title: str, points: Sequence[Trade]) -> Markup:
         parts.append(label(f"{number:,.0f}", x.place(number), high - 24, "middle"))
     for point in points:
         is_plan = ", the plan" if point.chosen else ""
-        said = f"{point.elements:,} elements rescaled, {point.bits:.2f} bits lost{is_plan}"
+        said = f"{quantity(point.elements, 'element', ',')} rescaled, {point.bits:.2f} bits lost{is_plan}"
         parts.append(
             element("circle", element("title", said), r="5", cx=f"{x.place(point.elements):.1f}",
                     cy=f"{y.place(point.bits):.1f}", class_="dot chosen" if point.chosen else "dot")
         )  # fmt: skip
     parts.append(label("elements rescaled; bits lost upwards", wide / 2, high - 6, "middle", class_="quiet"))
     told = "; ".join(
-        f"{p.elements:,} elements, {p.bits:.2f} bits{' (the plan)' if p.chosen else ''}" for p in points
+        f"{quantity(p.elements, 'element', ',')}, {p.bits:.2f} bits{' (the plan)' if p.chosen else ''}"
+        for p in points
     )
     return drawing(f"Trade-offs around {title}", told, SMALL, *parts)
 

@@ -11,7 +11,7 @@ from planner.accuracy.losses import Losses
 from planner.accuracy.metrics import score_text
 from planner.accuracy.quality import decibels
 from planner.calibration.statistics import Statistics
-from planner.errors import expect
+from planner.errors import expect, quantity
 from planner.interpreter.compare import Comparison
 from planner.ir.types.qtypes import Uniform
 from planner.plan_search.search import Search
@@ -148,7 +148,7 @@ def _warnings(lines: Sequence[str]) -> Markup:
         return Markup()
     if len(lines) == 1:
         return element("p", f"Warning: {lines[0]}", class_="warnings")
-    head = element("summary", f"{len(lines)} warnings: {lines[0]}")
+    head = element("summary", f"{quantity(len(lines), 'warning')}: {lines[0]}")
     return element("details", head, _items(lines), class_="warnings")
 
 

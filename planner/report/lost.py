@@ -16,6 +16,7 @@ from planner.accuracy.told import (
     value_row,
     worst_values,
 )
+from planner.errors import quantity
 from planner.report.charted import losses_chart
 from planner.report.markup import Markup, element, join, table
 
@@ -33,7 +34,7 @@ def losses_part(losses: Losses) -> Markup:
         element("p", f"{sentence(losses)}."),
         losses_chart(losses),
         table(("output", "SQNR", "kernels added up"), outputs),
-        element("h3", f"Noise of each kernel alone ({losses.samples} samples)"),
+        element("h3", f"Noise of each kernel alone ({quantity(losses.samples, 'sample')})"),
         table(KERNEL_HEAD, list(map(kernel_row, losses.kernels[:ROWS]))),
         element("h3", "Where the whole program gets worse"),
         table(VALUE_HEAD, list(map(value_row, worst_values(losses, ROWS)))),

@@ -14,6 +14,7 @@ from planner.accuracy.losses import Losses
 from planner.accuracy.metrics import score_text
 from planner.accuracy.quality import decibels
 from planner.accuracy.verdict import coverage_part, sqnr_level
+from planner.errors import quantity
 from planner.interpreter.compare import Comparison
 from planner.plans.plan import Plan
 from planner.plans.work import CASTS
@@ -124,7 +125,9 @@ def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None, *, li
         part = None if found is None else found.accuracy
         return _graded(best.worst_sqnr, told, *scores, level=None if part is None else part.level)
     if losses is not None:
-        return _graded(losses.sqnr, f"SQNR of {losses.outputs[0].label}, on {losses.samples} samples")
+        return _graded(
+            losses.sqnr, f"SQNR of {losses.outputs[0].label}, on {quantity(losses.samples, 'sample')}"
+        )
     return Card("Quality", UNMEASURED, notes=(BY_BUTTON if live else BY_COMMAND,))
 
 
@@ -159,7 +162,7 @@ def _cost(plan: Plan) -> Card:
         Bar("casts", casts, f"{casts:,.0f}"),
         Bar("lost bits", lost, f"{lost:,.0f}"),
     )
-    changes = f"{_many(count.rescales, 'rescale')}, {_many(count.casts, 'cast')}"
+    changes = f"{quantity(count.rescales, 'rescale', ',')}, {quantity(count.casts, 'cast', ',')}"
     notes = (
         f"{count.cost_text}: {count.changed:,.0f} for rescales and casts, {lost:,.0f} for lost bits",
         f"{changes}; work {count.work.total:,.0f} {count.work_unit}",
@@ -179,7 +182,3 @@ def _size(plan: Plan) -> Card:
     )
     told = f"of {bytes_text(before)} in the model, {share:.0%}; biases and scales of the format not counted"
     return Card("Weights", bytes_text(after), notes=(told,), parts=parts)
-
-
-def _many(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -42,7 +42,7 @@ def test_a_failing_test_ends_with_1(qplan, mine):
     assert answer.out == (
         "mine.yaml:9: FAILED: relu runs\n"
         "    kernels: wanted Relu: 2, found Relu: 1\n"
-        "my-npu: 1 tests, 1 failed\n"
+        "my-npu: 1 test, 1 failed\n"
     )
     document = qplan("target", "test", mine, "--json").json
     assert document["ok"] is False
@@ -56,7 +56,7 @@ def test_lint_quotes_the_line_and_writes_sarif(qplan, mine):
     assert answer.code == 0
     assert answer.out == (
         "mine.yaml:4:9: L015 type 'a8' is used nowhere [warning] | types: {a8: {storage: i8}}\n"
-        "my-npu: 1 findings\n"
+        "my-npu: 1 finding\n"
     )
     (found,) = qplan("target", "lint", mine, "--json").json["findings"]
     assert found["quote"] == "types: {a8: {storage: i8}}"

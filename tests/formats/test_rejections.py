@@ -197,7 +197,7 @@ def test_a_module_without_a_plan():
 
 def test_a_plan_module_with_a_rescale_taken_out(plan):
     before, _, after = plan_to_mlir(plan).replace("return %y_0", "return %y").partition("  %y_0 =")
-    with pytest.raises(PlanFormatError, match="1 rescales in the module, but the port types need 2"):
+    with pytest.raises(PlanFormatError, match="1 rescale in the module, but the port types need 2"):
         plan_from_mlir(before + "  func.return" + after.partition("  func.return")[2])
 
 

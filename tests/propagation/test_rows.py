@@ -110,8 +110,8 @@ def test_of_rows_with_the_storages_of_as_many_pins_the_one_that_takes_more_as_th
             {"W": F16},
             "port w ('W') is pinned to !quant.uniform<i16:f32, 0.0009765625>, the row has",
         ),
-        ("fc", "x", {}, "takes other ports than these 1 inputs and 1 outputs"),
-        ("optional", "- W", {}, "takes other ports than these 1 inputs and 1 outputs"),
+        ("fc", "x", {}, "takes other ports than these 1 input and 1 output"),
+        ("optional", "- W", {}, "takes other ports than these 1 input and 1 output"),
         ("unheard", "x", {}, "small has no row for kernel 'unheard'"),
     ],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.job.files import corrected_file
+from planner.errors import quantity
 
 if TYPE_CHECKING:
     from planner.accuracy.verdict import Verdict
@@ -126,6 +127,6 @@ def summary_text(planned: "Plan") -> str:
     engines += "".join(f"\n  {note}" for note in sized)
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
-        f"  {count.integer} of {count.kernels - others} kernels quantized{whole}\n"
+        f"  {count.integer} of {quantity(count.kernels - others, 'kernel')} quantized{whole}\n"
         f"  rescales: {count.rescales}, casts: {count.casts}, cost: {count.cost_text}{engines}"
     )

@@ -26,7 +26,7 @@ from planner.cli.options import (
     read_target,
     sizes_of,
 )
-from planner.errors import TargetError
+from planner.errors import TargetError, quantity
 
 
 def new_target(
@@ -92,7 +92,7 @@ def lint_target(
     else:
         for finding in findings:
             say(finding_text(device, finding))
-        say(f"{device.id}: {len(findings)} findings")
+        say(f"{device.id}: {quantity(len(findings), 'finding')}")
     return 1 if wrong else 0
 
 
@@ -135,7 +135,7 @@ def try_target(
         say(f"{result.source}: {'ok' if result.ok else 'FAILED'}: {result.name}")
         for problem in result.problems:
             say(f"    {problem}")
-    say(f"{device.id}: {len(results)} tests, {failed} failed")
+    say(f"{device.id}: {quantity(len(results), 'test')}, {failed} failed")
     return 1 if failed else 0
 
 

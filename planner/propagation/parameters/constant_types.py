@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from planner.errors import Conflict, QTypeError, RuleError
+from planner.errors import Conflict, QTypeError, RuleError, quantity
 from planner.ir.graph import Constant, port_address
 from planner.ir.types.intervals import ALL, Interval
 from planner.ir.types.intervals import cut_to as within
@@ -308,7 +308,7 @@ def _port_axis(network: Typing, kernel: Kernel, port: Port, row: Row) -> int:
     if not -rank <= axis < rank:
         raise RuleError(
             f"{row.source}: axis {axis} of port {port.name!r} at {kernel.choice.region.name!r}: "
-            f"{value.name!r} has {rank} dimensions",
+            f"{value.name!r} has {quantity(rank, 'dimension')}",
             hint="name an axis that every tensor of this port has, or a row per rank (when: PORT.rank)",
         )
     return axis % rank

@@ -8,6 +8,7 @@ looked at together, so that no order among them decides. Source: docs/specificat
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from planner.errors import quantity
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import Kernel, Ranged, ports_of, present
 from planner.propagation.parameters.accumulators import accumulator_bits, partial_bits
@@ -85,13 +86,16 @@ def _beyond(network: Typing, kernel: Kernel, row: Row) -> Iterator[str]:
         bits = partial_bits(network, kernel, row.partial.products)
         if bits is not None and bits > row.partial.storage.bits:
             few = row.partial.products
-            yield f"sums of {few} products need {bits} bits, a partial sum has {row.partial.storage}"
+            yield (
+                f"sums of {few} products need {quantity(bits, 'bit')}, a partial sum has "
+                f"{row.partial.storage}"
+            )
     if row.accumulator is None or row.overflow != "refuse":
         return
     bits, channel = accumulator_bits(network, kernel)
     if bits is not None and bits > row.accumulator.bits:
         where = "" if channel is None else f" in channel {channel}"
-        yield f"its sums need {bits} bits{where}, the accumulator has {row.accumulator}"
+        yield f"its sums need {quantity(bits, 'bit')}{where}, the accumulator has {row.accumulator}"
 
 
 def _seen(network: Typing, kernel: Kernel) -> str:

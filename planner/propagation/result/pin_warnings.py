@@ -7,6 +7,7 @@ Each is said at a port, after labelling. Source: docs/specification.md, section 
 import math
 from collections.abc import Iterator
 
+from planner.errors import quantity
 from planner.ir.types.held_pins import centring, same_numbers
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
@@ -62,5 +63,5 @@ def of_replaced_pin(network: Typing, port: Port, value: Value, address: str) -> 
     form = centring(base.storage, network.formats)
     yield (
         f"{address}: {value.name!r} is fixed to {brief(pin)}, and {form} stores "
-        f"{base.storage.bits} bits with zero point 0 alone: {brief(base)} takes its place"
+        f"{quantity(base.storage.bits, 'bit')} with zero point 0 alone: {brief(base)} takes its place"
     )

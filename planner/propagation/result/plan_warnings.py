@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.errors import Conflict
+from planner.errors import Conflict, quantity
 from planner.ir.dims import left_open
 from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
@@ -152,7 +152,10 @@ def _of_short_accumulator(network: Typing, kernel: Kernel) -> Iterator[str]:
     bits, _ = accumulator_bits(network, kernel)
     if bits is not None and bits > row.accumulator.bits:
         does = "are saturated" if row.overflow == "saturate" else "wrap around"
-        yield f"sums of {kernel.choice.region.name!r} may need {bits} bits, and {does} at {row.accumulator}"
+        yield (
+            f"sums of {kernel.choice.region.name!r} may need {quantity(bits, 'bit')}, and {does} "
+            f"at {row.accumulator}"
+        )
 
 
 def _of_rounded_bounds(network: Typing, kernel: Kernel) -> Iterator[str]:

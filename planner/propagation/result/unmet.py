@@ -36,7 +36,8 @@ def unmet_globs(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) -> list
 
 def _told(graph: Graph, key: str, names: list[str], of: int) -> str:
     listed = ", ".join(map(repr, names[:NAMED])) + (", ..." if len(names) > NAMED else "")
-    return f"{key!r} asks for {graph.wanted[key]}: {len(names)} of its {of} kernels do not run so: {listed}"
+    told = "its one kernel does not" if of == 1 else f"{len(names)} of its {of} kernels do not"
+    return f"{key!r} asks for {graph.wanted[key]}: {told} run so: {listed}"
 
 
 def refuse_other_types(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) -> None:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from planner.errors import Conflict
+from planner.errors import Conflict, quantity
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Graph, Region
 from planner.ir.operators.standard_op import misses_its_name
@@ -261,7 +261,10 @@ def _fitting(
     for row in rows:
         layout = layouts.of(row, region)
         if layout is None:
-            ports = f"{sum(map(bool, region.inputs))} inputs and {len(region.outputs)} outputs"
+            ports = (
+                f"{quantity(sum(map(bool, region.inputs)), 'input')} and "
+                f"{quantity(len(region.outputs), 'output')}"
+            )
             refusals.append(f"{row.source} takes other ports than these {ports}")
             continue
         wanted = asked.wanted if asked and has_wanted(graph, region, row, layout, asked.wanted) else None

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.errors import quantity
 from planner.ir.graph import Facts, Graph, Region
 from planner.ir.operators.standard_op import ops_to_run
 from planner.ir.types.qtypes import AnyType, Bipolar, Storage, Uniform
@@ -83,7 +84,7 @@ def broken_when(
     """
     for port, least in row.when.get("min_bits", {}).items():
         if max(bits(port), default=0) < least:
-            return f"port {port} needs a fact of at least {least} bits"
+            return f"port {port} needs a fact of at least {quantity(least, 'bit')}"
     return failing(
         row.when,
         ports=_values_by_port(row, patterns, (*region.inputs, *region.outputs)),
