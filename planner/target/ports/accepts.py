@@ -3,7 +3,7 @@
 Source: docs/specification.md, section 4; docs/targets/reference.md.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -13,7 +13,7 @@ from planner.ir.graph import Facts, Graph, Region
 from planner.ir.operators.standard_op import ops_to_run
 from planner.ir.types.qtypes import AnyType, Bipolar, Storage, Uniform
 from planner.ir.types.scales import holds_scales
-from planner.target.predicates import failing
+from planner.target.predicates import BitsOfPort, failing
 from planner.target.records import PortPattern, PortType, Row
 
 BIAS_LIMIT: Final = float(1 << 30)
@@ -71,7 +71,7 @@ def broken_when(
     patterns: Sequence[PortPattern],
     region: Region,
     graph: Graph,
-    bits: Callable[[str], Iterable[int]],
+    bits: BitsOfPort,
     *,
     numbers: bool = True,
 ) -> str | None:
