@@ -5,7 +5,7 @@ Nothing is written here. Source: docs/arithmetic.md; docs/contributing/add-a-for
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,10 +17,9 @@ from planner.interpreter.fixed_point import ratios
 from planner.ir.arithmetic.multipliers import has_multiplier, multipliers
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
+from planner.ops import LINEAR
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan
-
-_PRODUCTS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +92,7 @@ def _factors(block: Block, y: Uniform, arithmetic: str) -> tuple[tuple[int, ...]
     """The multipliers and shifts of a product; none of another kernel, and of one without multipliers."""
     op = block.core[0]
     x, w = operand_of(block, op, 0), operand_of(block, op, 1)
-    if op.type not in _PRODUCTS or x is None or w is None or not has_multiplier(arithmetic):
+    if op.type not in LINEAR or x is None or w is None or not has_multiplier(arithmetic):
         return (), ()
     factor = x.kind.scale * float(op.attributes.get("alpha", 1.0))
     found = multipliers(ratios(w.kind.scales, factor, y.scale).astype(np.float64), arithmetic)

@@ -16,7 +16,7 @@ from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Constant, Facts, Graph, Op, Value
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.litert_reader.file import STORED, Array, File, Operator, Tensor
-from planner.litert_reader.vocabulary import FUSED
+from planner.litert_reader.vocabulary import FUSED, Builtin
 from planner.onnx.drafts.draft import Draft
 
 NONE: Final = 0
@@ -235,6 +235,16 @@ class Builder(Draft[State]):
         if found is None:
             raise Unread(f"it has no {table}")
         return found
+
+    def attributes(self, op: Operator, builtin: Builtin) -> dict[str, object]:
+        """The attributes that an operator's options say, where it computes what our op does."""
+        if not builtin.fields and not builtin.fixed:
+            return {}
+        options = self.options(op, builtin.table)
+        for name, number in builtin.fixed.items():
+            if getattr(options, name)() != number:
+                raise Unread(f"its {name.lower()} is {getattr(options, name)()}")
+        return {field.attribute: field.read(options) for field in builtin.fields}
 
     def image(self, op: Operator, index: int = 0) -> str:
         """An operand of four axes, channels first."""

@@ -11,28 +11,20 @@ import numpy as np
 from planner.litert_reader.builder import Builder, Unread
 from planner.litert_reader.file import Operator
 from planner.litert_reader.linear import Reader
-from planner.litert_reader.vocabulary import BUILTINS, read_as
+from planner.litert_reader.vocabulary import ALONG, BINARIES, COMPARISONS, UNARIES
 from planner.onnx.dtypes import enum_of
-from planner.ops.forms import Form
 
-_UNARY: Final = read_as(Form.UNARY)
-_BINARY: Final = read_as(Form.BINARY, Form.COMPARISON, Form.LOGICAL, Form.PRODUCT, Form.SUM, Form.VARIADIC)
+_UNARY: Final = {builtin.operator: ours for ours, builtin in UNARIES.items()}
+_BINARY: Final = {builtin.operator: ours for ours, builtin in BINARIES.items()}
+_COMPARISON: Final = {builtin.operator: ours for ours, builtin in COMPARISONS.items()}
+_ALONG: Final = {builtin.operator: ours for ours, builtin in ALONG.items()}
 _CLAMPS: Final = {"RELU": 1, "RELU6": 3, "RELU_N1_TO_1": 2}
-_ALONG: Final = {
-    "L2_NORMALIZATION": ("LpNormalization", {"axis": -1, "p": 2}),
-    "LOG_SOFTMAX": ("LogSoftmax", {"axis": -1}),
-    "SOFTMAX": ("Softmax", {"axis": -1}),
-}
 
 
 def unary(builder: Builder, op: Operator) -> None:
     """A function of one number."""
-    attributes: dict[str, object] = {}
-    if op.name == "LEAKY_RELU":
-        attributes["alpha"] = builder.options(op, "LeakyReluOptions").Alpha()
-    if op.name == "GELU":
-        attributes["approximate"] = "tanh" if builder.options(op, "GeluOptions").Approximate() else "none"
-    builder.result(op, _UNARY[op.name], [builder.value(op, 0)], attributes)
+    kind = _UNARY[op.name]
+    builder.result(op, kind, [builder.value(op, 0)], builder.attributes(op, UNARIES[kind]))
 
 
 def clamp(builder: Builder, op: Operator) -> None:
@@ -50,9 +42,14 @@ def binary(builder: Builder, op: Operator) -> None:
     """A function of two numbers, which broadcast."""
     names = [builder.value(op, 0), builder.value(op, 1)]
     kind, activation = _BINARY[op.name], 0
-    if BUILTINS[kind].fuses:
-        activation = builder.options(op, BUILTINS[kind].options).FusedActivationFunction()
+    if BINARIES[kind].fuses:
+        activation = builder.options(op, BINARIES[kind].table).FusedActivationFunction()
     builder.result(op, kind, names, activation=activation)
+
+
+def compare(builder: Builder, op: Operator) -> None:
+    """A comparison of two numbers, which broadcast."""
+    builder.result(op, _COMPARISON[op.name], [builder.value(op, 0), builder.value(op, 1)])
 
 
 def prelu(builder: Builder, op: Operator) -> None:
@@ -62,17 +59,15 @@ def prelu(builder: Builder, op: Operator) -> None:
 
 def along(builder: Builder, op: Operator) -> None:
     """SOFTMAX, LOG_SOFTMAX and L2_NORMALIZATION, which run along the last axis."""
-    kind, attributes = _ALONG[op.name]
-    options = builder.options(op, "SoftmaxOptions") if op.name == "SOFTMAX" else None
-    if options is not None and options.Beta() != 1.0:
-        raise Unread(f"its beta is {options.Beta()}")
+    kind = _ALONG[op.name]
+    attributes = builder.attributes(op, ALONG[kind])
     name = builder.value(op, 0)
     axis = len(builder.tensor(op, 0).shape) - 1
     if axis < 0:
         raise Unread("its operand has no axis")
     if op.name == "L2_NORMALIZATION" and builder.options(op, "L2NormOptions").FusedActivationFunction():
         raise Unread("it has an activation")
-    builder.result(op, kind, [name], {**attributes, "axis": axis})
+    builder.result(op, kind, [name], {"axis": axis, **ALONG[kind].only, **attributes})
 
 
 def squared(builder: Builder, op: Operator) -> None:
@@ -122,6 +117,7 @@ def select(builder: Builder, op: Operator) -> None:
 ELEMENTWISE: Final[Mapping[str, Reader]] = {
     **dict.fromkeys(_UNARY, unary),
     **dict.fromkeys(_BINARY, binary),
+    **dict.fromkeys(_COMPARISON, compare),
     **dict.fromkeys(_ALONG, along),
     **dict.fromkeys((*_CLAMPS, "RELU_0_TO_1"), clamp),
     **dict.fromkeys(("SQUARE", "SQUARED_DIFFERENCE"), squared),

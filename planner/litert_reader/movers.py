@@ -11,6 +11,7 @@ import numpy as np
 from planner.litert_reader.builder import FIRST, LAST, Builder, Unread
 from planner.litert_reader.file import Operator
 from planner.litert_reader.linear import Reader
+from planner.litert_reader.vocabulary import BLOCKS
 
 _BEFORE: Final = -(1 << 31)
 """An end of a slice that lies in front of the first element, as ONNX writes it."""
@@ -209,9 +210,9 @@ def repeated(builder: Builder, op: Operator) -> None:
 
 def depth(builder: Builder, op: Operator) -> None:
     """DEPTH_TO_SPACE and SPACE_TO_DEPTH: depth is ordered by place and then channel, as DCR."""
-    table, kind, more = _DEPTH[op.name]
-    attributes = {"blocksize": builder.options(op, table).BlockSize(), **more}
-    if attributes["blocksize"] < 1:
+    kind = _DEPTH[op.name]
+    attributes = {**builder.attributes(op, BLOCKS[kind]), **BLOCKS[kind].only}
+    if int(str(attributes["blocksize"])) < 1:
         raise Unread(f"its blocks have size {attributes['blocksize']}")
     builder.result(op, kind, [builder.image(op)], attributes, order=LAST)
 
@@ -244,10 +245,7 @@ def sizes(builder: Builder, op: Operator) -> None:
     builder.names[place] = builder.constant(np.array(builder.tensor(op, 0).shape, dtype), "sizes")
 
 
-_DEPTH: Final[Mapping[str, tuple[str, str, dict[str, object]]]] = {
-    "DEPTH_TO_SPACE": ("DepthToSpaceOptions", "DepthToSpace", {"mode": "DCR"}),
-    "SPACE_TO_DEPTH": ("SpaceToDepthOptions", "SpaceToDepth", {}),
-}
+_DEPTH: Final = {builtin.operator: ours for ours, builtin in BLOCKS.items()}
 MOVERS: Final[Mapping[str, Reader]] = {
     **dict.fromkeys(("BROADCAST_TO", "TILE"), repeated),
     **dict.fromkeys(_DEPTH, depth),

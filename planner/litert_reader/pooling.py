@@ -9,12 +9,11 @@ from typing import Final
 from planner.litert_reader.builder import LAST, Builder, Unread
 from planner.litert_reader.file import Operator
 from planner.litert_reader.linear import Reader, window_attributes
-from planner.litert_reader.vocabulary import read_as
+from planner.litert_reader.vocabulary import POOLS, REDUCTIONS
 from planner.onnx.dtypes import enum_of
-from planner.ops.forms import Form
 
-_POOLS: Final = {"AVERAGE_POOL_2D": "AveragePool", "MAX_POOL_2D": "MaxPool"}
-_REDUCED: Final = {**read_as(Form.REDUCTION), "REDUCE_PROD": "ReduceProd"}
+_POOLS: Final = {theirs: ours for ours, theirs in POOLS.items()}
+_REDUCED: Final = {**{one.operator: ours for ours, one in REDUCTIONS.items()}, "REDUCE_PROD": "ReduceProd"}
 _PICKED: Final = {"ARG_MAX": "ArgMax", "ARG_MIN": "ArgMin"}
 
 

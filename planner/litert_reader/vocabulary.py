@@ -1,11 +1,13 @@
 """Vocabulary: LiteRT's operators, element types and activations beside ours, for reading and writing files.
 
+What maps one to one is a `Builtin` here, which the reader and the writer go by; what does not has code there.
+
 Source: TensorFlow Lite's schema, version 3.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
 from planner.ops import of_form
 from planner.ops.forms import Form
@@ -37,45 +39,96 @@ FUSED: Final[Mapping[int, Bounds]] = {1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Builtin:
-    """The operator that an op is.
+class Field:
+    """An attribute of ours, and the field of an operator's options that says it.
 
     Attributes:
-      options: the table of its options.
+      default: of the attribute.
+      words: ours beside theirs; none: one number is the other.
+    """
+
+    attribute: str
+    name: str
+    default: object
+    words: Mapping[Any, Any] = field(default_factory=dict)
+
+    def written(self, attributes: Mapping[str, Any]) -> Any:
+        """The field's number."""
+        ours = attributes.get(self.attribute, self.default)
+        return self.words.get(ours, ours)
+
+    def read(self, options: Any) -> Any:
+        """The attribute's number."""
+        theirs = getattr(options, self.name)()
+        return next((ours for ours, word in self.words.items() if word == theirs), theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """An operator that computes what one of our ops does; read and written by this alone.
+
+    Attributes:
+      table: of its options; "" for none.
+      fields: attributes that its options say.
+      only: attributes that it has with one number alone.
+      fixed: fields of its options that have one number in what our op computes.
+      written: fields that are written and change nothing that is read.
       fuses: whether it can have an activation inside.
     """
 
-    name: str
-    options: str = ""
+    operator: str
+    table: str = ""
+    fields: tuple[Field, ...] = ()
+    only: Mapping[str, object] = field(default_factory=dict)
+    fixed: Mapping[str, object] = field(default_factory=dict)
+    written: Mapping[str, object] = field(default_factory=dict)
     fuses: bool = False
 
+    def computes(self, attributes: Mapping[str, Any]) -> bool:
+        """Whether it computes our op of these attributes."""
+        return all(attributes.get(name, number) == number for name, number in self.only.items())
+
+    def options(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Its options for our op of these attributes, but for an activation."""
+        said = {one.name: one.written(attributes) for one in self.fields}
+        return {**said, **self.fixed, **self.written}
+
+
+_HALF_STEP: Final = {"PotScaleInt16": False}
+"""16-bit sums are of any scale; by default the operators take powers of two."""
 
 BUILTINS: Final[Mapping[str, Builtin]] = {
     "Abs": Builtin("ABS", "AbsOptions"),
-    "Add": Builtin("ADD", "AddOptions", fuses=True),
+    "Add": Builtin("ADD", "AddOptions", written=_HALF_STEP, fuses=True),
     "And": Builtin("LOGICAL_AND", "LogicalAndOptions"),
     "AveragePool": Builtin("AVERAGE_POOL_2D", "Pool2DOptions", fuses=True),
     "Ceil": Builtin("CEIL"),
     "Conv": Builtin("CONV_2D", "Conv2DOptions", fuses=True),
     "Cos": Builtin("COS", "CosOptions"),
+    "DepthToSpace": Builtin(
+        "DEPTH_TO_SPACE", "DepthToSpaceOptions", (Field("blocksize", "BlockSize", 1),), only={"mode": "DCR"}
+    ),
     "Div": Builtin("DIV", "DivOptions", fuses=True),
-    "Elu": Builtin("ELU"),
+    "Elu": Builtin("ELU", only={"alpha": 1.0}),
     "Equal": Builtin("EQUAL", "EqualOptions"),
     "Exp": Builtin("EXP", "ExpOptions"),
     "Floor": Builtin("FLOOR"),
-    "Gelu": Builtin("GELU", "GeluOptions"),
+    "Gelu": Builtin(
+        "GELU", "GeluOptions", (Field("approximate", "Approximate", "none", {"none": False, "tanh": True}),)
+    ),
     "Gemm": Builtin("FULLY_CONNECTED", "FullyConnectedOptions", fuses=True),
     "Greater": Builtin("GREATER", "GreaterOptions"),
     "GreaterOrEqual": Builtin("GREATER_EQUAL", "GreaterEqualOptions"),
     "HardSwish": Builtin("HARD_SWISH", "HardSwishOptions"),
-    "LeakyRelu": Builtin("LEAKY_RELU", "LeakyReluOptions"),
+    "LeakyRelu": Builtin("LEAKY_RELU", "LeakyReluOptions", (Field("alpha", "Alpha", 0.01),)),
     "Less": Builtin("LESS", "LessOptions"),
     "LessOrEqual": Builtin("LESS_EQUAL", "LessEqualOptions"),
     "Log": Builtin("LOG"),
     "LogSoftmax": Builtin("LOG_SOFTMAX", "LogSoftmaxOptions"),
-    "LpNormalization": Builtin("L2_NORMALIZATION", "L2NormOptions"),
+    "LpNormalization": Builtin("L2_NORMALIZATION", "L2NormOptions", only={"p": 2}),
     "MatMul": Builtin("FULLY_CONNECTED", "FullyConnectedOptions", fuses=True),
     "Max": Builtin("MAXIMUM", "MaximumMinimumOptions"),
+    "MaxPool": Builtin("MAX_POOL_2D", "Pool2DOptions"),
     "Min": Builtin("MINIMUM", "MaximumMinimumOptions"),
     "Mul": Builtin("MUL", "MulOptions", fuses=True),
     "Neg": Builtin("NEG", "NegOptions"),
@@ -89,17 +142,27 @@ BUILTINS: Final[Mapping[str, Builtin]] = {
     "Round": Builtin("ROUND"),
     "Sigmoid": Builtin("LOGISTIC"),
     "Sin": Builtin("SIN"),
-    "Softmax": Builtin("SOFTMAX", "SoftmaxOptions"),
+    "Softmax": Builtin("SOFTMAX", "SoftmaxOptions", fixed={"Beta": 1.0}),
+    "SpaceToDepth": Builtin("SPACE_TO_DEPTH", "SpaceToDepthOptions", (Field("blocksize", "BlockSize", 1),)),
     "Sqrt": Builtin("SQRT"),
-    "Sub": Builtin("SUB", "SubOptions", fuses=True),
+    "Sub": Builtin("SUB", "SubOptions", written=_HALF_STEP, fuses=True),
     "Tanh": Builtin("TANH"),
 }
-"""Ops that are one operator, which writing and reading take from here."""
-UNARIES: Final = of_form(Form.UNARY) & BUILTINS.keys()
-COMPARISONS: Final = of_form(Form.COMPARISON) & BUILTINS.keys()
-PAIRS: Final = of_form(Form.BINARY, Form.LOGICAL, Form.PRODUCT, Form.SUM) & BUILTINS.keys()
+"""Ops that are one operator; windows and products have code for the rest of their options.
+
+Depth to and from space is ordered by place and then channel, as DCR.
+"""
 
 
-def read_as(*forms: Form) -> Mapping[str, str]:
-    """Ops of some families by the operator that they are."""
-    return {BUILTINS[kind].name: kind for kind in sorted(of_form(*forms) & BUILTINS.keys())}
+def _of(*forms: Form) -> dict[str, Builtin]:
+    """Those of some families."""
+    return {kind: BUILTINS[kind] for kind in sorted(of_form(*forms) & BUILTINS.keys())}
+
+
+UNARIES: Final = _of(Form.UNARY)
+BINARIES: Final = _of(Form.BINARY, Form.LOGICAL, Form.PRODUCT, Form.SUM, Form.VARIADIC)
+COMPARISONS: Final = _of(Form.COMPARISON)
+ALONG: Final = _of(Form.ALONG)
+REDUCTIONS: Final = _of(Form.REDUCTION)
+BLOCKS: Final = {kind: BUILTINS[kind] for kind in ("DepthToSpace", "SpaceToDepth")}
+POOLS: Final = {kind: BUILTINS[kind].operator for kind in ("AveragePool", "MaxPool")}

@@ -4,35 +4,29 @@ Source: TensorFlow Lite, builtin operators.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from planner.exporters.common.layouts import Order, plain
 from planner.exporters.litert.calls import NONE, Call
-from planner.exporters.litert.operations import Options, Tensor
-from planner.ir.graph import Op
-from planner.litert_reader.vocabulary import BUILTINS
-from planner.ops import defined
-from planner.ops.forms import Form
-
-_HALF_STEP: Final = {"PotScaleInt16": False}
-"""16-bit sums are of any scale; by default the operators take powers of two."""
+from planner.exporters.litert.operations import Tensor
+from planner.litert_reader.vocabulary import ALONG, BINARIES, COMPARISONS, UNARIES
 
 
 def binary(call: Call) -> Sequence[Tensor] | None:
     """An op of two tensors that broadcast."""
-    builtin = BUILTINS[call.op.type]
+    form = BINARIES[call.op.type]
     pair = aligned(call, (0, 1))
     if any(kind is not None and not kind.is_per_tensor for kind in (call.kind(0), call.kind(1))):
         return None
-    options: dict[str, Any] = dict(_HALF_STEP if defined(call.op.type).form is Form.SUM else {})
-    if builtin.fuses:
+    options = form.options(call.op.attributes)
+    if form.fuses:
         options["FusedActivationFunction"] = call.activation
     elif call.activation != NONE:
         return None
     like = call.like(_broadcast(pair), pair[0].order, _element(call, pair))
-    return [call.emit(builtin.name, pair, like, builtin.options, options)]
+    return [call.emit(form.operator, pair, like, form.table, options)]
 
 
 def power(call: Call) -> Sequence[Tensor] | None:
@@ -50,17 +44,17 @@ def compare(call: Call) -> Sequence[Tensor] | None:
     """A comparison: its result is boolean."""
     pair = aligned(call, (0, 1))
     like = call.like(_broadcast(pair), pair[0].order, "bool")
-    builtin = BUILTINS[call.op.type]
-    return [call.emit(builtin.name, pair, like, builtin.options, {})]
+    form = COMPARISONS[call.op.type]
+    return [call.emit(form.operator, pair, like, form.table, {})]
 
 
 def extreme(call: Call) -> Sequence[Tensor] | None:
     """Max and Min of one tensor or more, two by two."""
-    builtin = BUILTINS[call.op.type]
+    form = BINARIES[call.op.type]
     first, *rest = aligned(call, range(len(call.op.inputs)))
     for side in rest:
         like = call.like(_broadcast((first, side)), first.order, _element(call, (first, side)))
-        first = call.emit(builtin.name, (first, side), like, builtin.options, {})
+        first = call.emit(form.operator, (first, side), like, form.table, {})
     return [first]
 
 
@@ -74,26 +68,27 @@ def where(call: Call) -> Sequence[Tensor] | None:
 
 def unary(call: Call) -> Sequence[Tensor] | None:
     """An op of one tensor, element by element."""
-    if call.op.type == "Elu" and call.op.attributes.get("alpha", 1.0) != 1.0:
+    form, attributes = UNARIES[call.op.type], call.op.attributes
+    if not form.computes(attributes):
         return None
-    builtin = BUILTINS[call.op.type]
-    check_result(call, builtin.name)
+    check_result(call, form.operator)
     x = call.tensor(0)
     like = call.like(x.shape, x.order, _element(call, [x]))
-    return [call.emit(builtin.name, [x], like, builtin.options, _options(call.op))]
+    return [call.emit(form.operator, [x], like, form.table, form.options(attributes))]
 
 
 def along_last(call: Call) -> Sequence[Tensor] | None:
     """Softmax, LogSoftmax and LpNormalization, which run along the axis that is stored last."""
-    builtin, options = BUILTINS[call.op.type], {"Beta": 1.0} if call.op.type == "Softmax" else {}
-    if call.op.type == "LpNormalization" and call.op.attributes.get("p", 2) != 2:
+    form = ALONG[call.op.type]
+    if not form.computes(call.op.attributes):
         return None
-    check_result(call, builtin.name)
+    check_result(call, form.operator)
     x = call.tensor(0)
     axis = call.op.attributes.get("axis", -1) % len(x.shape)
     order = (*(i for i in x.order if i != axis), axis)
     x = call.builder.program.ordered(x, order)
-    return [call.emit(builtin.name, [x], call.like(x.shape, order), builtin.options, options)]
+    options = form.options(call.op.attributes)
+    return [call.emit(form.operator, [x], call.like(x.shape, order), form.table, options)]
 
 
 def check_result(call: Call, operator: str) -> None:
@@ -189,15 +184,6 @@ def _broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...]:
 def _element(call: Call, tensors: Sequence[Tensor]) -> str:
     """The element type of a result that is not quantized."""
     return "" if call.y is not None else tensors[0].element
-
-
-def _options(op: Op) -> Options:
-    """Options of a function of one number."""
-    if op.type == "LeakyRelu":
-        return {"Alpha": float(op.attributes.get("alpha", 0.01))}
-    if op.type == "Gelu":
-        return {"Approximate": op.attributes.get("approximate", "none") == "tanh"}
-    return {}
 
 
 _CODES: Final = {"bool": 6, "f32": 0, "i8": 9, "i32": 2, "i64": 4}

@@ -22,6 +22,7 @@ from planner.exporters.litert.calls import Call
 from planner.exporters.litert.elementwise import aligned, onto
 from planner.exporters.litert.geometry import padded, padded_with
 from planner.exporters.litert.operations import Options, Tensor
+from planner.litert_reader.vocabulary import BLOCKS
 from planner.ops.steps import Pick
 
 _LAST: Final = channels_last(4)
@@ -113,9 +114,8 @@ def depth_to_space(call: Call) -> Sequence[Tensor]:
     batch, channels, height, width = x.sizes
     depth = channels // block**2
     shape = batch, height * block, width * block, depth
-    if op.attributes.get("mode", "DCR") == "DCR":
-        like, options = replace(x, shape=shape), {"BlockSize": block}
-        return [call.emit("DEPTH_TO_SPACE", [x], like, "DepthToSpaceOptions", options)]
+    if BLOCKS[op.type].computes(op.attributes):
+        return [_blocked(call, x, shape)]
     # The stored axes n h w d b1 b2 in the order n h b1 w b2 d, of five axes: the batch joins the rows.
     wide = program.reshaped(x, (batch * height, width, depth, block, block))
     turned = program.ordered(wide, (0, 3, 1, 4, 2))
@@ -126,8 +126,13 @@ def space_to_depth(call: Call) -> Sequence[Tensor]:
     """SpaceToDepth."""
     x, block = call.last(), call.op.attributes["blocksize"]
     batch, channels, height, width = x.sizes
-    like = replace(x, shape=(batch, height // block, width // block, channels * block**2))
-    return [call.emit("SPACE_TO_DEPTH", [x], like, "SpaceToDepthOptions", {"BlockSize": block})]
+    return [_blocked(call, x, (batch, height // block, width // block, channels * block**2))]
+
+
+def _blocked(call: Call, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    form = BLOCKS[call.op.type]
+    options = form.options(call.op.attributes)
+    return call.emit(form.operator, [x], replace(x, shape=shape), form.table, options)
 
 
 def resize(call: Call) -> Sequence[Tensor] | None:

@@ -19,7 +19,7 @@ from planner.exporters.litert.operations import Tensor
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
 from planner.ir.types.qtypes import Uniform
-from planner.litert_reader.vocabulary import BUILTINS
+from planner.litert_reader.vocabulary import POOLS, REDUCTIONS
 
 _SPATIAL: Final = (2, 3)
 """Height and width, in the order of the model."""
@@ -35,7 +35,7 @@ def average_pool(call: Call) -> Sequence[Tensor] | None:
     inside = windows.counts(spatial, (0, 0, 0, 0))
     counted = windows.counts(spatial, windows.pads) if call.op.attributes.get("count_include_pad") else inside
     if padding is not None and np.array_equal(counted, inside):
-        return [_back(call, _pooled(call, "AVERAGE_POOL_2D", x, windows, padding))]
+        return [_back(call, _pooled(call, x, windows, padding))]
     more = prod(windows.kernel) / counted
     if call.y is not None and not np.all(more == 1):
         raise call.builder.refuse(
@@ -44,7 +44,7 @@ def average_pool(call: Call) -> Sequence[Tensor] | None:
         )
     top, left, bottom, right = windows.missing(spatial)
     x = padded(call.builder.program, x, {1: (top, bottom), 2: (left, right)}, call.stem)
-    result = _pooled(call, "AVERAGE_POOL_2D", x, windows, VALID)
+    result = _pooled(call, x, windows, VALID)
     if not np.all(more == 1):
         factor = more.astype(np.float32)[None, None]
         factors = call.builder.program.constant(factor, "f32", f"{call.stem}_more", order=channels_last(4))
@@ -65,7 +65,7 @@ def max_pool(call: Call) -> Sequence[Tensor] | None:
         amounts = {1: (top, bottom), 2: (left, right)}
         x = padded_with(call.builder.program, x, amounts, lowest(call.y), call.stem)
         padding = VALID
-    return [_back(call, _pooled(call, "MAX_POOL_2D", x, windows, padding))]
+    return [_back(call, _pooled(call, x, windows, padding))]
 
 
 def global_pool(call: Call) -> Sequence[Tensor] | None:
@@ -86,7 +86,7 @@ def reduction(call: Call) -> Sequence[Tensor] | None:
     keeps = bool(call.op.attributes.get("keepdims", 1))
     if call.op.type == "ReduceSum" and call.y is not None:
         return [_summed(call, x, axes, keeps=keeps)]
-    return [_reduced(call, BUILTINS[call.op.type].name, x, axes, keeps=keeps)]
+    return [_reduced(call, REDUCTIONS[call.op.type].operator, x, axes, keeps=keeps)]
 
 
 def _summed(call: Call, x: Tensor, axes: Sequence[int], *, keeps: bool) -> Tensor:
@@ -137,10 +137,10 @@ def _opened(call: Call) -> tuple[Tensor, Windows]:
     return x, windows
 
 
-def _pooled(call: Call, operator: str, x: Tensor, windows: Windows, padding: int) -> Tensor:
+def _pooled(call: Call, x: Tensor, windows: Windows, padding: int) -> Tensor:
     like = call.like((x.shape[0], *windows.count, x.shape[3]), x.order)
     options = {**windows.pool_options(padding), "FusedActivationFunction": call.activation}
-    return call.emit(operator, [x], like, "Pool2DOptions", options)
+    return call.emit(POOLS[call.op.type], [x], like, "Pool2DOptions", options)
 
 
 def _back(call: Call, result: Tensor) -> Tensor:

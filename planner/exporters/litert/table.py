@@ -31,9 +31,7 @@ from planner.exporters.litert.movement import (
 )
 from planner.exporters.litert.pooling import argmax, average_pool, global_pool, max_pool, reduction
 from planner.exporters.litert.recurrent import lstm
-from planner.litert_reader.vocabulary import BUILTINS, COMPARISONS, PAIRS, UNARIES
-from planner.ops import of_form
-from planner.ops.forms import Form
+from planner.litert_reader.vocabulary import ALONG, BINARIES, COMPARISONS, UNARIES
 
 _MORE: Final[Mapping[str, Writer]] = {
     "ArgMax": argmax,
@@ -69,9 +67,9 @@ _MORE: Final[Mapping[str, Writer]] = {
 }
 WRITERS: Final[Mapping[str, Writer]] = {
     **dict.fromkeys(MOVED, moved),
-    **dict.fromkeys(PAIRS, binary),
+    **dict.fromkeys(ALONG, along_last),
+    **dict.fromkeys(BINARIES, binary),
     **dict.fromkeys(COMPARISONS, compare),
-    **dict.fromkeys(of_form(Form.ALONG) & BUILTINS.keys(), along_last),
     **dict.fromkeys(UNARIES, unary),
     **_MORE,
 }

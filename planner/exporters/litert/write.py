@@ -26,7 +26,7 @@ from planner.exporters.onnx.port_support import common_problem, pinned_results, 
 from planner.ir.graph import Constant, Graph, Op, port_address
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
-from planner.litert_reader.vocabulary import BUILTINS
+from planner.litert_reader.vocabulary import BUILTINS, UNARIES
 from planner.ops import defined
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
@@ -70,10 +70,11 @@ def build_litert(graph: Graph, plan: Plan) -> Program:
 
 
 def _has(op: Op, constants: Mapping[str, Constant]) -> bool:
-    """Whether there is an operator of floats for an op: ELU has no alpha but 1, LSTM starts at zero."""
+    """Whether there is an operator of floats for an op; LSTM starts at zero."""
     if op.type == "LSTM":
         return all(is_zero(constants.get(name, Constant()).array) for name in op.inputs[5:7] if name)
-    return op.type in WRITERS and not (op.type == "Elu" and op.attributes.get("alpha", 1.0) != 1.0)
+    builtin = UNARIES.get(op.type)
+    return op.type in WRITERS and (builtin is None or builtin.computes(op.attributes))
 
 
 def _problem(kind: PortTyped, *, is_constant: bool) -> str:

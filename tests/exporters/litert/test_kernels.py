@@ -13,7 +13,7 @@ from planner.interpreter.kernels.litert import COMPARISONS, LITERT, LITERT_KERNE
 from planner.ir.arithmetic.rescaling import apply_scale_32, multiplier_or_zero
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform, storage, uniform
-from planner.litert_reader.vocabulary import BUILTINS
+from planner.litert_reader.vocabulary import COMPARISONS as VOCABULARY
 from tests.exporters.litert.running import told
 from tests.oracles import litert
 
@@ -103,7 +103,7 @@ def test_comparisons_are_of_multiples_of_256ths(kind, kernels, tmp_path):
             program.argument(name, array.shape, "i8", type_)
             for name, array, type_ in zip("ab", (a, b), types, strict=True)
         ]
-        result = program.emit(BUILTINS[kind].name, pair, Tensor(-1, (256, 256), "bool", (0, 1)), "y")
+        result = program.emit(VOCABULARY[kind].operator, pair, Tensor(-1, (256, 256), "bool", (0, 1)), "y")
         program.result("y", result)
         jobs.append((file_bytes(program, name="one", description=""), [{"a": a, "b": b}]))
         operands = {("y", 0): Operand(a, types[0]), ("y", 1): Operand(b, types[1])}
