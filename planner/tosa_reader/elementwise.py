@@ -16,39 +16,18 @@ from planner.onnx.dtypes import NUMPY, enum_of
 from planner.ops import of_form
 from planner.ops.forms import Form
 from planner.tosa_reader.builder import LIMITS, Builder, Unread
+from planner.tosa_reader.vocabulary import OPERATORS
 
 Reader = Callable[[Builder, Operation], None]
 """Adds ops to a draft, or raises `Unread`."""
 
 _DIRECT: Final[Mapping[str, str]] = {
-    "abs": "Abs",
-    "add": "Add",
+    **{theirs: ours for ours, theirs in OPERATORS.items()},
     "bitwise_and": "BitwiseAnd",
     "bitwise_not": "BitwiseNot",
     "bitwise_or": "BitwiseOr",
     "bitwise_xor": "BitwiseXor",
-    "ceil": "Ceil",
-    "cos": "Cos",
-    "equal": "Equal",
-    "erf": "Erf",
-    "exp": "Exp",
-    "floor": "Floor",
-    "greater": "Greater",
-    "greater_equal": "GreaterOrEqual",
     "intdiv": "Div",
-    "log": "Log",
-    "logical_and": "And",
-    "logical_not": "Not",
-    "logical_or": "Or",
-    "logical_xor": "Xor",
-    "maximum": "Max",
-    "minimum": "Min",
-    "pow": "Pow",
-    "reciprocal": "Reciprocal",
-    "sigmoid": "Sigmoid",
-    "sin": "Sin",
-    "sub": "Sub",
-    "tanh": "Tanh",
 }
 _TRUTHS: Final = of_form(Form.COMPARISON, Form.LOGICAL) | {"Not"}
 _OF_REALS: Final = frozenset({"sigmoid", "tanh"})

@@ -49,6 +49,7 @@ TABLES: Final[Mapping[str, str]] = {
     "target_exchange/vocabulary.py FUSED": FORMAT,
     "target_tests/templates.py TEMPLATES": "models of one op, with operands that fit it",
     "torch/operators.py FUNCTIONS": FORMAT,
+    "tosa_reader/vocabulary.py OPERATORS": FORMAT,
     "weight_conditioning/absorb.py PASSED": "ops past which one pass moves a shift",
 }
 NAMING: Final = {"Concat": 26, "DepthToSpace": 11}

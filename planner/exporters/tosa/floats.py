@@ -28,6 +28,7 @@ from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.ops import of_form
 from planner.ops.forms import Form
+from planner.tosa_reader import vocabulary
 
 FloatOp: TypeAlias = Callable[[ProgramBuilder, Op, Sequence[Tensor]], Tensor | None]
 
@@ -225,7 +226,7 @@ def _power(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor
     """POW is not defined below zero, so small whole powers are products."""
     exponent = builder.values.array(op.inputs[1]) if builder.values.is_constant(op.inputs[1]) else np.zeros(0)
     if exponent.size != 1 or exponent.item() not in _WHOLE_POWERS:
-        return _binary("pow")(builder, op, tensors)
+        return _binary(vocabulary.BINARIES[op.type])(builder, op, tensors)
     result = tensors[0]
     for _ in range(int(exponent.item()) - 1):
         result = _times(builder, result, tensors[0], op.outputs[0])
@@ -397,48 +398,31 @@ _PAIRS: Final = of_form(Form.COMPARISON, Form.CONCAT, Form.LOGICAL, Form.PRODUCT
 COMPARISONS: Final = of_form(Form.COMPARISON)
 
 FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
+    **{ours: _unary(theirs) for ours, theirs in vocabulary.UNARIES.items()},
+    **{ours: _binary(theirs) for ours, theirs in vocabulary.BINARIES.items()},
     **dict.fromkeys(COMPARISONS, _compared),
-    "Abs": _unary("abs"),
-    "Add": _binary("add"),
-    "And": _binary("logical_and"),
     "ArgMax": _most,
     "AveragePool": average_reals,
     "BatchNormalization": _batch_normalization,
     "Cast": _cast,
-    "Ceil": _unary("ceil"),
     "Clip": _clip,
     "Conv": conv_reals,
     "ConvTranspose": conv_reals,
-    "Cos": _unary("cos"),
     "Div": _divide,
-    "Erf": _unary("erf"),
-    "Exp": _unary("exp"),
-    "Floor": _unary("floor"),
     "Gemm": _gemm,
     "GlobalAveragePool": _mean,
     "LayerNormalization": _layer_normalization,
-    "Log": _unary("log"),
     "LogSoftmax": _log_softmax,
     "MatMul": _matmul,
-    "Max": _binary("maximum"),
-    "Min": _binary("minimum"),
     "Mul": _binary("mul"),
     "Neg": _negate,
-    "Not": _unary("logical_not"),
-    "Or": _binary("logical_or"),
     "Pad": _pad,
     "Pow": _power,
-    "Reciprocal": _unary("reciprocal"),
     "ReduceMean": _mean,
     "ReduceSum": _mean,
     "Relu": _clip,
     "Resize": resize_reals,
-    "Sigmoid": _unary("sigmoid"),
-    "Sin": _unary("sin"),
     "Softmax": _softmax,
     "Sqrt": _square_root,
-    "Sub": _binary("sub"),
-    "Tanh": _unary("tanh"),
     "Where": _selected,
-    "Xor": _binary("logical_xor"),
 }
