@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import planner
@@ -143,13 +144,30 @@ def test_rows_are_probed_on_an_engine(qplan, tmp_path):
     assert answer.out.splitlines() == [
         "claims.yaml:8  Sigmoid-1  float: Sigmoid",
         "claims.yaml:9  MaxPool-1  integers",
-        "claims on onnxruntime: 1 float, 1 integers",
+        f"claims on onnxruntime (onnxruntime {onnxruntime.__version__}): 1 float, 1 integers",
     ]
     assert qplan("target", "probe", "-t", target, "--allow", "float").code == 0
     assert qplan("target", "probe", "-t", target, "--kernel", "MaxPool").code == 0
     found = qplan("target", "probe", "-t", target, "--json")
     assert (found.code, found.json["holds"], found.json["counts"]) == (1, False, {"float": 1, "integers": 1})
     assert found.json["rows"][0]["verdict"] == "float"
+    before = tmp_path / "before.json"
+    told = {**found.json, "version": "onnxruntime 1.0"}
+    told["rows"][1].update(verdict="float", detail="MaxPool")
+    before.write_text(json.dumps(told))
+    answer = qplan("target", "probe", "-t", target, "--before", before)
+    # The row in float was so before: what changed is no failure.
+    assert (answer.code, answer.out.splitlines()[:2]) == (
+        0,
+        ["MaxPool-1: float (MaxPool) -> integers", "1 of 2 rows changed; before onnxruntime 1.0"],
+    )
+    told["rows"][0].update(verdict="integers", detail="")
+    before.write_text(json.dumps(told))
+    answer = qplan("target", "probe", "-t", target, "--before", before, "--json")
+    changes = {change["after"]["name"]: change["before"]["verdict"] for change in answer.json["changes"]}
+    assert (answer.code, changes) == (1, {"Sigmoid-1": "integers", "MaxPool-1": "float"})
+    assert qplan("target", "probe", "-t", target, "--before", before, "--allow", "float").code == 0
+    assert qplan("target", "probe", "--before", before).code == 2
     engine = tmp_path / "device.py"
     engine.write_text("def run(file, inputs):\n    raise ValueError(f'{len(inputs)} too many')\n")
     answer = qplan("target", "probe", "-t", target, "--engine", f"{engine}:run", "--format", "qonnx")
@@ -157,6 +175,7 @@ def test_rows_are_probed_on_an_engine(qplan, tmp_path):
     for wrong in (
         ["--engine", "none"],
         ["--allow", "all"],
+        ["--before", target],
         ["--format", "doc"],
         ["--engine", f"{engine}:go"],
     ):
@@ -173,9 +192,13 @@ def test_results_are_compared_with_a_kit(qplan, tmp_path):
     answer = qplan("target", "kit", "--check", kit, results)
     assert (answer.code, answer.out.splitlines()[-1]) == (0, f"{results} beside {kit}: {len(names)} integers")
 
+    before = qplan("target", "kit", "--check", kit, results, "--json").out
     with np.load(kit / names[0] / "expected.npz") as archive:
         np.savez(results / names[0] / "results.npz", **{key: archive[key] ^ 1 for key in archive})
     (results / names[1] / "results.npz").unlink()
+    (tmp_path / "before.json").write_text(before)
+    answer = qplan("target", "kit", "--check", kit, results, "--before", tmp_path / "before.json")
+    assert (answer.code, answer.out.splitlines()[2]) == (1, f"2 of {len(names)} rows changed")
     answer = qplan("target", "kit", "--check", kit, results)
     lines = answer.out.splitlines()
     assert (answer.code, "differ, by 1 at most" in lines[0]) == (1, True)
@@ -184,6 +207,7 @@ def test_results_are_compared_with_a_kit(qplan, tmp_path):
     for wrong in ((kit, tmp_path / "none"), (results, results), (kit, results)):
         assert qplan("target", "kit", "--check", *wrong).code == 2
     assert qplan("target", "kit", "teaching-npu").code == 2
+    assert qplan("target", "kit", "teaching-npu", "--before", tmp_path / "before.json").code == 2
 
 
 def test_schema_offers_the_types_of_a_target(qplan, tmp_path):

@@ -1,6 +1,6 @@
 """Verbs that hold a target description against a device: kit, probe."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import typer
 
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
     from planner.target_tests.engines.table import Engine
     from planner.target_tests.row_probe import RowFinding
+
+BeforeOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--before", metavar="FILE", help="Show only rows that differ from this --json output of before."
+    ),
+]
 
 
 def kit_target(
@@ -45,12 +52,13 @@ def kit_target(
         typer.Option("--arithmetic", metavar="A", help="Expect this arithmetic, not each row's own."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of weights and inputs.")] = 0,
+    before: BeforeOption = None,
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Write a small model for every row, with the integers a device must answer; or compare its answers.
 
-    With --check, exit code 1 if an answer differs.
+    With --check, exit code 1 if an answer differs; with --before too, if a row got worse.
     """
     from pathlib import Path
 
@@ -60,7 +68,10 @@ def kit_target(
     from planner.target_tests.probe_kit import kit_files, make_kit
 
     if check is not None:
-        return _say_findings(check_kit(Path(check), Path(target)), f"{target} beside {check}", (), json=json)
+        found = _Findings(check_kit(Path(check), Path(target)), f"{target} beside {check}")
+        return _say_findings(found, before, json=json)
+    if before is not None:
+        raise InputError("--before compares findings, and there are none", hint="--check DIR finds")
     if out is None:
         raise InputError("no folder to write the kit into", hint="--out DIR; --check DIR compares with one")
     require_format(form)
@@ -89,7 +100,8 @@ def probe_engine(
         typer.Option(
             "--engine",
             metavar="E",
-            help="onnxruntime; with --target litert, litert-optimized, qnn, tosa, vela, module:function too.",
+            help="onnxruntime; with --target also finn, hls4ml, litert, litert-optimized, openvino, qnn, "
+            "tosa, vela or module:function.",
         ),
     ] = "onnxruntime",
     target: Annotated[
@@ -110,6 +122,7 @@ def probe_engine(
         list[str] | None,
         typer.Option("--allow", metavar="VERDICT", help="Do not fail for it: float, say; may be repeated."),
     ] = None,
+    before: BeforeOption = None,
     name: Annotated[str, typer.Option("--id", metavar="ID", help="Id of the target written.")] = "probed",
     functions: FunctionsOption = None,
     out: OutFile = None,
@@ -117,7 +130,7 @@ def probe_engine(
 ) -> int:
     """Try every row of a target on an engine; without a target, write what really runs as a target file.
 
-    With --target, exit code 1 if a row runs otherwise than it says.
+    With --target, exit code 1 if a row runs otherwise than it says; with --before too, if a row got worse.
     """
     if target is not None:
         from planner.errors import unknown_name
@@ -128,10 +141,16 @@ def probe_engine(
             if verdict not in VERDICTS:
                 raise unknown_name("verdict", verdict, VERDICTS)
         device, asked = read_target(target, functions), _engine(engine, form)
-        rows = probe_rows(device, asked, python=python or HERE, kernels=kernel or ())
-        return _say_findings(rows, f"{device.id} on {engine}", allow or (), json=json)
+        home = python or HERE
+        rows = probe_rows(device, asked, python=home, kernels=kernel or ())
+        version = asked.version(home)
+        title = f"{device.id} on {engine}{f' ({version})' * bool(version)}"
+        return _say_findings(_Findings(rows, title, version, tuple(allow or ())), before, json=json)
+    from planner.errors import InputError
     from planner.target_tests.probe import probe, probe_yaml, rows_of
 
+    if before is not None:
+        raise InputError("--before compares findings, and there are none", hint="--target T finds")
     found = probe(engine, kernel or None)
     if json:
         answers = [
@@ -168,20 +187,50 @@ def _engine(name: str, form: str | None) -> "Engine":
     return replace(ENGINES[name], form=form or ENGINES[name].form)
 
 
-def _say_findings(found: "Sequence[RowFinding]", title: str, allowed: "Sequence[str]", *, json: bool) -> int:
-    """A line for each row, and the count of each verdict; 1 where one is refuted that is not allowed."""
+class _Findings(NamedTuple):
+    """What is said of rows: `allowed` verdicts are no failure."""
+
+    rows: "Sequence[RowFinding]"
+    title: str
+    version: str = ""
+    allowed: tuple[str, ...] = ()
+
+
+def _say_findings(found: _Findings, before: str | None, *, json: bool) -> int:
+    """A line for each row, or each that changed, and the count of each verdict; 1 where one fails."""
     from collections import Counter
     from dataclasses import asdict
+    from pathlib import Path
 
-    refuted = any(row.refuted and row.verdict not in allowed for row in found)
-    counts = Counter(row.verdict for row in found)
-    if json:
-        say_json({"holds": not refuted, "counts": counts, "rows": [asdict(row) for row in found]})
-        return 1 if refuted else 0
-    wide = max((len(row.row) for row in found), default=0), max((len(row.name) for row in found), default=0)
-    for row in found:
-        say(
-            f"{row.row:<{wide[0]}}  {row.name:<{wide[1]}}  {row.verdict}{': ' * bool(row.detail)}{row.detail}"
+    from planner.target_tests.changed_rows import changed_rows, read_before
+
+    counts = Counter(row.verdict for row in found.rows)
+    refuted = any(row.refuted and row.verdict not in found.allowed for row in found.rows)
+    said: dict[str, object] = {"version": found.version, "counts": counts}
+    wide = [max((len(text) for text in texts), default=0) for texts in _columns(found.rows)]
+    lines = [
+        f"{row.row:<{wide[0]}}  {row.name:<{wide[1]}}  {row.verdict}{': ' * bool(row.detail)}{row.detail}"
+        for row in found.rows
+    ]
+    if before is not None:
+        old = read_before(Path(before))
+        changes = changed_rows(old.findings, found.rows)
+        refuted = any(
+            change.refuted and change.after is not None and change.after.verdict not in found.allowed
+            for change in changes
         )
-    say(f"{title}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}")
+        said["changes"] = [asdict(change) for change in changes]
+        lines = [change.text for change in changes]
+        was = f"; before {old.version}" if old.version and old.version != found.version else ""
+        lines.append(f"{len(changes)} of {len(found.rows)} rows changed{was}")
+    if json:
+        say_json({"holds": not refuted, **said, "rows": [asdict(row) for row in found.rows]})
+        return 1 if refuted else 0
+    for line in lines:
+        say(line)
+    say(f"{found.title}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}")
     return 1 if refuted else 0
+
+
+def _columns(rows: "Sequence[RowFinding]") -> "tuple[list[str], list[str]]":
+    return [row.row for row in rows], [row.name for row in rows]

@@ -265,6 +265,18 @@ def run_script(python: str, script: str, folder: Path, jobs: list[dict[str, Any]
         raise InputError(f"{package} does not run with {python}: {_last(done.stderr)}", hint=hint_of(package))
 
 
+def version_of(python: str, package: str) -> str:
+    """The version of an engine's package in another environment; "" where it tells none."""
+    code = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
+    try:
+        done = subprocess.run(  # noqa: S603
+            [python, "-c", code, package], capture_output=True, check=False, text=True
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if not done.returncode else ""
+
+
 def hint_of(package: str) -> str:
     """The remedy where a Python lacks an engine."""
     return f"give the Python of an environment with {package}"

@@ -11,7 +11,7 @@ import numpy as np
 from planner.exporters.onnx.as_optimised import run_optimised
 from planner.onnx.sessions import FAILURES, one_line
 from planner.target_tests.engines.answers import Answer, Job
-from planner.target_tests.engines.apart import ask_litert, ask_qnn, ask_tosa, ask_vela
+from planner.target_tests.engines.apart import ask_litert, ask_qnn, ask_tosa, ask_vela, version_of
 from planner.target_tests.engines.fpga import ask_finn, ask_hls4ml
 from planner.target_tests.engines.openvino_cpu import ask_openvino
 
@@ -28,12 +28,19 @@ class Engine:
       ask: with the Python of the engine's environment, and jobs; an answer for each.
       otherwise: how an operator runs that it has no integer kernel for; "" where it cannot be told.
       float_ends: whether its files take and give reals where a port is stored in integers.
+      package: that has the engine's version; "" where none has.
     """
 
     form: str
     ask: Callable[[str, Sequence[Job]], Sequence[Answer]]
     otherwise: str = ""
     float_ends: bool = False
+    package: str = ""
+
+    def version(self, python: str) -> str:
+        """Of the engine in an environment, `onnxruntime-qnn 2.7.0`; "" where it tells none."""
+        number = version_of(python, self.package) if self.package else ""
+        return f"{self.package} {number}" if number else ""
 
 
 def own_engine(function: OwnEngine, form: str) -> Engine:
@@ -66,14 +73,14 @@ def _ask_onnxruntime(_: str, jobs: Sequence[Job]) -> list[Answer]:
 
 ENGINES: Final[Mapping[str, Engine]] = {
     "finn": Engine("finn", ask_finn, "cpu", float_ends=True),
-    "hls4ml": Engine("hls4ml", ask_hls4ml, float_ends=True),
-    "litert": Engine("litert", partial(ask_litert, kernels="reference")),
-    "litert-optimized": Engine("litert", partial(ask_litert, kernels="optimized")),
-    "onnxruntime": Engine("onnx-qdq", _ask_onnxruntime, "float"),
-    "openvino": Engine("onnx-qdq", ask_openvino, "float"),
-    "qnn": Engine("onnx-qdq", ask_qnn, "cpu"),
-    "tosa": Engine("tosa", ask_tosa),
-    "vela": Engine("litert", ask_vela, "cpu"),
+    "hls4ml": Engine("hls4ml", ask_hls4ml, float_ends=True, package="hls4ml"),
+    "litert": Engine("litert", partial(ask_litert, kernels="reference"), package="ai-edge-litert"),
+    "litert-optimized": Engine("litert", partial(ask_litert, kernels="optimized"), package="ai-edge-litert"),
+    "onnxruntime": Engine("onnx-qdq", _ask_onnxruntime, "float", package="onnxruntime"),
+    "openvino": Engine("onnx-qdq", ask_openvino, "float", package="openvino"),
+    "qnn": Engine("onnx-qdq", ask_qnn, "cpu", package="onnxruntime-qnn"),
+    "tosa": Engine("tosa", ask_tosa, package="tosa-tools"),
+    "vela": Engine("litert", ask_vela, "cpu", package="ethos-u-vela"),
 }
 
 HERE: Final = sys.executable
