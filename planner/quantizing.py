@@ -71,7 +71,7 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Quantized:
-    """What `quantize` gives.
+    """The result of `quantize`.
 
     Attributes:
       data: the bytes of the quantized file, without its weights where these lie beside it.

@@ -77,6 +77,15 @@ def messages(path: Path) -> Iterator[str]:
             yield text
 
 
+def descriptions(path: Path) -> Iterator[str]:
+    """Texts of a module that generated reference pages show: messages, and docstrings of public names."""
+    yield from messages(path)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+            text = re.sub(r"`[^`\n]*`", "` `", ast.get_docstring(node) or "")
+            yield re.sub(r"^ *\w+(?:, \w+)*:", "", text, flags=re.MULTILINE)
+
+
 def option_helps(verb: Callable[..., object]) -> Iterator[str]:
     """The help of each option and argument."""
     for parameter in inspect.signature(verb).parameters.values():
@@ -107,12 +116,24 @@ def test_pages(name):
 
 
 HELPS: Final = dict(helps())
+REFERENCE: Final = (
+    *sorted((ROOT / "api" / "schemas").glob("*.py")),
+    *sorted((ROOT / "planner" / "client" / "calls").glob("*.py")),
+    ROOT / "planner" / "target" / "docs" / "fields.py",
+    ROOT / "planner" / "target" / "schema.py",
+)
+"""Modules whose texts are those of the reference: of HTTP, of the Python client, of the keys of a target."""
 MESSAGES: Final = sorted(path for part in SPOKEN for path in (ROOT / "planner" / part).rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", MESSAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_messages(path):
     assert [found for message in messages(path) for found in ours(message)] == []
+
+
+@pytest.mark.parametrize("path", REFERENCE, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_reference(path):
+    assert [found for text in descriptions(path) for found in ours(text)] == []
 
 
 @pytest.mark.parametrize("name", HELPS)

@@ -18,7 +18,7 @@ class StatsRecord(BaseModel):
 
 
 class CalibrationRecord(StatsRecord):
-    """Statistics that were taken, and what is odd about the samples."""
+    """Statistics of a calibration, and warnings about its samples."""
 
     warnings: list[str]
 
@@ -142,7 +142,7 @@ class OutputLossRecord(BaseModel):
 
 
 class PartsRecord(BaseModel):
-    """Noise powers of one kernel at the judged output, by what makes them."""
+    """Noise powers of one kernel at the evaluated output, by their causes."""
 
     weights: float | None
     rounding: float | None
@@ -161,7 +161,7 @@ class KernelLossRecord(BaseModel):
 
 
 class RemedyRecord(BaseModel):
-    """One change of a plan, and the SQNR that it predicts for the judged output."""
+    """One change of a plan, and the SQNR that it predicts for the evaluated output."""
 
     names: list[str]
     what: str
@@ -198,8 +198,8 @@ class GoalRecord(BaseModel):
 class TrialRecord(BaseModel):
     """A plan that was measured; SQNR in dB, null where there is no error at all (`exact`) or only error.
 
-    `share` is its work as a part of the dearest plan's; a metric counts so that larger is better; `asked` is
-    the number of kernels that it asks something of; where there is an `error` the figures mean nothing.
+    `share` is its work as a part of the most expensive plan's; a metric counts so that larger is better;
+    `asked` is the number of kernels that it asks something of; beside an `error` the figures mean nothing.
     """
 
     origin: str

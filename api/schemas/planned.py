@@ -30,7 +30,7 @@ class PlanPage(BaseModel):
 
 
 class OfferRecord(BaseModel):
-    """The storages that kernels of one kind can be asked for: the kernel, its inputs and its outputs."""
+    """The storages that edits may request for kernels of one kind, and for their inputs and outputs."""
 
     kernel: list[str]
     inputs: list[list[str]] = Field(alias="in")
@@ -155,7 +155,7 @@ class Change(BaseModel):
 
 
 class Difference(BaseModel):
-    """What differs between two plans, and the same in words."""
+    """The differences between two plans, also in words."""
 
     before: Digest
     after: Digest
@@ -169,11 +169,11 @@ class Difference(BaseModel):
 
 
 class Preview(BaseModel):
-    """What edits would change in a plan, without reasons: at most 1,000 of each kind; in words too."""
+    """The changes that edits would make in a plan, at most 1,000 of each kind, also in words."""
 
     plan: Digest
     same: bool
-    touched: list[str] = Field(description="kernels at which something changes, readers of rescales too")
+    touched: list[str] = Field(description="kernels at which something changes, with consumers of rescales")
     kernels: list[Change]
     ports: list[Change]
     rescales: list[Change]

@@ -114,7 +114,7 @@ class PlanOptions(BaseModel):
         default=False, description="give some constraints up where not all can hold, each with a warning"
     )
     bias_pins: Literal["error", "derive"] = Field(
-        default="error", description="derive a pinned bias anew whose scale is not its factors' product"
+        default="error", description="derive a fixed bias anew whose scale is not its factors' product"
     )
     formats: list[Annotated[str, Field(max_length=40)]] = Field(
         default_factory=list,
@@ -129,7 +129,7 @@ class PlanOptions(BaseModel):
 
 
 class PlanRequest(BaseModel):
-    """What to plan, and for what."""
+    """A model to plan, and its target."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -243,7 +243,7 @@ class CalibrationRequest(BaseModel):
         0,
         ge=0,
         le=1000,
-        description="of so many samples, measure too what rounding each value leaves at its readers",
+        description="number of samples on which the SQNR of rounding is measured at each consumer too",
     )
 
 
@@ -273,7 +273,7 @@ class ComparisonRequest(BaseModel):
         default=None, description="whether the samples are others than those of calibration, for who reads it"
     )
     samples: Digest = Field(
-        description="a blob: one .npz of arrays by input name; label or labels is what metrics judge by"
+        description="a blob: one .npz of arrays by input name; metrics compare with `label` or `labels`"
     )
     values: Flag = Field(default=False, description="compare inner values too")
     metrics: list[Literal["sqnr", "top1", "top5", "cross_entropy"]] = Field(
@@ -311,13 +311,13 @@ class LossesRequest(BaseModel):
     plan: PlanOrKey = Field(description="key of a plan, or a qplan.plan/1 of a known target")
     samples: Digest = Field(description="a blob: one .npz of arrays by input name; 8 name the culprits")
     output: str | None = Field(
-        default=None, max_length=1000, description="the output to judge by; by default the worst"
+        default=None, max_length=1000, description="the output to evaluate; by default the worst"
     )
     limit: Whole = Field(default=10, ge=0, le=100, description="kernels whose noise is taken apart")
 
 
 class SearchRequest(BaseModel):
-    """What to plan, for what, and how good or how cheap the plan is to be."""
+    """A model to plan, its target, and the quality or price to reach."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -333,7 +333,7 @@ class SearchRequest(BaseModel):
     stats: Stats | None = Field(None, description="digest of statistics, or qplan.stats/2")
     annotations: dict[str, Any] | None = Field(None, description="qplan.annotations/1")
     samples: Digest = Field(
-        description="a blob: one .npz of arrays by input name; label or labels is what a metric judges by"
+        description="a blob: one .npz of arrays by input name; a metric compares with `label` or `labels`"
     )
     goal: (
         Annotated[str, Field(max_length=100)]
@@ -372,7 +372,7 @@ class SearchRequest(BaseModel):
     @model_validator(mode="after")
     def _says_what_for(self) -> Self:
         if (self.goal is None) == (self.effort is None):
-            raise ValueError("either a goal or an effort is asked for")
+            raise ValueError("accepted: either a goal or an effort")
         return self
 
     @field_validator("trials")

@@ -14,7 +14,7 @@ ModelFormat: TypeAlias = Literal["onnx", "json", "litert", "mlir"]
 
 
 class JobRecord(BaseModel):
-    """A job; times are seconds since 1970, `result` as the route that asked for it says."""
+    """A job; times are seconds since 1970, `result` as its route says."""
 
     id: str
     kind: JobKind
@@ -25,13 +25,13 @@ class JobRecord(BaseModel):
     started: float | None
     finished: float | None
     link: str
-    request_id: str | None = Field(default=None, description="of the request that asked for it")
+    request_id: str | None = Field(default=None, description="of the request that made the job")
     result: dict[str, Any] | None
     problem: dict[str, Any] | None
 
 
 class JobPage(BaseModel):
-    """Some of the jobs, in the order asked for; `next` is the cursor of the following page."""
+    """Some of the jobs, in the requested order; `next` is the cursor of the following page."""
 
     items: list[JobRecord]
     next: str | None
@@ -46,7 +46,7 @@ class Boundary(BaseModel):
 
 
 class ModelRecord(BaseModel):
-    """What a model is; its digest is the planner's, of structure, numbers and text that is written back."""
+    """A model; its digest is the planner's, of structure, numbers and text that is written back."""
 
     digest: Digest
     blob: Digest
@@ -185,7 +185,7 @@ class TestReport(BaseModel):
 
 
 class Finding(BaseModel):
-    """Something odd in a target description."""
+    """A finding in a target description: an error or a warning."""
 
     file: str
     line: int
@@ -196,7 +196,7 @@ class Finding(BaseModel):
 
 
 class LintReport(BaseModel):
-    """A target description that loads, and what is odd in it."""
+    """A target description that loads, with its warnings."""
 
     id: str
     version: str

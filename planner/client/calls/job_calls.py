@@ -117,7 +117,7 @@ def calibrate(
     """Run samples, one `.npz`, through a model; the record has `digest` of the statistics and `warnings`.
 
     Args:
-      readers: of so many samples, the first, measure too what rounding each value leaves at its readers.
+      readers: number of samples on which the SQNR of rounding is measured at each consumer too.
     """
     body = {"model": model, "samples": (yield from upload(samples)), "method": method, "readers": readers}
     return (yield from made(Ask("POST", "/v1/calibrations", json=body, headers=AS_JOB)))
@@ -139,7 +139,7 @@ def compare(
 
     Args:
       values: compare inner values too; they are in the whole comparison, the record's `blob`.
-      metrics: `top1`, `top5`, `cross_entropy`, judged by the samples' `label` or `labels`.
+      metrics: `top1`, `top5`, `cross_entropy`, which compare with the samples' `label` or `labels`.
       output: the output that labels are for; by default the only one.
       reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
       stats: digest of those of calibration: `warnings` say what in the samples goes beyond them.
@@ -182,7 +182,7 @@ def measure(
       held_out: whether the samples are others than those of calibration, for those who read the report.
 
     Returns:
-      What `compare` gives, and `quality`: `text`, `grade`, `measured_on`.
+      Return the answer of `compare`, and `quality`: `text`, `grade`, `measured_on`.
     """
     body: dict[str, Any] = {"model": model, "plan": plan, "samples": (yield from upload(samples))}
     asked = {"format": format, "metrics": list(metrics), "output": output, "reference": reference}
@@ -205,7 +205,7 @@ def losses(
     Args:
       plan: its key, or a plan itself, for a target that the server has.
       samples: one `.npz`; 8 samples name the culprits.
-      output: the output to judge by; by default the worst.
+      output: the output to evaluate; by default the worst.
       limit: kernels whose noise is taken apart; 10 by default.
 
     Returns:

@@ -46,7 +46,7 @@ def plan(
       target: `id` or `id@version`.
       stats: the digest of stored statistics, or the document.
       best_effort: give some constraints up where not all can hold, each with a warning.
-      bias_pins: policy for a bias pinned to another scale than its factors' product.
+      bias_pins: policy for a bias fixed to another scale than its factors' product.
       formats: to export in; kernels that one of them cannot write take another row, or float.
       correct_biases: take the mean error of integer weights out of biases, by the means that `stats` have.
       as_job: for models that take longer than the server plans within a request.
@@ -80,7 +80,7 @@ def summary(key: str) -> Steps[dict[str, Any]]:
 
 
 def view(key: str, before: str | None = None) -> Steps[dict[str, Any]]:
-    """What the page draws of a plan (`qplan.view/1`), beside the plan `before` where one is named."""
+    """The drawing of a plan (`qplan.view/1`), beside the plan `before` where one is named."""
     params = {} if before is None else {"before": before}
     return (yield from object_of(Ask("GET", f"/v1/plans/{quoted(key)}/view", params=params)))
 

@@ -23,14 +23,15 @@ class EnginesModel(Model):
     )
     crossing: Price = Field(1.0, description="Price of an element that another engine reads.")
     one_way: bool = Field(
-        default=False, description="What reads from a later engine runs there too, and never comes back."
+        default=False,
+        description="Whether consumers of a later engine's values run there too, without a way back.",
     )
 
 
 class DefaultsModel(Model):
     """Defaults of rows."""
 
-    port: TypeRef = Field(default=None, description="What wildcard ports fall back to.")
+    port: TypeRef = Field(default=None, description="Type of wildcard ports that nothing else decides.")
     on_no_kernel: Literal["float", "error"] = "float"
     requantize: Requantize = "tosa_double"
     rescale_single_consumer: bool = False
@@ -157,14 +158,14 @@ class CaseModel(Model):
         description="A line per value: 'y = Op(x, w) [axis=1] : f32[1,8] {-1, 1}'.",
         examples=["y = Softmax(x) : f32[1,8] {0, 1}\n"],
     )
-    expect: ExpectModel = Field(description="What the plan must be.")
+    expect: ExpectModel = Field(description="Expected properties of the plan.")
 
 
 Opset: TypeAlias = Annotated[int, Field(ge=7, le=99)]
 
 
 class FilesModel(Model):
-    """What files the device's compiler reads."""
+    """Files that the device's compiler reads."""
 
     opset: Annotated[list[Opset], Field(min_length=2, max_length=2)] | None = Field(
         None,
@@ -173,7 +174,7 @@ class FilesModel(Model):
     )
     layout: Literal["channels_first", "channels_last"] | None = Field(
         None,
-        description="Where images have their channels; formats of the other layout are refused.",
+        description="Position of the channels of images; formats of the other layout are refused.",
         examples=["channels_last"],
     )
     formats: Annotated[list[Name], Field(max_length=8)] | None = Field(
@@ -189,8 +190,8 @@ class FilesModel(Model):
     )
     runtime: Literal["onnxruntime"] | None = Field(
         None,
-        description="The engine installed beside the planner that the device is: files are judged by what it "
-        "computes on this machine, optimisations on. Without it they are judged as they are written.",
+        description="The engine installed beside the planner that the device is: files are evaluated by what "
+        "it computes on this machine, optimisations on. Without it they are evaluated as they are written.",
         examples=["onnxruntime"],
     )
     reader: Literal["any", "finn", "onnxruntime", "openvino", "qnn", "tensorrt"] | None = Field(

@@ -66,8 +66,8 @@ class AccumulatorModel(Model):
     storage: str = Field(description="Storage of the sum.", examples=["i24"])
     overflow: Literal["refuse", "saturate", "wrap"] = Field(
         "refuse",
-        description="What becomes of sums of products that may not fit: the row is left, or the whole sum is "
-        "saturated, or taken modulo 2^bits.",
+        description="How sums of products that may not fit are treated: the row is rejected, or the whole "
+        "sum is saturated, or taken modulo 2^bits.",
     )
     partial: PartialSumsModel | None = Field(
         None, description="Partial sums on the way.", examples=[{"storage": "i16", "products": 2}]

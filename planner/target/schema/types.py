@@ -59,7 +59,7 @@ class MultiplierModel(Model):
         None, description="Bits the factor is rounded to before its upper ones are taken.", examples=[32]
     )
     too_small: Literal["fewer_bits", "zero"] = Field(
-        "fewer_bits", description="What a factor that wants a greater shift becomes."
+        "fewer_bits", description="How a factor that needs a greater shift is represented."
     )
 
 
