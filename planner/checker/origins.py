@@ -62,10 +62,8 @@ def check_options(plan: Plan) -> None:
     known = ", ".join(sorted({*POLICIES, FORMATS, *prices}))
     for name, value in plan.options.items():
         if name == FORMATS:
-            listed = (
-                isinstance(value, Sequence) and bool(value) and all(isinstance(one, str) for one in value)
-            )
-            if isinstance(value, str) or not listed or len({*value}) < len(value):
+            texts = [*value] if isinstance(value, Sequence) and not isinstance(value, str) else []
+            if not texts or not all(isinstance(one, str) for one in texts) or len({*texts}) < len(texts):
                 refuse("", f"has the option {name}: {value!r}; accepted: formats by name, each once")
         elif name not in POLICIES and name not in prices:
             refuse("", f"has the option {name!r}, which planning does not know; accepted: {known}")
