@@ -24,11 +24,11 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from planner.errors import InputError, UnsupportedExport
-from planner.ir.graph import LINEAR
 from planner.ir.types.qtypes import Uniform
+from planner.ops import LINEAR
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import Port
-from planner.propagation.selection.weight_axes import channel_axis
+from planner.target.ports.axes import channel_axis
 from planner.target_exchange.aten import onnx_of
 from planner.torch.nodes import HINT, Kernel, attribute, kernels_of
 from planner.torch.quantizers import EdgeQuantizer, GroupScale, derived_scale
