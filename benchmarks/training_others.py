@@ -10,6 +10,7 @@ import os
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -65,9 +66,12 @@ def row(bits: int, road: str, found: list[dict[str, Any]]) -> str:
 def page(known: list[dict[str, Any]]) -> str:
     """The page of finished runs."""
     devices = [*known[0]["found"]]
+    counts = Counter((one["road"], one["bits"]) for one in known)
+    widths = [bits for bits in WIDTHS if all(counts[road, bits] == len(SEEDS) for road in ROADS)]
+    shown = ", ".join(map(str, widths))
     text = f"""# Training under a plan beside other roads
 Made by `python -m benchmarks.training_others --write`: a convnet of two convolutions and a linear layer on
-the digits, weights at 8 to 2 bits, activations at 8; {EPOCHS} epochs from one float network, Adam at one
+the digits, weights at {shown} bits, activations at 8; {EPOCHS} epochs from one float network, Adam at one
 rate; accuracy in percent of 450 images, mean and standard deviation of {len(SEEDS)} seeds. torchao:
 `prepare_qat_pt2e` with XNNPACK's quantizer. Brevitas: its layers with their default quantizers, read as
 QONNX. Both with their own defaults, and then planned for the device. Rescales without the casts at the ends;
@@ -75,10 +79,10 @@ price: of all; in float: kernels that fall back.
 """
     for device in devices:
         text += f"\n## {device}\n| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|\n"
-        for bits in WIDTHS:
+        for bits in widths:
             for road in ROADS:
                 found = [one["found"][device] for one in known if one["road"] == road and one["bits"] == bits]
-                text += row(bits, road, found) if found else ""
+                text += row(bits, road, found)
     return text
 
 
