@@ -104,11 +104,8 @@ def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
     if pin not in own and (joined or own):
         return True
     times = times_of(pin, kind)
-    if (
-        pattern.name in served.reading.biases
-        or times is None
-        or any(getattr(kind, one) != getattr(pin, one) for one in LAYOUT)
-    ):
+    laid_alike = all(getattr(kind, one) == getattr(pin, one) for one in LAYOUT)
+    if pattern.name in served.reading.biases or times is None or not laid_alike:
         return False
     if np.any(times > 1) and not served.reading.has_bias:
         return False

@@ -106,11 +106,8 @@ def check_room(kernel: KernelPlan, row: Row) -> None:
     """The accumulator has the bits that the plan says sums need, where it leaves longer ones alone."""
     bits, room = kernel.accumulator_bits, row.accumulator
     if bits is not None and room is not None and row.overflow == "refuse" and bits > room.bits:
-        refuse(
-            kernel.name,
-            f"its sums need {quantity(bits, 'bit')}, {row.source} accepts {room.bits} ({room})",
-            row,
-        )
+        told = f"its sums need {quantity(bits, 'bit')}, {row.source} accepts {room.bits} ({room})"
+        refuse(kernel.name, told, row)
 
 
 def check_sums(served: Served, extents: Mapping[int, Extent]) -> None:
@@ -118,22 +115,14 @@ def check_sums(served: Served, extents: Mapping[int, Extent]) -> None:
     kernel, claimed = served.kernel, served.kernel.accumulator_bits
     needed = needed_bits(served, extents)
     if claimed != needed:
-        refuse(
-            kernel.name,
-            f"its sums are said to need {claimed or 'no'} bits; accepted: {needed or 'no'} bits, from its "
-            "weights",
-            served.row,
-        )
+        right = f"accepted: {needed or 'no'} bits, from its weights"
+        refuse(kernel.name, f"its sums are said to need {claimed or 'no'} bits; {right}", served.row)
     row = served.row
     few = None if row.partial is None else partial_bits(served, row.partial.products)
     if row.partial is not None and few is not None and few > row.partial.storage.bits:
-        refuse(
-            kernel.name,
-            f"sums of {row.partial.products} of its products need {quantity(few, 'bit')}, "
-            f"{row.source} accepts "
-            f"{row.partial.storage.bits} ({row.partial.storage})",
-            row,
-        )
+        told = f"sums of {row.partial.products} of its products need {quantity(few, 'bit')}"
+        room = f"{row.partial.storage.bits} ({row.partial.storage})"
+        refuse(kernel.name, f"{told}, {row.source} accepts {room}", row)
 
 
 def _factors(served: Served) -> tuple[list[int], Uniform, Uniform] | None:

@@ -45,9 +45,8 @@ def check_content(
     # Weights may be kept shorter than their storage where the arithmetic saturates inside (VPMADDUBSW adds
     # two u8 x i8 products in 16 bits).
     store = usable(kind.storage, spec)
-    lo, hi = (
-        (lows, highs) if not kind.is_per_tensor else (np.atleast_1d(lows.min()), np.atleast_1d(highs.max()))
-    )
+    whole = lows.min(keepdims=True), highs.max(keepdims=True)
+    lo, hi = whole if kind.is_per_tensor else (lows, highs)
     lo, hi = ends_observed(observed(served, port), lo, hi, axis=kind.axis, sliced=not kind.is_per_tensor)
     if needed is not None:
         lo, hi = np.clip(lo, *needed), np.clip(hi, *needed)
@@ -69,9 +68,8 @@ def check_content(
         # Of the scale that the port has, which may have grown.
         right = np.clip(store.qmin - lo / np.asarray(kind.scales), store.qmin, store.qmax)
     # A zero point is rounded to the nearest integer of the storage, so half a step off is still right.
-    i = first_of(
-        (np.abs(np.asarray(kind.zero_points) - right) > 0.5 + NEAR) & ((hi > lo) | (kind.axis is not None))
-    )
+    off = np.abs(np.asarray(kind.zero_points) - right) > 0.5 + NEAR
+    i = first_of(off & ((hi > lo) | (kind.axis is not None)))
     if i is not None:
         told = f"its numbers in slice {i} lie in [{lo[i]:g}, {hi[i]:g}]"
         refuse(port.address, f"is {brief(kind)}, {told}; accepted: zero point {round(right[i])}", served.row)
