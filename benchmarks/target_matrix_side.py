@@ -33,8 +33,8 @@ OPEN = {"total": 2}
 """A decoder's mask covers the one step before and its own."""
 
 
-def load(name: str, work: Path) -> Graph:
-    """Read a model with the ranges of a few samples on its values."""
+def load(name: str, work: Path) -> tuple[Graph, list[Sample]]:
+    """Read a model with the ranges of a few samples on its values; and these samples."""
     if name in light_names():
         written = write_light(work, name)
         graph = read_onnx(written.path)
@@ -43,7 +43,7 @@ def load(name: str, work: Path) -> Graph:
         path = model_folder() / f"{name}.onnx"
         graph = read_onnx(path)
         batch = samples(path.stem, path, SAMPLES) if path.stem in SAMPLERS else _drawn(graph)
-    return annotate(graph, stats=calibrate(graph, batch))
+    return annotate(graph, stats=calibrate(graph, batch)), batch
 
 
 def _drawn(graph: Graph) -> list[Sample]:
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str]) -> None:
     name, out, *targets = arguments
     with tempfile.TemporaryDirectory(prefix="matrix.") as work:
         try:
-            graph = load(name, Path(work))
+            graph, _ = load(name, Path(work))
         except PlannerError as error:
             refusal = f"{type(error).__name__}: {error}"
             records = [{"model": name, "target": target, "refused": refusal} for target in targets]

@@ -200,4 +200,4 @@ def test_awkward_models(name):
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.soak) for name in model_names()])
 def test_real_models(models, name, tmp_path):
     assert models == model_folder()
-    keeps_on_every_target(load(name, tmp_path))
+    keeps_on_every_target(load(name, tmp_path)[0])
