@@ -209,9 +209,15 @@ def test_the_page():
 
 
 def test_what_is_wanted_of_ours():
-    line = "within 1 % of float's metric on 0 of 1 models; its verdict of accuracy agrees on 0; "
-    line += "a peer is ahead in both figures on"
+    line = "within 1 % of float's metric on 0 of 1 models; its verdict of accuracy agrees on 0, "
+    line += "is too strict on none, and says good of a worse file on `m`; a peer is ahead in both figures on"
     assert wanted(RESULTS) == [f"- ours: {line} `m`.", f"- ours, quick: {line} none."]
+
+
+def test_a_verdict_that_is_too_strict_is_told_from_one_that_is_too_lenient():
+    row = {"side": "ours", "metric": 0.95, "verdict": "fair"}
+    told = wanted({"models": [{"model": "m", "float": {"metric": 0.95}, "sides": [row]}]})
+    assert "agrees on 0, is too strict on `m`, and says good of a worse file on none" in told[0]
 
 
 def test_latency_of_a_loaded_machine_is_marked_and_left_out_of_the_summary():

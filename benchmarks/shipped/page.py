@@ -223,10 +223,19 @@ def wanted(results: Record) -> list[str]:
         behind = [
             f"`{record['model']}`" for row, record in own if "latency" in row and beaten_by(row, record)
         ]
+        wrong = [
+            (is_in, f"`{record['model']}`")
+            for (_, record), is_in, is_right in zip(own, near, agree, strict=True)
+            if not is_right
+        ]
+        strict, lenient = (
+            ", ".join(model for is_in, model in wrong if is_in == is_near) or "none"
+            for is_near in (True, False)
+        )
         lines.append(
             f"- {name}: within 1 % of float's metric on {sum(near)} of {len(own)} models; its verdict of "
-            f"accuracy agrees on {sum(agree)}; a peer is ahead in both figures on "
-            f"{', '.join(behind) or 'none'}."
+            f"accuracy agrees on {sum(agree)}, is too strict on {strict}, and says good of a worse file on "
+            f"{lenient}; a peer is ahead in both figures on {', '.join(behind) or 'none'}."
         )
     return lines
 
