@@ -89,7 +89,7 @@ def test_mean_has_the_count_in_its_multiplier(bits, x, y, size, tmp_path):
 
 
 @pytest.mark.parametrize("kernels", ["reference", "optimized"])
-@pytest.mark.parametrize("kind", COMPARISONS)
+@pytest.mark.parametrize("kind", sorted(COMPARISONS))
 def test_comparisons_are_of_multiples_of_256ths(kind, kernels, tmp_path):
     """Of every magnitude of two scales below 1, in every pair of bytes."""
     rng, jobs, wanted = np.random.default_rng(0), [], []
