@@ -124,6 +124,21 @@ def test_a_clip_is_relus_and_differences(low, high, y):
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("scale", [0.03, 0.0075, 0.0175])
+def test_a_stored_slope_is_no_multiple_of_its_operand(scale):
+    """Where one factor makes powers of two of both scales, too: the result would be divided by it twice."""
+    x = (np.arange(-40, 40, dtype=np.float32) * np.float32(0.03)).reshape(-1, 4)
+    slope = np.round(np.array([0.5, -0.25, 0.125, 1.0]) / scale).astype(np.float32) * np.float32(scale)
+    graph = model(
+        [op("PRelu", "x s", "y")], inputs={"x": x.shape}, outputs={"y": x.shape}, constants={"s": slope}
+    )
+    types = {"x": i8(0.03), "s": i8(scale), "y": i8(0.05)}
+    plan = plan_of(graph, [(["y"], "x s", "y")], types, "exact_even")
+    with zipfile.ZipFile(io.BytesIO(write_hls4ml(graph, plan))) as archive:
+        (found,) = ModelRunner(read_written(archive.read("model.onnx"))).run({"x": x}).values()
+    np.testing.assert_allclose(found, Interpreter(graph, plan).run({"x": x}).outputs["y"], rtol=0, atol=1e-6)
+
+
 def test_an_op_without_a_layer_is_refused():
     graph = model([op("Erf", "x", "y")], inputs={"x": (1, 4)}, outputs={"y": (1, 4)}, constants={})
     plan = plan_of(graph, [(["y"], "x", "y")], {"x": i8(0.0625), "y": i8(0.0625)}, "exact_even")

@@ -46,11 +46,10 @@ from planner.plans.records import Port, PortTyped
 _WEIGHTED: Final = frozenset({"Conv", "Gemm", "MatMul"})
 _SUMS: Final = of_form(Form.SUM)
 _CUT: Final = frozenset({"LeakyRelu", "Relu"})
-_HOMOGENEOUS: Final = frozenset(name for name, one in OPERATORS.items() if one.factors) | {
-    *of_form(Form.CONCAT),
-    *("Max", "Min", "Resize"),
-}
-"""f(c x) is c f(x) for c above 0, all stored operands together."""
+_HOMOGENEOUS: Final = frozenset(
+    name for name, one in OPERATORS.items() if one.factors and one.form is not Form.BINARY
+) | {*of_form(Form.CONCAT), *("Max", "Min", "Resize")}
+"""f(c x) is c f(x) for c above 0, all stored operands together: not so with a PRelu's slope."""
 
 
 class FixedPoint(NamedTuple):
