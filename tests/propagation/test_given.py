@@ -7,7 +7,7 @@ import pytest
 
 from planner.checker.check import check
 from planner.errors import Conflict, PlanInvalid
-from planner.ir.graph import Constant, Graph, Op, Region, Value
+from planner.ir.graph import Constant, Graph, Op, Region, Value, model_digest
 from planner.ir.types.typetext import parse_type
 from planner.ir.validity import validate
 from planner.plans.read_json import plan_from_json
@@ -286,6 +286,32 @@ def test_the_checker_follows_the_elements():
         with pytest.raises(PlanInvalid) as caught:
             check(forged(plan, {"move.out[0]": parse_type(f"!quant.uniform<{wrong}>")}))
         assert caught.value.port == "move.out[0]"
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attributes", "numbers"),
+    [
+        ("Reshape", ((2, 3, 4), (4, 3, 2)), {}, {}),
+        ("Gather", ((2, 3), (2, 3)), {"axis": 1}, {"i": [2, 1, 0]}),
+        ("Pad", ((2, 3), (2, 3)), {"mode": "reflect"}, {"p": [0, 1, 0, -1]}),
+    ],
+)
+def test_mixed_slices_of_one_type_on_both_sides_are_refused(op, shapes, attributes, numbers):
+    """The types of the class are alike, and still the elements of a slice are of several scales."""
+    graph = graph_of(
+        {"x": (shapes[0], AXIS_1), "y": (shapes[1], AXIS_1)},
+        [("move", "view", op, ["x", *numbers], ["y"], attributes)],
+        ["y"],
+        numbers,
+    )
+    wrong = parse_type(AXIS_1)
+    plan = propagate(graph, ROWS, model=model_digest(graph))
+    check(plan, graph)
+    plan = forged(plan, {"move.in[0]": wrong, "move.out[0]": wrong})
+    plan.__dict__["rescales"] = ()
+    with pytest.raises(PlanInvalid, match="mixes its slices") as caught:
+        check(plan, graph)
+    assert caught.value.port == "move.out[0]"
 
 
 def test_a_pad_of_differing_zero_points_is_requantized():
