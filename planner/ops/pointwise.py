@@ -62,7 +62,7 @@ POINTWISE: Final = (
         "alpha=0.2 beta=0.5",
         needed=needs.bounded(needs.HARD),
         gate=needs.HARD,
-        monotone=rising,
+        monotone=_by_slope,
         bounds=(0.0, 1.0),
     ),
     _function("HardSwish", needed=needs.gated(needs.HARD_SWISH)),

@@ -74,6 +74,12 @@ def test_results_rise_and_fall_with_operands_as_it_says(kind):
         assert np.any(change) or kind in ("Sign", "Min")
 
 
+@pytest.mark.parametrize("kind", ["HardSigmoid", "LeakyRelu"])
+def test_results_do_not_rise_along_a_slope_that_falls(kind):
+    asked = OPERATORS[kind].monotone
+    assert (asked(Op("op", kind, (), ("y",), {"alpha": -0.2})), asked(Op("op", kind, (), ("y",)))) == ("", "+")
+
+
 @pytest.mark.parametrize("kind", sorted(name for name, one in OPERATORS.items() if one.bounds))
 def test_results_lie_within_bounds_and_reach_them(kind):
     low, high = OPERATORS[kind].bounds
