@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.costs import storage_bits
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_mover, port_inputs
 from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
 from planner.onnx.quantized.dialect import (
     FLOAT_QUANT,
@@ -31,8 +31,7 @@ from planner.ops.forms import Form
 FLOAT32: Final = "FLOAT32"
 _MOVING: Final = frozenset({IM2COL, MAX_POOL_NHWC})
 _SUMS: Final = of_form(Form.LINEAR, Form.SUM) | {"Mul"}
-_OF_MANY: Final = of_form(Form.CONCAT, Form.VARIADIC)
-_FILLED: Final = frozenset({"Pad", "Relu"})
+_FILLED: Final = frozenset({"Pad", "Relu", "Trilu"})
 """Ops that put zeros among the numbers they move."""
 _ELEMENTS: Final[Mapping[str, str]] = {"bool": "BINARY", "f16": "FLOAT16", "f32": FLOAT32}
 _INTEGER: Final = re.compile(r"([iu])(\d+)")
@@ -116,8 +115,8 @@ def _of_op(op: Op, out: str, operands: Sequence[str], reader: Reader) -> str:
     if op.type in _SUMS:
         return _sum([kind for kind in operands if kind], may_negate=op.type == "Sub")
     if op.type in _MOVING or is_mover(op, reader.graph) or op.type == "Pad":
-        moved = operands[: len(operands) if op.type in _OF_MANY else 1]
-        kind = _common(moved)
+        data = port_inputs(op, reader.graph)
+        kind = _common([kind for name, kind in zip(op.inputs, operands, strict=True) if name in data])
         return "TERNARY" if kind == "BIPOLAR" and _puts_zeros(op) else kind
     return FLOAT32
 
@@ -132,7 +131,7 @@ def _common(kinds: Sequence[str]) -> str:
     """The one name for numbers of several."""
     if len(set(kinds)) == 1:
         return kinds[0]
-    if any(kind.startswith("FLOAT") or not kind for kind in kinds):
+    if not kinds or any(kind.startswith("FLOAT") or not kind for kind in kinds):
         return FLOAT32
     bits = max(map(bits_of, kinds))
     if not all(map(_is_integer, kinds)):

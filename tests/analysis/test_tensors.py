@@ -57,6 +57,39 @@ def test_a_concat_of_integers_holds_both():
     assert datatypes(read_written(file_of(nodes, X, ["y"], {**arrays, **more})))["y"] == "INT5"
 
 
+@pytest.mark.parametrize(
+    ("kind", "operands", "attributes", "wanted"),
+    [
+        ("Where", "mask a b", {}, "INT8"),
+        ("ScatterElements", "a places b", {"axis": 3}, "INT8"),
+        ("ScatterElements", "a places a", {"axis": 3}, "INT4"),
+        ("ScatterElements", "a places b", {"axis": 3, "reduction": "add"}, "FLOAT32"),
+        ("Clip", "a low", {}, "INT4"),
+        ("GatherElements", "a places", {"axis": 3}, "INT4"),
+    ],
+)
+def test_datatypes_of_what_picks_are_those_of_all_data(kind, operands, attributes, wanted):
+    """Not of masks, places and bounds."""
+    first, arrays = quant_node("a", "x", scale=1.0, zero_point=0.0, bits=4)
+    second, more = quant_node("b", "x", scale=1.0, zero_point=0.0, bits=8)
+    node = helper.make_node(kind, operands.split(), ["y"], "n", **attributes)
+    constants = {
+        "mask": np.zeros((1, 4, 6, 6), bool),
+        "places": np.zeros((1, 4, 6, 6), np.int64),
+        "low": np.float32(-3),
+    }
+    read = {name: array for name, array in constants.items() if name in operands.split()}
+    nodes = [first, *[second] * ("b" in operands.split()), node]
+    model = file_of(nodes, X, ["y"], {**arrays, **more, **read})
+    assert datatypes(read_written(model))["y"] == wanted
+
+
+def test_zeros_of_a_triangle_are_a_third_number():
+    first, arrays = quant_node("a", "x", scale=1.0, zero_point=0.0, bits=1)
+    model = file_of([first, helper.make_node("Trilu", ["a"], ["y"], "n")], X, ["y"], arrays)
+    assert datatypes(read_written(model))["y"] == "TERNARY"
+
+
 def net():
     """A Conv with pads, BatchNormalization, PRelu, pools, both signs everywhere."""
     arrays = {
