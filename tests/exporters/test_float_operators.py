@@ -76,6 +76,8 @@ CASES = {
         "y = ConvTranspose <strides=[2,2]> (x, w, b)",
         {"w": weights(4, 3, 2, 2), "b": weights(3)},
     ),
+    "Max of three": ("t = Abs (x)\n u = Neg (x)\n y = Max (u, s, t)", {"s": weights(4, 1, 1)}),
+    "Min of three": ("t = Abs (x)\n u = Neg (x)\n y = Min (u, s, t)", {"s": weights(4, 1, 1)}),
     "Where": ("t = Greater (x, z)\n y = Where (t, x, s)", {"z": np.float32(0.1), "s": weights(4, 1, 1)}),
 }
 READ = "q = Squeeze (x, zero)\n h = Slice (q, zero, three, two)\n g = Slice (h, zero, two, zero)\n"

@@ -217,7 +217,10 @@ def _divide(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tenso
 def _binary(kind: str) -> FloatOp:
     def write(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
         more = (builder.program.number(0, "i8"),) if kind == "mul" else ()
-        return joined(builder, kind, _broadcastable(builder, tensors), op.outputs[0], *more)
+        found, *rest = _broadcastable(builder, tensors)
+        for side in rest:  # a Max or Min of several goes two by two
+            found = joined(builder, kind, [found, side], op.outputs[0], *more)
+        return found
 
     return write
 
