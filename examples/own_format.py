@@ -23,11 +23,7 @@ class RefusedError(Exception):
 
 
 class Writer:
-    """The arrays and calls of a C file.
-
-    Attributes:
-      names: the array that holds a value in a type.
-    """
+    """The arrays and calls of a C file; `names` has the array of a value in a type."""
 
     def __init__(self, model: Graph, plan: Plan) -> None:
         self.model, self.plan = model, plan
@@ -42,17 +38,13 @@ class Writer:
             if rescale.kind == "quantize":  # by whoever calls `run`
                 self.new(rescale.value, rescale.to_type)
         for kernel in planner.integer_kernels(self.model, self.plan):
-            op = kernel.ops[0]
-            if (
-                kernel.arithmetic not in (*TWICE, "tosa_single")
-                or len(kernel.ops) > 1
-                or op.type not in CALLS
-            ):
-                raise RefusedError(f"{kernel.plan.name!r}: {op.type} in {kernel.arithmetic or 'float'}")
-            x = [self.read(p, kernel) for p in kernel.plan.inputs if p.address not in kernel.constants]
-            CALLS[op.type](
-                self, kernel, x, self.new(kernel.plan.outputs[0].value, kernel.plan.outputs[0].type)
-            )
+            call, result = CALLS.get(kernel.ops[0].type), kernel.plan.outputs[0]
+            if call is None or len(kernel.ops) > 1 or kernel.arithmetic not in (*TWICE, "tosa_single"):
+                name, arithmetic = kernel.plan.name, kernel.arithmetic or "float"
+                raise RefusedError(f"{name!r}: {kernel.ops[0].type} in {arithmetic}")
+            held = kernel.constants if call is product else {}
+            x = [self.read(p, kernel) for p in kernel.plan.inputs if p.value and p.address not in held]
+            call(self, kernel, x, self.new(result.value, result.type))
         runtime = (HERE / "own_format.c").read_text(encoding="utf-8")
         return "\n".join([runtime, *self.arrays, "", "void run(void) {", *self.calls, "}", ""])
 
@@ -74,7 +66,9 @@ class Writer:
     def read(self, port: Any, kernel: IntegerKernel) -> str:
         """The array of an operand in the type of its port, requantized where it was made in another."""
         if (port.value, port.type) not in self.names:
-            made: Any = self.plan.values[port.value].type
+            made: Any = port.value in self.plan.values and self.plan.values[port.value].type
+            if (port.value, made) not in self.names or port.type is None:
+                raise RefusedError(f"{port.value!r} is a constant or float at {port.address}")
             head = params(kernel, made, port.type, -128, 127)
             factor = planner.multiplier(made.scale / port.type.scale, kernel.arithmetic)
             size, name = np.prod(self.sizes(port.value)), self.names[port.value, made]
@@ -88,12 +82,12 @@ class Writer:
     def sizes(self, value: str) -> tuple[int, int, int]:
         """Height, width and channels."""
         shape: Any = self.plan.graph.values[value].shape
-        if shape[0] != 1 or len(shape) not in (2, 4):
-            raise RefusedError(f"{value!r} is {list(shape)}; accepted: (1, C) and (1, C, H, W)")
+        if not shape or shape[0] != 1 or len(shape) not in (2, 4):
+            raise RefusedError(f"{value!r} is {list(shape or ())}; accepted: (1, C) and (1, C, H, W)")
         return (shape[2], shape[3], shape[1]) if len(shape) == 4 else (1, 1, shape[1])
 
     def dims(self, value: str) -> str:
-        """The same as the calls take them."""
+        """The same as a struct."""
         return struct("dims", *self.sizes(value))
 
 
@@ -115,13 +109,18 @@ def params(kernel: IntegerKernel, x: Any, y: Any, low: int, high: int) -> str:
 def ends(kernel: IntegerKernel) -> tuple[Any, Any, str]:
     """The ports of the first operand and of the result, and the `params` between them."""
     x, y = kernel.plan.inputs[0], kernel.plan.outputs[0]
+    if kernel.ops[0].type in ("Concat", "Flatten", "MaxPool") and x.type != y.type:
+        raise RefusedError(f"{kernel.plan.name!r} moves {x.type} into {y.type}")
     return x, y, params(kernel, x.type, y.type, kernel.low, kernel.high)
 
 
 def product(w: Writer, kernel: IntegerKernel, x: list[str], out: str) -> None:
     """Conv and Gemm: a matrix is a filter of 1 x 1."""
     source, result, head = ends(kernel)
-    weight, *bias = (kernel.constants[port.address] for port in kernel.plan.inputs[1:])
+    kind: Any = kernel.plan.inputs[1].type
+    if len(x) > 1 or not kind.storage.signed or kind.storage.bits > 8 or any(kind.zero_points):
+        raise RefusedError(f"{kernel.plan.name!r} holds {kind}; accepted: a constant, i8, no zero point")
+    weight, *bias = (kernel.constants[port.address] for port in kernel.plan.inputs[1:] if port.value)
     if weight.ndim == 2:
         weight = (weight if kernel.ops[0].attributes.get("transB") else weight.T)[:, :, None, None]
     numbers = (bias[0] if bias else 0, kernel.multipliers, kernel.shifts)
@@ -134,6 +133,8 @@ def product(w: Writer, kernel: IntegerKernel, x: list[str], out: str) -> None:
 def add(w: Writer, kernel: IntegerKernel, x: list[str], out: str) -> None:
     """Add: 20 more bits over twice the larger scale, then back."""
     _, result, head = ends(kernel)
+    if any(w.sizes(port.value) != w.sizes(result.value) for port in kernel.plan.inputs):
+        raise RefusedError(f"{kernel.plan.name!r} repeats an operand along an axis")
     kinds: list[Any] = [port.type for port in kernel.plan.inputs]
     twice = 2 * max(kind.scale for kind in kinds)
     sides: list[object] = []
@@ -144,24 +145,24 @@ def add(w: Writer, kernel: IntegerKernel, x: list[str], out: str) -> None:
 
 
 def max_pool(w: Writer, kernel: IntegerKernel, x: list[str], out: str) -> None:
-    """MaxPool, within one type."""
+    """MaxPool."""
     source, result, head = ends(kernel)
     size = struct("dims", *kernel.ops[0].attributes["kernel_shape"], 1)
     w.call("max_pool", head, w.dims(source.value), *x, size, w.dims(result.value), out)
 
 
 def mean(w: Writer, kernel: IntegerKernel, x: list[str], out: str) -> None:
-    """GlobalAveragePool: the count is in the multiplier, as LiteRT has it (docs/arithmetic.md)."""
+    """GlobalAveragePool: LiteRT divides the multiplier by the count, others the ratio."""
     source, result, head = ends(kernel)
-    count = int(np.prod(w.sizes(source.value)[:2]))
-    multiplier, shift = planner.multiplier(source.type.scale / result.type.scale, kernel.arithmetic)
-    left = count.bit_length() - 1
-    w.call("mean", head, w.dims(source.value), *x, (multiplier << left) // count, shift + left, out)
+    count, ratio = int(np.prod(w.sizes(source.value)[:2])), source.type.scale / result.type.scale
+    inside, left = (count, count.bit_length() - 1) if kernel.arithmetic == "litert" else (1, 0)
+    multiplier, shift = planner.multiplier(ratio * inside / count, kernel.arithmetic)
+    w.call("mean", head, w.dims(source.value), *x, (multiplier << left) // inside, shift + left, out)
 
 
 def concat(w: Writer, kernel: IntegerKernel, x: list[str], out: str) -> None:
     """Concat of channels, which are last."""
-    height, width, channels = w.sizes(kernel.plan.outputs[0].value)
+    height, width, channels = w.sizes(ends(kernel)[1].value)
     if kernel.ops[0].attributes["axis"] != 1:
         raise RefusedError(f"{kernel.plan.name!r} joins another axis than the channels")
     at = 0
@@ -173,7 +174,7 @@ def concat(w: Writer, kernel: IntegerKernel, x: list[str], out: str) -> None:
 
 def flatten(w: Writer, kernel: IntegerKernel, x: list[str], out: str) -> None:
     """Flatten of an image of one pixel."""
-    height, width, channels = w.sizes(kernel.plan.inputs[0].value)
+    height, width, channels = w.sizes(ends(kernel)[0].value)
     if height * width != 1:
         raise RefusedError(f"{kernel.plan.name!r} flattens an image, whose channels are last here")
     w.call("memcpy", out, *x, channels)
@@ -192,8 +193,7 @@ CALLS = {
 
 if __name__ == "__main__":
     graph = planner.load_model(HERE / "digits" / "digits.onnx", dims={"N": 1}, outputs=["head/gemm_out"])
-    stats = planner.calibrate(graph, HERE / "digits" / "calibration.npz")
-    ready = planner.annotate(graph, stats=stats)
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, HERE / "digits" / "calibration.npz"))
     writer = Writer(ready, planner.plan(ready, "litert-int8"))
     path = Path(sys.argv[1] if len(sys.argv) > 1 else "digits.c")
     path.write_text(writer.write(), encoding="utf-8")

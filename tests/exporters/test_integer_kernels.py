@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import numpy as np
+import onnx
 import pytest
 
 import planner
@@ -113,31 +114,89 @@ def test_an_arithmetic_without_multipliers_is_refused():
         next(planner.integer_kernels(digits(), None))
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
-def test_the_format_of_the_example_computes_the_plans_integers(tmp_path):
-    """Every stored value of every kernel, for 20 pictures."""
-    model = digits(["head/gemm_out"])
-    plan = planner.plan(model, "litert-int8")
+def one_op(text, shapes, **constants):
+    """A calibrated model of operators in ONNX's text, from inputs of some shapes to `y`."""
+    ends = ", ".join(f"float[{','.join(map(str, shape))}] {name}" for name, shape in shapes.items())
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["" : 21]> g ({ends}) => (float y) {{ {text} }}'
+    )
+    held = [onnx.numpy_helper.from_array(np.float32(array), name) for name, array in constants.items()]
+    model.graph.initializer.extend(held)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    graph = planner.load_model(model.SerializeToString())
+    return planner.annotate(graph, stats=planner.calibrate(graph, feeds(shapes, 4)))
+
+
+def feeds(shapes, count):
+    rng = np.random.default_rng(5)
+    return [
+        {name: np.float32(rng.uniform(-1, 1, shape)) for name, shape in shapes.items()} for _ in range(count)
+    ]
+
+
+def last(array):
+    """Numbers with channels last."""
+    return np.moveaxis(array, 1, -1).ravel()
+
+
+def assert_computes_the_plans_integers(model, plan, samples, folder):
+    """Compile the example's file, and compare every stored value of every kernel; their count."""
     writer = OWN["Writer"](model, plan)
-    (tmp_path / "digits.c").write_text(writer.write(), encoding="utf-8")
-    library = tmp_path / "digits.so"
-    line = f"gcc -O2 -Wall -Wextra -Werror -shared -fPIC -o {library} {tmp_path / 'digits.c'}"
+    (folder / "own.c").write_text(writer.write(), encoding="utf-8")
+    library = folder / "own.so"
+    line = f"gcc -O1 -Wall -Wextra -Werror -Wno-unused-function -shared -fPIC -o {library} {folder / 'own.c'}"
     subprocess.run(line.split(), check=True, capture_output=True, timeout=120)
     loaded = ctypes.CDLL(str(library))
-    ((picture, kind),) = [key for key in writer.names if key[0] == "image"]
 
     def array(key, size):
         return np.ctypeslib.as_array((ctypes.c_int8 * size).in_dll(loaded, writer.names[key]))
 
-    for image in np.load(DIGITS / "test.npz")["image"][:20]:
-        stored = np.rint(image / np.float32(kind.scale)) + kind.zero_point
-        array((picture, kind), image.size)[:] = stored.transpose(1, 2, 0).ravel()
+    given = [(r.value, r.to_type) for r in plan.rescales if r.kind == "quantize"]
+    for sample in samples:
+        for name, kind in given:
+            stored = np.rint(sample[name] / np.float32(kind.scale)) + kind.zero_point
+            array((name, kind), stored.size)[:] = np.clip(last(stored), -128, 127)
         loaded.run()
-        wanted = planner.evaluate(model, plan, {"image": image[None]}).stored
-        assert len(wanted) == 14
+        wanted = planner.evaluate(model, plan, sample).stored
         for value, integers in wanted.items():
-            last = np.moveaxis(integers, 1, -1).ravel()
-            np.testing.assert_array_equal(array((value, plan.values[value].type), last.size), last, value)
+            found = array((value, plan.values[value].type), integers.size)
+            np.testing.assert_array_equal(found, last(integers), value)
+    return len(wanted)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_the_format_of_the_example_computes_the_plans_integers(tmp_path):
+    """Every stored value of every kernel, for 20 pictures."""
+    model = digits(["head/gemm_out"])
+    pictures = [{"image": image[None]} for image in np.load(DIGITS / "test.npz")["image"][:20]]
+    plan = planner.plan(model, "litert-int8")
+    assert assert_computes_the_plans_integers(model, plan, pictures, tmp_path) == 14
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+@pytest.mark.parametrize("target", ["litert-int8", "tosa-int8"])
+def test_the_example_divides_a_mean_as_its_arithmetic_does_and_takes_a_conv_without_a_bias(target, tmp_path):
+    """LiteRT divides the multiplier by 49, TOSA the ratio, which differs in one of 20 numbers."""
+    weight = np.random.default_rng(3).uniform(-1, 1, (32, 4, 1, 1))
+    model = one_op("c = Conv(a, w) y = GlobalAveragePool(c)", {"a": (1, 4, 7, 7)}, w=weight)
+    plan = planner.plan(model, target)
+    samples = feeds({"a": (1, 4, 7, 7)}, 10)
+    assert assert_computes_the_plans_integers(model, plan, samples, tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (one_op("y = Add(a, b)", {"a": (1, 4, 3, 3), "b": (1, 4, 1, 1)}), "'Add_0' repeats an operand"),
+        (one_op("y = Add(a, c)", {"a": (1, 4)}, c=[[1, 2, 3, 4]]), "'c' is a constant or float at"),
+        (one_op("y = Add(a, b)", {"a": (), "b": ()}), r"'a' is \[\]; accepted"),
+    ],
+    ids=["broadcast", "constant", "no axes"],
+)
+def test_the_format_of_the_example_refuses_operands_that_it_has_no_call_for(model, said):
+    """It read beyond the end of the smaller array, or ended in a KeyError."""
+    with pytest.raises(OWN["RefusedError"], match=said):
+        OWN["Writer"](model, planner.plan(model, "litert-int8")).write()
 
 
 @pytest.mark.parametrize(
