@@ -32,8 +32,10 @@ T = TypeVar("T")
 
 def _settings(url: str, token: str | None, timeout: float) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
+    # A broken SSL_CERT_FILE is none of a server's without TLS.
+    trusted = _trusted() if url.lower().startswith("https:") else True
     # An environment's proxy must not see models.
-    return {"base_url": url, "headers": headers, "timeout": timeout, "trust_env": False, "verify": _trusted()}
+    return {"base_url": url, "headers": headers, "timeout": timeout, "trust_env": False, "verify": trusted}
 
 
 def _trusted() -> ssl.SSLContext:

@@ -77,4 +77,7 @@ def test_the_authority_of_the_environment_is_trusted(url, certificate, monkeypat
 def test_a_file_of_certificates_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
     with pytest.raises(InputError, match=r"SSL_CERT_FILE=.*none\.pem: .*No such file"):
-        Client()
+        Client("https://127.0.0.1:9")
+    # It was refused for a server without TLS too.
+    with Client("http://127.0.0.1:9") as client, pytest.raises(ServiceError, match="no answer"):
+        client.server()
