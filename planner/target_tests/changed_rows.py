@@ -73,13 +73,22 @@ def read_before(path: Path) -> Before:
     """
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        findings = tuple(RowFinding(**row) for row in told["rows"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        findings = tuple(
+            RowFinding(**{key: _text(said) for key, said in row.items()}) for row in told["rows"]
+        )
+        version = _text(told.get("version", ""))
+    except (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
         raise InputError(
             f"{path} holds no findings of an earlier probe",
             hint="write them with qplan target probe --target T --json, or qplan target kit --check --json",
         ) from error
-    return Before(findings, str(told.get("version", "")))
+    return Before(findings, version)
+
+
+def _text(said: object) -> str:
+    if not isinstance(said, str):
+        raise TypeError(f"{said!r} is no text")
+    return said
 
 
 def _by_item(found: Sequence[RowFinding]) -> dict[tuple[str, int], RowFinding]:

@@ -172,6 +172,12 @@ def test_rows_are_probed_on_an_engine(qplan, tmp_path):
     engine.write_text("def run(file, inputs):\n    raise ValueError(f'{len(inputs)} too many')\n")
     answer = qplan("target", "probe", "-t", target, "--engine", f"{engine}:run", "--format", "qonnx")
     assert "refused: ValueError: 1 too many" in answer.out
+    # A wrong file is told of before the engine is asked, which may take minutes.
+    asked = tmp_path / "asked"
+    engine.write_text(f"def run(file, inputs):\n    open({str(asked)!r}, 'w').close()\n    return {{}}\n")
+    answer = qplan("target", "probe", "-t", target, "--engine", f"{engine}:run", "--before", target)
+    assert (answer.code, asked.exists()) == (2, False)
+    assert "holds no findings of an earlier probe" in answer.err
     for wrong in (
         ["--engine", "none"],
         ["--allow", "all"],

@@ -47,7 +47,10 @@ def test_rows_that_differ():
 
 def test_a_file_that_holds_no_findings(tmp_path):
     path = tmp_path / "before.json"
-    for text in ("", "[]", "{}", '{"rows": [{"name": "x"}]}'):
+    row = {"name": "x", "kernel": "x", "row": "t.yaml:9", "verdict": "integers"}
+    wrong = [{"rows": [{**row, "name": ["x"]}]}, {"rows": [row], "version": 3}, {"rows": ["x"]}]
+    texts = ["", "[]", "{}", '{"rows": [{"name": "x"}]}', "[" * 100_000, *map(json.dumps, wrong)]
+    for text in texts:
         path.write_text(text)
         with pytest.raises(InputError, match="holds no findings of an earlier probe"):
             read_before(path)

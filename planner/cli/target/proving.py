@@ -20,6 +20,7 @@ from planner.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.target_tests.changed_rows import Before
     from planner.target_tests.engines.table import Engine
     from planner.target_tests.row_probe import RowFinding
 
@@ -68,8 +69,9 @@ def kit_target(
     from planner.target_tests.probe_kit import kit_files, make_kit
 
     if check is not None:
+        old = _read(before)
         found = _Findings(check_kit(Path(check), Path(target)), f"{target} beside {check}")
-        return _say_findings(found, before, json=json)
+        return _say_findings(found, old, json=json)
     if before is not None:
         raise InputError("--before compares findings, and there are none", hint="--check DIR finds")
     if out is None:
@@ -141,11 +143,11 @@ def probe_engine(
             if verdict not in VERDICTS:
                 raise unknown_name("verdict", verdict, VERDICTS)
         device, asked = read_target(target, functions), _engine(engine, form)
-        home = python or HERE
+        home, old = python or HERE, _read(before)
         rows = probe_rows(device, asked, python=home, kernels=kernel or ())
         version = asked.version(home)
         title = f"{device.id} on {engine}{f' ({version})' * bool(version)}"
-        return _say_findings(_Findings(rows, title, version, tuple(allow or ())), before, json=json)
+        return _say_findings(_Findings(rows, title, version, tuple(allow or ())), old, json=json)
     from planner.errors import InputError
     from planner.target_tests.probe import probe, probe_yaml, rows_of
 
@@ -196,13 +198,21 @@ class _Findings(NamedTuple):
     allowed: tuple[str, ...] = ()
 
 
-def _say_findings(found: _Findings, before: str | None, *, json: bool) -> int:
+def _read(before: str | None) -> "Before | None":
+    """Read the findings of before, ahead of a probe of minutes that a wrong file would lose."""
+    from pathlib import Path
+
+    from planner.target_tests.changed_rows import read_before
+
+    return None if before is None else read_before(Path(before))
+
+
+def _say_findings(found: _Findings, old: "Before | None", *, json: bool) -> int:
     """A line for each row, or each that changed, and the count of each verdict; 1 where one fails."""
     from collections import Counter
     from dataclasses import asdict
-    from pathlib import Path
 
-    from planner.target_tests.changed_rows import changed_rows, read_before
+    from planner.target_tests.changed_rows import changed_rows
 
     counts = Counter(row.verdict for row in found.rows)
     refuted = any(row.refuted and row.verdict not in found.allowed for row in found.rows)
@@ -212,8 +222,7 @@ def _say_findings(found: _Findings, before: str | None, *, json: bool) -> int:
         f"{row.row:<{wide[0]}}  {row.name:<{wide[1]}}  {row.verdict}{': ' * bool(row.detail)}{row.detail}"
         for row in found.rows
     ]
-    if before is not None:
-        old = read_before(Path(before))
+    if old is not None:
         changes = changed_rows(old.findings, found.rows)
         refuted = any(
             change.refuted and change.after is not None and change.after.verdict not in found.allowed
@@ -222,7 +231,8 @@ def _say_findings(found: _Findings, before: str | None, *, json: bool) -> int:
         said["changes"] = [asdict(change) for change in changes]
         lines = [change.text for change in changes]
         was = f"; before {old.version}" if old.version and old.version != found.version else ""
-        lines.append(f"{len(changes)} of {len(found.rows)} rows changed{was}")
+        rows = len(found.rows) + sum(change.after is None for change in changes)
+        lines.append(f"{len(changes)} of {rows} rows changed{was}")
     if json:
         say_json({"holds": not refuted, **said, "rows": [asdict(row) for row in found.rows]})
         return 1 if refuted else 0
