@@ -182,6 +182,48 @@ def test_lists_of_two_lengths_are_refused(model):
         planner.annotate(model, annotations=of_old(param={WEIGHT: [entry]}))
 
 
+ONE = {"name": VALUE, "enc_type": "PER_TENSOR", "dtype": "INT", "bw": 8, "is_sym": False}
+LOST = {
+    "sections of an older version": (
+        {"version": "2.0.0", "activation_encodings": {VALUE: [ENTRY]}},
+        "activation_encodings is not read; accepted in version 2.0.0: encodings",
+    ),
+    "sections of a newer version": (
+        {"version": "1.0.0", "encodings": [{"name": VALUE, "output_dtype": "uint8", "y_scale": 0.1}]},
+        "encodings is not read; accepted in version 1.0.0: activation_encodings, param_encodings",
+    ),
+    "another dtype": (
+        {"version": "1.0.0", "activation_encodings": [{**ONE, "dtype": "BINT"}]},
+        f"'{VALUE}' is not .* dtype 'BINT' is not read here; accepted: INT, FLOAT",
+    ),
+    "no scale": (
+        {"version": "1.0.0", "activation_encodings": [{**ONE, "scale": [], "offset": []}]},
+        f"'{VALUE}' is not .*0 offsets for 0 scales",
+    ),
+    "no y_scale": (
+        {"version": "2.0.0", "encodings": [{"name": VALUE, "output_dtype": "uint8", "y_scale": []}]},
+        f"'{VALUE}' is not .*y_scale is empty",
+    ),
+    "one end": (of_old({VALUE: [{"bitwidth": 8, "min": -1.0}]}), f"'{VALUE}' is not .*KeyError: 'max'"),
+    "no bits": (of_old({VALUE: [{"bitwidth": 0}]}), f"'{VALUE}' is not .*unknown storage 'u0'"),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_what_is_not_read_is_refused_and_not_lost(model, case):
+    """They gave a width alone, or nothing, without a word."""
+    document, said = LOST[case]
+    with pytest.raises(planner.PlannerError, match=said):
+        planner.annotate(model, annotations=document)
+
+
+def test_dtypes_are_read_in_any_case(model, stats):
+    entry = {**ONE, "dtype": "int", "scale": [0.1], "offset": [-128]}
+    document = {"version": "1.0.0", "activation_encodings": [entry]}
+    ready = planner.annotate(model, stats=stats, annotations=document)
+    assert any("0.1" in str(fact) for fact in ready.values[VALUE].facts)
+
+
 @pytest.mark.parametrize("form", ["encodings", "encodings-0.6.1", "encodings-2.0.0"])
 def test_tensors_are_those_of_the_float_model(model, stats, form):
     """A bias of a folded BatchNorm has no name in the file that converters read."""

@@ -117,6 +117,10 @@ def _oldest(document: Mapping[str, Any]) -> str:
 def _encodings(document: Mapping[str, Any], version: str, name: str) -> Iterator[_Encoding | None]:
     read = {"1.0.0": _read_1, "2.0.0": _read_2}.get(version, _read_0)
     sections = ("encodings",) if version == "2.0.0" else ("activation_encodings", "param_encodings")
+    for other in sorted(SECTIONS.difference(sections)):
+        if document.get(other):
+            told = f"accepted in version {version}: {', '.join(sections)}"
+            raise AnnotationError(f"{name}: {other} is not read; {told}")
     for section in sections:
         entries = document.get(section, [])
         if not isinstance(entries, Mapping | list):
@@ -143,8 +147,8 @@ def _read_0(name: str, entries: Any) -> _Encoding | None:
     if bits >= DERIVED_BITS:
         return None
     symmetric = str(entry.get("is_symmetric", "False")).lower() == "true"
-    if not {"scale", "max"} & entry.keys():
-        return _Encoding(name, f"{'i' if symmetric else 'u'}{bits}")
+    if not {"scale", "min", "max"} & entry.keys():
+        return _Encoding(name, storage(f"{'i' if symmetric else 'u'}{bits}").name)
     grids = [_grid_0(one, bits, symmetric=symmetric) for part in (entry, *more) for one in _channels(part)]
     scales, offsets = [scale for scale, _ in grids], [offset for _, offset in grids]
     return _counted_from_0(name, bits, scales, offsets, symmetric=symmetric)
@@ -178,7 +182,9 @@ def _read_1(name: str, entry: Any) -> _Encoding | None:
     if str(entry["dtype"]).upper() in FLOATS:
         return _Encoding(name)
     kind = entry["enc_type"]
-    if entry["dtype"] != "INT" or int(entry["bw"]) >= DERIVED_BITS:
+    if str(entry["dtype"]).upper() != "INT":
+        raise ValueError(f"dtype {entry['dtype']!r} is not read here; accepted: INT, FLOAT")
+    if int(entry["bw"]) >= DERIVED_BITS:
         return None
     if kind not in ("PER_TENSOR", "PER_CHANNEL"):
         raise ValueError(f"enc_type {kind} is not read here; accepted: PER_TENSOR, PER_CHANNEL")
@@ -190,7 +196,7 @@ def _read_1(name: str, entry: Any) -> _Encoding | None:
 def _counted_from_0(
     name: str, bits: int, scales: list[float], offsets: list[int], *, symmetric: bool
 ) -> _Encoding:
-    if len(offsets) != len(scales):
+    if len(offsets) != len(scales) or not scales:
         raise ValueError(f"{len(offsets)} offsets for {len(scales)} scales")
     # AIMET's symmetric encodings of numbers that are never below 0 have the offset 0, and no sign.
     if not symmetric or not any(offsets):
@@ -214,6 +220,8 @@ def _read_2(name: str, entry: Any) -> _Encoding | None:
     if store.bits >= DERIVED_BITS:
         return None
     scales = entry["y_scale"] if isinstance(entry["y_scale"], list) else [entry["y_scale"]]
+    if not scales:
+        raise ValueError("y_scale is empty")
     zeros = entry.get("y_zero_point", 0)
     zeros = zeros if isinstance(zeros, list) else [zeros] * len(scales)
     # As in ONNX, no zero point is one of 0, which weights of a symmetric range have.
