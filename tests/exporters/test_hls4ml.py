@@ -21,6 +21,7 @@ from planner.interpreter.models import ModelRunner
 from planner.ir.types.qtypes import Bipolar, Uniform, storage, uniform
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
+from tests.conftest import ROOT
 from tests.exporters.plans import i8, model, op, plan_of, u8
 from tests.oracles.simulation import PYTHON, simulate
 
@@ -424,6 +425,22 @@ def test_what_stands_beside_odd_scales(name):
     with zipfile.ZipFile(io.BytesIO(planner.export(graph, plan, "hls4ml"))) as archive:
         runner = ModelRunner(read_written(archive.read("model.onnx")))
     found = np.concatenate([next(iter(runner.run({"x": x[None]}).values())) for x in samples])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+
+
+def test_slopes_on_the_scale_of_the_input_are_multiplied_by_it():
+    """A target of one's own takes slopes of any scale; its factor was left in the results below zero once."""
+    target = (ROOT / "targets" / "hls4ml-fpga.yaml").read_text("utf-8")
+    target = planner.load_target(target.replace("slope: fix}, out: {y: any}", "slope: any}, out: {y: any}"))
+    facts = {"x": ODD, "s": ODD, "y": uniform(storage("i8"), 0.02)}
+    slopes = {"s": np.array([0.3, 0.6, 0.9, 1.2], np.float32)}
+    graph, _, samples = scaled([op("PRelu", "x s", "y")], slopes, facts, ((1, 4), (1, 4)))
+    plan = planner.plan(graph, target)
+    assert plan.fully_quantized
+    with zipfile.ZipFile(io.BytesIO(planner.export(graph, plan, "hls4ml"))) as archive:
+        runner = ModelRunner(read_written(archive.read("model.onnx")))
+    found = np.concatenate([next(iter(runner.run({"x": x[None]}).values())) for x in samples])
+    wanted = evaluated(graph, plan, samples) * np.float32(0.02)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
 
 
