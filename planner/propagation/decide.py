@@ -100,7 +100,7 @@ def decide(
 
 
 def choose(graph: Graph, target: Target, request: Request, given: Concession, remedies: Remedies) -> Chosen:
-    """Choose a row for each kernel, kernels taken apart and trained weights pinned where that helps.
+    """Choose a row for each kernel; unfuse kernels and fix the types of trained weights where that helps.
 
     Raises:
       Conflict: a kernel cannot run as it has to.

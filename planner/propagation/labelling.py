@@ -30,9 +30,9 @@ ROUNDS: Final = 4
 def label_all(network: Typing, cost_model: CostModel, strategy: Strategy) -> Labelled:
     """Label all classes, and fill in the types.
 
-    Where rules derive types from labels, the least price of a round proves nothing about the next: the greedy
-    order is looked at too, by units and as a whole, and followed where it costs less and cuts off and loses
-    what is allowed.
+    If rules derive types from labels, the least price of one round proves nothing about the next. The greedy
+    order is then tried too, by units and as a whole, and used where it costs less and its clips and lost bits
+    are allowed.
     """
     classes = network.classes
     every = frozenset(range(len(classes)))

@@ -1,7 +1,7 @@
 """Propagation: decide a uniform type (or float) for every port, and record why.
 
-In: a Graph with regions, a Target. Out: a Plan. Nothing here reads YAML or ONNX. How it is decided is
-`decide`; here are what is asked for, what is given up where constraints cannot all hold, and the plan of it.
+In: a Graph with regions, a Target. Out: a Plan. Nothing here reads YAML or ONNX. `decide` decides; here are
+the requests, the concessions where constraints cannot all hold, and the plan that results.
 Source: MLIR quantization RFC, "Propagation pass"; docs/specification.md, sections 3 to 6.
 """
 
@@ -47,7 +47,7 @@ def propagate(
       strategy: `minimal` (least price) or `rfc` (the RFC's greedy order).
       model: digest of the model the graph came from, kept in the plan.
       best_effort: where constraints cannot all hold, give some up, and warn, instead of raising.
-      bias_pins: what to do about a bias whose pinned scale is not the product of its factors':
+      bias_pins: what to do about a bias whose fixed scale is not the product of its factors':
         `error`, or `derive` it anew.
       depths: of kernels by name (`Plan.wiring`), where the graph is a part of a bigger one.
       fuses: whether kernels that no row serves may be taken apart, as our own fusing made them.
@@ -88,8 +88,8 @@ def operand_types(
 ) -> tuple[Graph, dict[str, dict[str, PortTyped]]]:
     """Types at the inputs of kernels that run as integers: value to type, by kernel; no plan is made of it.
 
-    Where constraints cannot all hold the types are those of a best-effort plan: to refuse is for whoever
-    makes a plan of it.
+    If constraints cannot all hold, the types are those of a best-effort plan: refusing is up to the caller
+    that makes a plan of it.
 
     Args:
       graph: with regions.

@@ -1,7 +1,7 @@
-"""Building the network: ports numbered kernel by kernel, with what rows and the ports' own facts say.
+"""Build the network: ports numbered kernel by kernel, constrained by rows and by the ports' own facts.
 
 Nothing is searched: wildcards are resolved (`wildcards`), ports that the row fixes get their types, and
-kernels are told apart that move data. Source: docs/specification.md, section 4.
+data-movement kernels are marked. Source: docs/specification.md, section 4.
 """
 
 from collections.abc import Mapping, Sequence
@@ -247,7 +247,7 @@ def _add_port(
 
 
 def _move_signs(draft: Draft, kernel: Kernel) -> None:
-    """What moves values that are plus or minus a number gives such values."""
+    """Mark results as plus or minus a number where all values moved to them are."""
     values = draft.values
     moved = [values[port.value] for port in present(draft.network, kernel.inputs) if port.kind == CLASS]
     if moved and all(value.signs and value.calibrated == moved[0].calibrated for value in moved):

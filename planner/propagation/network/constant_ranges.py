@@ -1,8 +1,8 @@
 """Ranges of constants: of all their numbers, and of each slice of an axis.
 
 Nothing is decided here. Numbers that cannot change are read once however often a model is planned: before its
-biases are corrected and after, for one target and the next. What is kept is small, and no longer than the
-constant.
+biases are corrected and after, for one target and the next. The stored results are small and live no longer
+than the constant.
 """
 
 import math
@@ -61,7 +61,7 @@ def slice_ranges(constant: Constant, axis: int) -> Ends:
 
 
 def neighbours_of(constant: Constant, op: Op) -> np.ndarray | None:
-    """What neighbours in the op's sums add up to at most, of each channel; None where it adds no pairs."""
+    """Return the greatest |a + b| of neighbouring weights, by channel; None where the op adds no pairs."""
     array = constant.array
     if array is None or array.dtype.kind not in "fV" or not array.size:
         return None

@@ -66,7 +66,7 @@ def islands(ranged: Ranged) -> Moves:
 
 
 def between_floats(ranged: Ranged) -> Moves:
-    """Movers of several classes between float kernels."""
+    """Data-movement kernels of several classes between float kernels."""
     found = float_islands(ranged)
     return {i: in_float(ranged.chosen.choices[i], BETWEEN_FLOATS) for i in found}
 
@@ -97,10 +97,10 @@ def with_float_results(chosen: Chosen, names: Collection[str]) -> Moves:
 
 
 def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
-    """Kernels with a row that no range gets to, told before there is a network: branches that never ran, say.
+    """Kernels with a row that no range reaches, such as branches that never ran; found before the network is.
 
-    Nothing says the range of a value of theirs, and what is moved there is such values alone. `find_ranges`
-    finds these kernels too, and what takes a closer look: loops, types that rows fix, facts of ports.
+    No fact gives a range for their values, and nothing else is moved there. `find_ranges` finds these kernels
+    too, and those that need a closer look: loops, types that rows fix, facts of ports.
     """
     blank = {name for name, value in graph.values.items() if not value.facts and value.is_float}
     blank -= graph.constants.keys()
@@ -140,6 +140,6 @@ def _unbounded(network: Ranged) -> list[int]:
 
 
 def odd_constant(graph: Graph, region: Region) -> str:
-    """What is odd about the first constant of a kernel that has NaN or infinite numbers; "" for none."""
+    """Describe the NaN or infinite numbers of the first constant of a kernel that has any; "" for none."""
     found = (oddity(name, graph.constants[name]) for name in region.inputs if name in graph.constants)
     return next(filter(None, found), "")

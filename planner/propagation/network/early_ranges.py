@@ -1,8 +1,8 @@
 """Early ranges: what is known of ranges before there is a network, for wildcards that look for a storage.
 
-Facts, what movers hand on, and what relus and clamps keep. `value_ranges` knows more, later: types that rows
-fix, loops. Two passes over all kernels, made when the first port asks. Source: docs/specification.md, section
-5, item 1.
+From facts, data movement, and the ranges that relus and clamps keep. `value_ranges` knows more, later: types
+that rows fix, loops. Two passes over all kernels, made when the first port asks. Source:
+docs/specification.md, section 5, item 1.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ Way = tuple[bool, Interval | None]
 
 
 class EarlyRanges:
-    """What ports have to hold, as far as it is known; by the number of a kernel."""
+    """The ranges that ports have to hold, as far as they are known; by the number of a kernel."""
 
     def __init__(self, graph: Graph, choices: Sequence[Choice], ways: Sequence[Way]) -> None:
         self._graph, self._choices, self._ways = graph, choices, ways
 
     def required(self, kernel: int, side: PortId, name: str) -> Interval | None:
-        """What a port has to hold; None where nothing is known."""
+        """Return the range that a port has to hold; None where nothing is known."""
         extent = known_range(self._graph, name) if name in self._graph.constants else self._known.get(name)
         if extent is None:
             return None
@@ -42,7 +42,7 @@ class EarlyRanges:
 
     @cached_property
     def _known(self) -> dict[str, Interval]:
-        """Ranges that facts say, and what movers make of those they read."""
+        """Ranges from facts, and those that data movement makes of the ranges that it reads."""
         found: dict[str, Interval] = {}
         for name in self._graph.inputs:
             found |= _if_known(name, known_range(self._graph, name))
@@ -61,7 +61,7 @@ class EarlyRanges:
 
     @cached_property
     def _keeping(self) -> tuple[list[Interval | None], dict[str, Interval | None]]:
-        """What kernels keep of what they read, and what all uses of values keep; None: nothing."""
+        """The ranges that kernels keep of their inputs, and that all uses keep of values; None: nothing."""
         kept: dict[str, Interval | None] = dict.fromkeys(self._graph.outputs, ALL)
         found: list[Interval | None] = []
         for choice, (moves, cut) in zip(reversed(self._choices), reversed(self._ways), strict=True):

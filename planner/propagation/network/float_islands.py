@@ -1,7 +1,7 @@
-"""Kernels with a row that run in float for what is around them: movers of several classes, integer islands.
+"""Kernels with a row that run in float because of their surroundings: data movement, integer islands.
 
-A mover of one class has float as a label of its own. One of several classes (a concat that rescales its
-inputs) runs in float as a whole or not at all; where all around it is float, float costs nothing.
+Data movement of one class has float as a label of its own. Data movement of several classes (a concat that
+rescales its inputs) runs in float as a whole or not at all; between floats, float costs nothing.
 An integer island is a kernel without multiply-adds between float kernels: two casts for one cheap kernel cost
 a device that has floats more than they save, and round twice. Targets ask for that (`defaults.islands`).
 Source: docs/specification.md, section 5, the price, item 2; docs/specification.md, section 11; tests/cases,
@@ -20,11 +20,11 @@ MULTIPLIES: Final = of_form(Form.LINEAR, Form.CONTRACTION, Form.RECURRENT)
 """Ops with multiply-adds, which are worth their casts."""
 
 _OPEN, _FLOAT, _STORED = 0, 1, 2
-"""What is around a port: the model's ends or constants alone, a float kernel too, something stored."""
+"""The surroundings of a port: the model's ends or constants alone, a float kernel too, a stored value."""
 
 
 def float_islands(network: Network) -> set[int]:
-    """Numbers of the movers of several classes that only float ops are around, through other movers too."""
+    """Numbers of the multi-class data-movement kernels with only float ops around, also through others."""
     if not any(_is_loose(kernel) for kernel in network.kernels):
         return set()
     inside = {
@@ -40,7 +40,7 @@ def float_islands(network: Network) -> set[int]:
 
 
 def integer_islands(network: Network) -> set[int]:
-    """Numbers of the kernels without multiply-adds that have float kernels alone around them, through movers.
+    """Numbers of kernels without multiply-adds that have only float kernels around them, past data movement.
 
     The model's own ends are float, yet make no island: there has to be a float kernel on one side.
     """
@@ -69,7 +69,7 @@ def _may_be_island(network: Network, kernel: Kernel) -> bool:
 
 
 def _before(network: Network, islands: set[int]) -> list[int]:
-    """By value, what writes it: through movers, what they read."""
+    """By value, the kind that writes it: through data movement, the kinds that this reads."""
     found = [_STORED if value.pin is not None else _OPEN for value in network.values]
     for i, kernel in enumerate(network.kernels):
         made = _joined(found, network, i, read=True) if kernel.moves else _of_kernel(kernel, i, islands)
@@ -81,7 +81,7 @@ def _before(network: Network, islands: set[int]) -> list[int]:
 
 
 def _behind(network: Network, islands: set[int]) -> list[int]:
-    """By value, what reads it: through movers, what reads what they write."""
+    """By value, the kind that reads it: through data movement, the kinds that read its results."""
     found = [_STORED if value.pin is not None else _OPEN for value in network.values]
     for i in range(len(network.kernels) - 1, -1, -1):
         kernel = network.kernels[i]
@@ -98,7 +98,7 @@ def _of_kernel(kernel: Kernel, number: int, islands: set[int]) -> int:
 
 
 def _joined(found: list[int], network: Network, number: int, *, read: bool) -> int:
-    """What is on one side of a kernel: stored if anything there is."""
+    """The kind of one side of a kernel: stored if anything there is."""
     kernel = network.kernels[number]
     if number in network.begins or number in network.begins.values():
         return _STORED  # what a loop hands to its next trip is behind its end
@@ -117,7 +117,7 @@ def _is_loose(kernel: Kernel) -> bool:
 
 
 def is_bound(network: Network, kernel: Kernel) -> bool:
-    """Whether a pin or an Any touches a kernel, or it has a row that was asked for."""
+    """Whether a fixed type or an Any touches a kernel, or it has a row that was requested."""
     if kernel.wanted is not None:
         return True
     ports = ports_of(network, kernel)
@@ -127,7 +127,7 @@ def is_bound(network: Network, kernel: Kernel) -> bool:
 
 
 def _borders_on_float(network: Network, kernel: Kernel, inside: set[int]) -> bool:
-    """Whether whatever defines what a mover reads, and reads what it writes, is float or inside."""
+    """Whether all producers and consumers of a data-movement kernel's values are float or inside."""
     for p in (*kernel.inputs, *kernel.outputs):
         if p < 0:
             continue

@@ -1,10 +1,10 @@
 """Float results: kernels whose results nothing stores, so that a row with float results may serve them.
 
-Such a row computes on integers and hands on floats: where every reader is float, its results would be rounded
-only to be dequantized again. One that moves data reads a table in integers that would be float otherwise,
-unless another kernel reads the table in float anyway. Looked at once all float kernels are known. A kernel on
-integers that reads such a result stores it, so these rows never make an island of another kernel, and one
-look is enough.
+Such a row computes quantized and hands on floats: where every consumer is float, its results would be rounded
+only to be dequantized again. One that moves data reads a quantized table that would be float otherwise,
+unless another kernel reads the table in float anyway. This runs once all float kernels are known. A quantized
+kernel that reads such a result stores it, so these rows never make an island of another kernel, and one
+pass is enough.
 Source: docs/specification.md, section 11; tests/cases, case 67.
 """
 
@@ -19,7 +19,8 @@ from planner.target.borders import rows_for
 def read_in_float(network: Network, *, unranged: bool = False) -> set[str]:
     """Names of the kernels with a row, and with one that hands on floats, whose results nothing stores.
 
-    Readers are kernels in float, float ports and the model's outputs, also behind movers that can be float.
+    Float consumers are kernels in float, float ports and the model's outputs, also behind data movement that
+    can be float.
 
     Args:
       unranged: those kernels instead that run in float because a port of theirs has no range.
@@ -42,7 +43,7 @@ def read_in_float(network: Network, *, unranged: bool = False) -> set[str]:
 
 
 def may_read_table(network: Network, kernel: Kernel) -> bool:
-    """Whether a kernel moves a constant that a row could read in integers, and no other has it in float."""
+    """Whether a kernel moves a constant that a row could read quantized, and no other has it in float."""
     rows = rows_for(network.target, kernel.choice.region.kernel)
     if not kernel.moves or kernel.choice.row is None or not any(row.reads_table for row in rows):
         return False
@@ -54,7 +55,7 @@ def _is_meant(kernel: Kernel, *, unranged: bool) -> bool:
 
 
 def _stored(network: Network) -> list[bool]:
-    """By value, whether anything stores it in integers: a pin, a width, or a reader, through movers."""
+    """By value, whether anything stores it: a fixed type, a width, or a consumer, through data movement."""
     found = [value.pin is not None or value.has_any for value in network.values]
     for number in range(len(network.kernels) - 1, -1, -1):
         kernel = network.kernels[number]
@@ -66,7 +67,7 @@ def _stored(network: Network) -> list[bool]:
 
 
 def _can_be_float(network: Network, kernel: Kernel, number: int) -> bool:
-    """Whether a mover is what is around it: it has one class that may be float, or floats are around it."""
+    """Whether data movement can follow a float neighbour: one class that may be float, or floats around."""
     if number in network.begins or number in network.begins.values():
         return False  # what a loop hands to its next trip is behind its end
     layout = kernel.choice.layout

@@ -1,6 +1,6 @@
 """Needed ranges: what a kernel that computes can tell apart of what it reads, by what the network knows.
 
-What each op needs has one definition, `ir.operators.needs`. Kernels that move data are `value_ranges`' own.
+The needs of each op have one definition, `ir.operators.needs`. Data movement is in `value_ranges`.
 Source: docs/specification.md, section 10; cases 59 to 64.
 """
 
@@ -25,7 +25,7 @@ def asks(network: Network, kernel: Kernel, given: Sequence[Interval | None]) -> 
 
 
 def needs_of(network: Ranged, kernel: Kernel, given: Sequence[Interval | None]) -> Mapping[str, Interval]:
-    """What the kernel needs of each value it reads, by name, in reals; those not named it needs whole.
+    """Return the range that the kernel needs of each input, by name, in reals; others it needs whole.
 
     Args:
       given: of each value, what its kernel has to give of it; that of the kernel's results has to be known.

@@ -1,9 +1,9 @@
 """Per-axis ports: types per axis or per block that facts say, and that data movement hands on.
 
-Such a type is no label, so it is not searched for: a pin has it, movers carry it as long as they keep its
-slices whole, and a row that takes slices reads it as it is. Ranges observed per axis become one where every
-port around the value takes slices. Whoever wants one scale gets a requantize. Source: docs/specification.md,
-sections 3 and 5; tests/cases, cases 37 and 51.
+Such a type is no label, so it is not searched for: a fact fixes it, data movement carries it as long as it
+keeps the slices whole, and a row that takes slices reads it as it is. Ranges observed per axis become one
+where every port around the value takes slices. A use that needs one scale gets a requantize. Source:
+docs/specification.md, sections 3 and 5; tests/cases, cases 37 and 51.
 """
 
 from dataclasses import replace
@@ -69,7 +69,7 @@ def _is_sliced(fact: QType) -> bool:
 
 
 def _start(network: Network, index: int) -> Uniform | None:
-    """The type that a value's readers start from, where that is known without a search."""
+    """The type that a value's consumers start from, where that is known without a search."""
     value = network.values[index]
     if value.pin is not None or value.stays_float:
         return base_of(network, value)
@@ -108,7 +108,7 @@ def _give(ports: list[Port], port: Port, kind: Uniform, why: str) -> None:
 
 
 def _carry(network: Network, ports: list[Port], kernel: Kernel) -> None:
-    """Give a mover's ports what its ops make of the slices it reads, if they keep them whole."""
+    """Give data-movement ports the types that their ops make of the slices read, if they keep them whole."""
     region, layout = kernel.choice.region, kernel.choice.layout
     if layout is None or not layout.joins_all:
         return
@@ -133,7 +133,7 @@ def _carry(network: Network, ports: list[Port], kernel: Kernel) -> None:
 
 
 def _hands_on(network: Network, port: Port, kind: Uniform) -> bool:
-    """Whether a mover's port may have a type: a wildcard takes any slices with its kind of scales."""
+    """Whether a data-movement port may have a type: a wildcard takes any slices with its kind of scales."""
     if port.kind == GIVEN:
         return port.given == kind
     pattern = _pattern(network, port)

@@ -97,9 +97,9 @@ class Network:
     """Everything by number, in topological order of kernels.
 
     Attributes:
-      costs: that the plan is asked for, over the target's own.
+      costs: the requested costs, over the target's own.
       derives_bias: whether a bias is derived anew, whatever its fixed type.
-      formats: that the plan has to be written in.
+      formats: in which the plan has to be written.
       begins: kernel through which a carried value enters its loop, by the one through which it leaves.
     """
 
@@ -118,7 +118,7 @@ class Network:
 
     @property
     def storages(self) -> Storages:
-        """What the device stores activations in that the formats have too."""
+        """Return the storages of activations that the device and the formats both have."""
         return storages_in(self.target.storages, self.formats)
 
 
@@ -144,7 +144,7 @@ class Ranged(Network):
 
 
 def base_of(network: Network, value: Value) -> Uniform | None:
-    """A value's pin as the device holds it, which its users start from; None where it has none."""
+    """Return a value's fixed type as the device holds it, where its users start; None where it has none."""
     pin, graph = value.pin, network.graph
     if pin is None or value.constant:
         return pin

@@ -2,8 +2,8 @@
 
 Two passes, forward (ranges) and backward (kept), over kernels in topological order; then each port's
 required range is its value's range cut to what is kept. Clipping what nobody keeps is free; a state that a
-recurrent kernel hands to its own next step is kept, whether or not anything else reads it. Where calibration
-chose a range for a width, a port of that width holds this one (`Ranged.by_width`); movers hand it on.
+recurrent kernel hands to its own next step is kept, whether or not anything else reads it. If calibration
+chose a range for a width, a port of that width holds this one (`Ranged.by_width`); data movement hands it on.
 Source: docs/specification.md, section 5, the price, item 1.
 """
 
@@ -35,7 +35,7 @@ from planner.propagation.selection.row_layout import has_numbers
 
 @dataclass(slots=True)
 class _Passes:
-    """What the passes have found so far: `network` has the lists that they fill in.
+    """The results of the passes so far: `network` has the lists that they fill in.
 
     Attributes:
       unfixed: of each value, its range without the cut of its fixed type.
@@ -103,7 +103,7 @@ def find_ranges(network: Network) -> Ranged:
 
 
 def _finite(state: _Passes, index: int) -> Interval | None:
-    """What integers may stand for of a constant with infinities; None where nothing."""
+    """The range that integers may represent of a constant with infinities; None where there is none."""
     network = state.network
     value = network.values[index]
     array = network.graph.constants[value.name].array
@@ -119,8 +119,8 @@ def _finite(state: _Passes, index: int) -> Interval | None:
 def _forward(state: _Passes) -> list[int]:
     """Fill in every value's range; return the kernels that have a row and a port without any range.
 
-    What a loop hands to its next trip is known only behind its body, so loops take several passes; what is
-    handed on comes from ranges written somewhere, so they end.
+    The range that a loop hands to its next trip is known only behind its body, so loops take several passes;
+    such ranges come from ranges written somewhere, so the passes end.
     """
     rangeless, begins = _pass_forward(state), state.network.begins
     for _ in range(2 * len(begins)):
@@ -263,7 +263,7 @@ def _ask_for(state: _Passes) -> bool:
 def _moved(
     state: _Passes, number: int, kernel: Kernel, bits: int = 0, *, served: bool = True
 ) -> Interval | None:
-    """Hull of what a mover reads, of what ports of `bits` bits hold of it; unknown inputs are left out.
+    """Hull of the inputs of data movement, as far as ports of `bits` bits hold them, without unknown inputs.
 
     Of a value without a range a port with a type of its own reads what that holds.
     """

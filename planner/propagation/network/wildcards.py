@@ -1,11 +1,11 @@
 """Wildcards: the storage of a port that takes any.
 
-That of its own pin, else what was asked of its kernel, else that of its value's pin, else of the ports it is
-joined with (a pin's only where the target's ports name one of its width and sign: a device of bytes moves
-trained values of 4 bits in bytes), else of its producer, else of its readers, else the target's default, or
-what the target's defaults make of it (`asked_widths`, `unsigned`). It is wide enough for what an Any asks of
-its values, and has signs where its zero point would leave no number for a part of the range that facts tell.
-Source: docs/specification.md, sections 4 and 11.
+That of its own fixed type, else of the request for its kernel, else that of its value's fixed type, else of
+the ports it is joined with (one from a fixed type only where the target's ports name one of its width and
+sign: a device of bytes moves trained values of 4 bits in bytes), else of its producer, else of its consumers,
+else the target's default, or what the target's defaults make of it (`asked_widths`, `unsigned`). It is wide
+enough for what an Any asks of its values, and has signs where its zero point would leave no number for a part
+of the range that facts give. Source: docs/specification.md, sections 4 and 11.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,11 +28,11 @@ from planner.target.records import PortId, PortType
 Member = tuple[PortId, str, PortType]
 """A port's side, its value, and what its row says of it."""
 Required = Callable[[PortId, str], Interval | None]
-"""What a port has to hold, by its side and value, as far as it is known."""
+"""The range that a port has to hold, by its side and value, as far as it is known."""
 
 
 def reader_storages(graph: Graph, choices: Sequence[Choice], storages: Storages) -> dict[str, Storage]:
-    """The storage that most readers of each value want, through wildcard readers."""
+    """Return the storage that most consumers of each value require, through wildcard consumers."""
     votes: dict[str, list[Storage]] = {}
     for choice in reversed(choices):
         layout, region = choice.layout, choice.region
@@ -59,10 +59,10 @@ def _elected(stores: Sequence[Storage]) -> Storage:
 def _behind(
     graph: Graph, choice: Choice, layout: Layout, votes: dict[str, list[Storage]], storages: Storages
 ) -> dict[PortId, Storage]:
-    """The storage that a kernel's joined wildcards take if nothing before them says: pins, then the results'.
+    """The storage of a kernel's joined wildcards if nothing before decides: fixed types, then the results'.
 
-    What a port is not joined with says nothing of it: a sum of 8-bit numbers may be compared with thresholds
-    to 2 bits, and weights of 6 bits are no reason to round their input to 6.
+    A port's storage says nothing of a port that it is not joined with: a sum of 8-bit numbers may be compared
+    with thresholds to 2 bits, and weights of 6 bits are no reason to round their input to 6.
     """
     region = choice.region
     names: dict[PortId, str] = {("in", i): name for i, name in enumerate(region.inputs) if name}
@@ -196,7 +196,7 @@ def _unsaid(network: Network, choice: Choice, members: Sequence[Member], require
 
 
 def _own_storage(network: Network, choice: Choice, members: Sequence[Member]) -> Storage | None:
-    """What facts of ports themselves say; of a constant, as its port stores the numbers."""
+    """The storage that facts of ports themselves give; of a constant, as its port stores the numbers."""
     if not (choice.region.input_facts or choice.region.output_facts):
         return None
     constants = network.graph.constants
@@ -208,7 +208,7 @@ def _own_storage(network: Network, choice: Choice, members: Sequence[Member]) ->
 
 
 def _wanted_storage(network: Network, group: Sequence[PortId]) -> Storage | None:
-    """What was asked of ports of the newest kernel, where it computes."""
+    """The storage requested for ports of the newest kernel, where it computes."""
     kernel = network.kernels[-1]
     if kernel.wanted is None or kernel.moves:
         return None
@@ -217,7 +217,7 @@ def _wanted_storage(network: Network, group: Sequence[PortId]) -> Storage | None
 
 
 def _storage_of_begin(network: Network) -> Storage | None:
-    """What the other end of a carried value is stored in, where the newest kernel is one end."""
+    """The storage of the other end of a carried value, where the newest kernel is one end."""
     begin = network.begins.get(len(network.kernels) - 1)
     if begin is None:
         return None
@@ -231,14 +231,14 @@ def _wide_enough(network: Network, choice: Choice, store: Storage, sides: Sequen
 
 
 def _asked_storages(network: Network, choice: Choice, sides: Sequence[PortId]) -> list[Storage]:
-    """What Anys at ports, or on their values, ask for."""
+    """The storages that Anys at ports, or on their values, ask for."""
     met = (port_facts(network.graph, choice.region, *side) for side in sides)
     return [fact.storage for facts in met for fact in facts if isinstance(fact, AnyType)]
 
 
 @lru_cache(maxsize=1024)
 def _stored_as(spec: PortType, store: Storage) -> PortType:
-    """A wildcard port that has found its storage: whole, where a pin uses a part without the port's zero."""
+    """A wildcard port with its storage: the whole one, where a fixed type's part lacks the port's zero."""
     zero = 0 if spec.symmetric else spec.zero_point
     lacks_zero = zero is not None and not store.qmin <= zero <= store.qmax
     return replace(spec, storage=storage(store.name) if lacks_zero else store)
@@ -272,9 +272,9 @@ def _shared_storage(
 def _storage_near(
     network: Network, name: str, reader_storage: Mapping[str, Storage], spec: PortType
 ) -> Storage | None:
-    """Storage of a value's pin, as a port stores it, else of its producer, else of its readers.
+    """Storage of a value's fixed type, as a port stores it, else of its producer, else of its consumers.
 
-    A pin whose storage the device has not lies in that of the value's producer.
+    A fixed type whose storage the device lacks lies in that of the value's producer.
     """
     value = network.values[network.value_ids[name]]
     if value.pin is not None and value.constant:

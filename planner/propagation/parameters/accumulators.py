@@ -1,7 +1,7 @@
 """The bits that sums of products need: of the actual weights, or of all that two activations can hold.
 
-What the weights of one scale add up to: per output channel, or per block where a block has a scale. Not
-counted are averages, additions and other kernels without products. Source: docs/specification.md, section 6.
+Sums are counted over the weights of one scale: per output channel, or per block where a block has a scale.
+Averages, additions and other kernels without products are left out. Source: docs/specification.md, section 6.
 """
 
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Bias grids: a pinned weight stored times 2^k, its scale divided by 2^k, where its bias lies off its grid.
+"""Bias grids: a weight of fixed type stored times 2^k, its scale over 2^k, where its bias lies off its grid.
 
 A bias is rounded to the product of its factors' scales. Weights of few bits have a coarse scale, and in a
 wider storage the same numbers have a finer one: nothing of the weight changes, and its bias is rounded to
@@ -31,7 +31,7 @@ Powers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A pinned weight, the bias on the grid of its sums, and what else is multiplied with it.
+    """A weight of fixed type, the bias on the grid of its sums, and what else is multiplied with it.
 
     Attributes:
       steps: numbers of the bias in steps of its grid, shape (channels,).
@@ -51,12 +51,12 @@ class Sum:
 
     @property
     def errors(self) -> Reals:
-        """What rounding the bias to its grid changes, in reals, shape (channels,)."""
+        """Return how far rounding the bias to its grid moves it, in reals, shape (channels,)."""
         return np.abs(self.steps - np.rint(self.steps)) * self.scales * self.other.scale
 
 
 def finer_weight(network: Typing, kernel: Kernel, row: Row, rule: Rule) -> tuple[Port, Uniform, str] | None:
-    """A pinned weight, its type with finer scales for its bias's sake, and why; None where all stays.
+    """A weight of fixed type, its type with finer scales for its bias's sake, and why; None where all stays.
 
     Args:
       rule: a `multiplier_accumulator_scale`.
@@ -78,7 +78,7 @@ def finer_weight(network: Typing, kernel: Kernel, row: Row, rule: Rule) -> tuple
 
 
 def sum_of(network: Typing, kernel: Kernel, row: Row, rule: Rule) -> Sum | None:
-    """Return the factors and the bias of a rule, where its weight is pinned and its bias free; None else."""
+    """Return the factors and the bias of a rule whose weight has a fixed type and whose bias has none."""
     ports = {port.name: port for port in ports_of(network, kernel)}
     bias = ports.get(str(rule.args["port"]))
     factors = [ports[name] for name in rule.args["of"] if name in ports]
@@ -106,7 +106,7 @@ def _is_pinned_weight(network: Typing, port: Port) -> bool:
 
 
 def _free_numbers(network: Typing, bias: Port) -> Reals | None:
-    """The numbers of a bias that no pin keeps on a grid of its own; None of others."""
+    """The numbers of a bias that no fixed type keeps on a grid of its own; None of others."""
     value = network.values[bias.value]
     constant = network.graph.constants.get(value.name)
     if constant is None or constant.array is None or not constant.array.size:

@@ -1,6 +1,6 @@
 """Parameters of constants and derived ports: weights from their numbers, biases from the products.
 
-Runs after labelling: a bias sees its port's scales after rescale. What sums need is in `sums`. Source:
+Runs after labelling: a bias sees its port's scales after rescale. `accumulators` has what sums need. Source:
 docs/specification.md, sections 4 to 6; tests/cases, cases 17 to 24.
 """
 
@@ -49,7 +49,7 @@ def derive_parameters(network: Typing, kernel: Kernel) -> list[PortId]:
     Raises:
       RuleError: a rule cannot be applied (factors per axis along different axes, ...).
       Inapplicable: its row can be left for that.
-      Conflict: a pinned bias is off the product of its factors.
+      Conflict: a bias of fixed type is off the product of its factors.
     """
     row, layout = kernel.choice.row, kernel.choice.layout
     if row is None or layout is None:
@@ -108,7 +108,7 @@ def _constant(network: Typing, kernel: Kernel, port: Port, row: Row) -> Uniform 
 
 
 def _answers(network: Typing, kernel: Kernel, rule: Rule) -> Mapping[PortId, Uniform]:
-    """What a rule says of a kernel's ports, which have types now.
+    """Apply a rule to a kernel's ports, which have types now.
 
     Raises:
       Inapplicable: it derives no type from them.
@@ -152,7 +152,7 @@ def _answered(rule: Rule, ports: Mapping[PortId, Port], side: PortId, kind: obje
 
 
 def overflow_of(network: Typing, kernel: Kernel, accumulator: str) -> str | None:
-    """Say which channel of a bias is beyond its storage, as the scale of a pinned weight cannot grow."""
+    """Say which channel of a bias is beyond its storage, as the scale of a fixed weight cannot grow."""
     ports = ports_of(network, kernel)
     bias = next((port for port in ports if port.name == accumulator), None)
     data = network.graph.constants.get(network.values[bias.value].name) if bias is not None else None
@@ -194,7 +194,7 @@ def _check_bias_pin(network: Typing, port: Port, pin: Uniform, kind: Uniform) ->
 
 
 def constant_type(network: Typing, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
-    """The type of a weight or other constant: its pin, or the tightest its port accepts."""
+    """The type of a weight or other constant: its fixed type, or the tightest its port accepts."""
     value = network.values[port.value]
     spec = port.spec
     pin = port.pin or value.pin
@@ -319,7 +319,7 @@ def _grow_for_bias(
 ) -> None:
     """Grow the scales of weight channels whose bias would overflow its accumulator (tests/cases, case 22).
 
-    What holds the sums may be narrower than what holds the bias; either way one bit stays free for the sums.
+    The storage of the sums may be narrower than that of the bias; either way one bit stays free for the sums.
     """
     named = {port.name: port for port in ports.values()}
     bias = named.get(str(args.get("port")))

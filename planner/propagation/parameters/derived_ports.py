@@ -118,7 +118,7 @@ def refuse_disagreement(network: Typing, kernel: Kernel) -> None:
     """Refuse types that a row's rules, or a fact of the port, ask for and do not agree on.
 
     Raises:
-      Conflict: a port that two of the rules decide, or that is pinned to something else.
+      Conflict: a port that two of the rules decide, or that has another fixed type.
     """
     layout, row = kernel.choice.layout, kernel.choice.row
     if layout is None or row is None:

@@ -71,7 +71,7 @@ def _behind(network: Typing) -> Mapping[int, str]:
 
 
 def _beyond(network: Typing, kernel: Kernel, row: Row) -> Iterator[str]:
-    """What of a kernel is beyond the integers that its row keeps it in."""
+    """Say which values of a kernel are beyond the integers that its row keeps them in."""
     for rule in row.rules:
         if rule.kind == "multiplier_accumulator_scale":
             said = overflow_of(network, kernel, str(rule.args["port"]))

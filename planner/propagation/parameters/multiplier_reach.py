@@ -70,7 +70,7 @@ def _scales(kinds: Sequence[Kind]) -> list[float]:
 
 
 def _kinds(network: Typed) -> Iterator[list[Kind]]:
-    """The types at the ports of each kernel; of one that a mover's float label leaves in float none."""
+    """The types at the ports of each kernel; of one that a float label leaves in float none."""
     for kernel in network.kernels:
         at = (*kernel.inputs, *kernel.outputs)
         floats = network.moves_in_float(kernel)

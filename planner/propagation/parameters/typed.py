@@ -39,7 +39,7 @@ class Typing(Classed):
     Attributes:
       types: of each port; None while it has none, and of floats.
       widened: the reason by port, of weights whose scales grew for the sake of a multiplier.
-      finer: the reason by port, of pinned weights whose scales are finer for the sake of a bias.
+      finer: the reason by port, of weights of fixed type whose scales are finer for the sake of a bias.
       computed: searched ports for which a function of the target had an answer.
       rounds: numbers of the kernels whose rules were asked while labels were chosen, each time.
     """
@@ -73,7 +73,7 @@ class Typed(Typing):
     turns: bool
 
     def moves_in_float(self, kernel: Kernel) -> bool:
-        """Whether a mover's class took the float label, so that the kernel runs in float after all."""
+        """Whether a data-movement class took the float label, so that the kernel runs in float after all."""
         groups = [self.groups[port.id] for port in ports_of(self, kernel)] if kernel.moves else []
         return any(g >= 0 and self.labelled.solutions[g].labels[g] is None for g in groups)
 
@@ -99,7 +99,7 @@ def finish_typing(network: Typing, labelled: Labelled, *, turns: bool) -> Typed:
 
 
 def kernel_views(network: Typing, kernel: Kernel) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:
-    """What a QuantFn sees of this kernel now."""
+    """Return a QuantFn's view of the kernel's ports, as they are now."""
 
     def view(port: Port) -> PortView:
         extent = network.required[port.id] or network.ranges[port.value]

@@ -1,8 +1,8 @@
 """Alternatives: what a class could have taken instead, and what that would have cost, for whom.
 
-Of a class beside a rescale these are the labels at the other ends, and of one that shares a label its own. It
-is taken by the class alone, or by all that share its label, and is priced by what that changes: rescales on
-their edges, bits lost by readers that their data reaches. Where those are very many, or the plan is large,
+For a class beside a rescale these are the labels at the other ends, and for one that shares a label its own.
+The class alone takes it, or all that share its label, and it is priced by what that changes: rescales on
+their edges, bits lost by consumers that their data reaches. If those are very many, or the plan is large,
 there is no price, so that a log takes no more than its length in work.
 """
 
@@ -27,7 +27,7 @@ from planner.target.ports.labels import UNIT, Label, clipped_share, label_of, st
 MOST: Final = 3
 """Alternatives of one class."""
 NAMED: Final = 2
-"""Values named whose readers lose by it."""
+"""Values named whose consumers lose by it."""
 NEAR: Final = 64
 """Classes, uses, ways and losses that an alternative may concern; with more it is not priced."""
 SMALL: Final = 2_000
@@ -51,7 +51,7 @@ class Alternatives:
         self._changes: dict[tuple[Classes, Label | None], _Change | None] = {}
 
     def of(self, entry: LabelClass, port: Port) -> tuple[Refused, ...]:
-        """What a class could have taken, in words of one of its ports."""
+        """Return the labels that a class could have taken, in words of one of its ports."""
         around = self._around_of(entry.id) if self._is_small else None
         if around is None:
             return ()
@@ -71,7 +71,7 @@ class Alternatives:
         return Refused(text, price / UNIT, together + _why(self._outcome, change))
 
     def _around_of(self, c: int) -> "_Around | None":
-        """What lies around the classes of a unit; None where all have their own labels and nothing costs."""
+        """The surroundings of a unit's classes; None where all have their own labels and nothing costs."""
         unit = self._units[c]
         key = id(unit)
         if key not in self._around:
@@ -82,7 +82,7 @@ class Alternatives:
         return self._around[key]
 
     def _change(self, around: "_Around", members: Classes, label: Label | None) -> "_Change | None":
-        """What a label changes for classes; None where one may not have it, or too much depends on it."""
+        """The effect of a label on classes; None where one may not have it, or too much depends on it."""
         key = members, label
         if key not in self._changes:
             classes, max_clip = self._outcome.labelled.classes, self._cost_model.costs.max_clip
@@ -133,7 +133,7 @@ class _Around:
         return cls(unit, labels, edges, parents, losses, levels, _regions(unit, labels))
 
     def moved(self, c: int) -> list[Classes]:
-        """What may take another label: the class alone, or all that share its label."""
+        """Return the groups that may take another label: the class alone, or all that share its label."""
         region = self.regions[c]
         return [(c,), region] if 1 < len(region) <= NEAR else [(c,)]
 
@@ -153,7 +153,7 @@ def _regions(unit: Unit, labels: Labels) -> Mapping[int, Classes]:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What another label changes; prices in 1/1024.
+    """The effect of another label; prices in 1/1024.
 
     Attributes:
       rescales: what they cost more.
@@ -206,7 +206,7 @@ def _illegal(entry: LabelClass, label: Label | None, max_clip: float) -> str:
 
 
 def _changed(around: _Around, members: Classes, label: Label | None, cost_model: CostModel) -> _Change | None:
-    """What a label for some classes changes; None where too much depends on it."""
+    """The effect of a label for some classes; None where too much depends on it."""
     edges = {id(edge): (edge, paid) for c in members for edge, paid in around.edges.get(c, ())}.values()
     levels = _levels(around, members, label)
     if levels is None or sum(len(edge.uses) for edge, _ in edges) > NEAR:
@@ -252,7 +252,7 @@ def _levels(around: _Around, members: Classes, label: Label | None) -> dict[int,
 
 
 def _why(outcome: Typed, change: _Change) -> str:
-    """What makes the difference, and for whom."""
+    """Say which rescales and losses make the difference, and for whom."""
     parts = []
     for sign in (1, -1):
         losses = [(price, bits, loss) for price, bits, loss in change.losses if bits * sign > 0]

@@ -1,7 +1,7 @@
 """Not as written: where a plan rounds numbers of a quantized model other than the model's own quantizers do.
 
 A model from quantization-aware training, or of another tool, says where its quantizers are. A plan may
-quantize more: what has a calibrated range, a constant that a row stores in integers, a value that a row has
+quantize more: a value with a calibrated range, a constant that a row stores quantized, a value that a row has
 another grid for. Its numbers are others then, and the plan says where.
 Source: docs/specification.md, section 6 ("facts inside a fused kernel"); tests/cases, case 15; docs/qonnx.md.
 """
@@ -27,7 +27,7 @@ SUM_BITS: Final = 32
 
 
 def not_as_written(graph: Graph, kernels: Sequence[KernelPlan], rows: Mapping[str, Row]) -> Iterator[str]:
-    """What to say of values that a quantized model has otherwise; nothing of a model in float.
+    """Yield warnings for values that differ from a quantized model's own; none for a model in float.
 
     Args:
       graph: with the numbers of its constants.
@@ -63,8 +63,8 @@ class _Rounded:
     """Names of what is rounded, in order: each once, however often.
 
     Attributes:
-      grids: of values behind quantizers, through movers.
-      behind: the grid that a value gets next, behind movers alone.
+      grids: of values behind quantizers, through data movement.
+      behind: the grid that a value gets next, behind data movement alone.
       quantized: values that the file leaves float.
       stored: constants with other numbers than the file's.
       moved: values that the file has on another grid.
@@ -78,7 +78,7 @@ class _Rounded:
     moved: dict[str, None] = field(default_factory=dict)
 
     def look_behind(self, kernel: KernelPlan) -> None:
-        """Note the grid that a mover's operands get behind it."""
+        """Note the grid that the operands of data movement get behind it."""
         made = [port.value for port in kernel.outputs if port.value]
         grid = (self._pin(made[0]) or self.behind.get(made[0])) if len(made) == 1 else None
         if grid is None:

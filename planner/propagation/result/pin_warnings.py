@@ -17,7 +17,7 @@ from planner.propagation.parameters.typed import Typing
 
 
 def of_near_scales(network: Typing, port: Port, address: str) -> Iterator[str]:
-    """A reader whose scale is another number than the value's and yet counts as the same."""
+    """Warn of a consumer whose scale is another number than the value's and yet counts as the same."""
     value = network.values[port.value]
     kind = network.types[port.id]
     if kind is None:
@@ -30,7 +30,7 @@ def of_near_scales(network: Typing, port: Port, address: str) -> Iterator[str]:
 
 
 def of_multiplied(kernel: Kernel, kind: Uniform | None, value: Value, address: str) -> Iterator[str]:
-    """A pin beside a port of a kernel that shifts: between their scales a shift may not do."""
+    """Warn of a fixed type beside a port of a kernel that shifts: between their scales a shift may not do."""
     row, pin = kernel.choice.row, value.pin
     if row is None or row.requantize != "power_of_two" or pin is None or kind in (None, pin):
         return

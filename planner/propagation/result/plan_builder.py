@@ -165,7 +165,7 @@ def _float_asked_for(network: Typed, port: Port) -> FloatType | None:
 
 
 def _value_plans(outcome: Typed, steps: Sequence[int]) -> dict[str, ValuePlan]:
-    """What became of each value; `steps`: number of the step of each port, -1 for none."""
+    """The outcome for each value; `steps`: number of the step of each port, -1 for none."""
     network = outcome
     lost = _lost(outcome)
     found = {}

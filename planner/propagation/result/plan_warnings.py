@@ -1,4 +1,4 @@
-"""Warnings: what a plan's reader should know although nothing is wrong: clips, facts without effect.
+"""Warnings: things a user of a plan should know although nothing is wrong: clips, facts without effect.
 
 Written after labelling. Source: docs/specification.md, section 4 ("Unknown is not None") and section 5, item
 3; tests/cases, cases 12 to 14.
@@ -45,7 +45,7 @@ from planner.target.records import Costs, Row, Target
 
 ACCUMULATED: Final = "multiplier_accumulator_scale"
 TURNING: Final = 0.02
-"""Share of a result's step from which on the rounding of a bias is told."""
+"""Share of a result's step from which on the rounding of a bias is reported."""
 BETWEEN: Final = 1e-3
 """Share of a step from which on a bound lies between two."""
 KEEPING: Final = of_form(Form.CONCAT, Form.SELECT, Form.SUM, Form.VARIADIC)
@@ -64,14 +64,14 @@ def warnings_of_all(
     costs: Costs,
     target: Target | TargetRef,
 ) -> tuple[str, ...]:
-    """What the plan as a whole has to say; `rows` are those in use, by key, `costs` what it is made under."""
+    """Return the warnings of the whole plan; `rows` are those in use, by key, `costs` those of the plan."""
     whole = (unranged(graph, kernels), _unmeasured(graph, costs), _unsized(graph, target))
     odd = (*_ineffective(graph), *unmet_globs(graph, kernels, rows))
     return (*filter(None, whole), *odd, *not_as_written(graph, kernels, rows))
 
 
 def _ineffective(graph: Graph) -> Iterator[str]:
-    """What to say of facts on values that no port carries."""
+    """Yield warnings of facts on values that no port carries."""
     for name, fact, why in ineffective_facts(graph):
         yield f"{brief(fact)} on {name!r} has no effect: {why}"
     alive = {region.name for region in running(graph)}
@@ -84,7 +84,7 @@ def _ineffective(graph: Graph) -> Iterator[str]:
 
 
 def _unmeasured(graph: Graph, costs: Costs) -> str | None:
-    """What to say where a floor is asked for, and no fact says what readers lose."""
+    """Warn if a plan has a floor in dB, and no fact says what consumers lose."""
     facts = (fact for value in graph.values.values() for fact in value.facts)
     if costs.wanted_db is None or any(isinstance(fact, Calibrated) and fact.readers for fact in facts):
         return None
@@ -95,7 +95,7 @@ def _unmeasured(graph: Graph, costs: Costs) -> str | None:
 
 
 def _unsized(graph: Graph, target: Target | TargetRef) -> str | None:
-    """What to say where inputs leave sizes open, and the device's compiler takes fixed ones alone."""
+    """Warn if inputs leave sizes open, and the device's compiler takes only fixed sizes."""
     if target.files.sizes != "fixed":
         return None
     opened, options = left_open(graph)
@@ -108,7 +108,7 @@ def _unsized(graph: Graph, target: Target | TargetRef) -> str | None:
 
 
 def unranged(graph: Graph, kernels: Iterable[KernelPlan]) -> str | None:
-    """What to say of a model where no fact at all says a range, and kernels run in float for it."""
+    """Warn of a model for which no fact gives a range, and whose kernels run in float for it."""
     at_ports = (side for region in graph.regions for side in (region.input_facts, region.output_facts))
     if any(map(_says_range, (value.facts for value in graph.values.values()))) or any(
         _says_range(facts) for side in at_ports for facts in side
@@ -129,7 +129,7 @@ def _says_range(facts: Facts) -> bool:
 
 
 def warnings_of(network: Typing, kernel: Kernel, max_clip: float) -> list[str]:
-    """What one kernel has to say, port by port.
+    """Return the warnings of one kernel, port by port.
 
     Args:
       max_clip: the share of a range that a port cuts off without a word.
@@ -313,7 +313,7 @@ def _runs_in_float(network: Typing, kernel: Kernel, port: Port) -> bool:
 
 
 def _holds_anyway(network: Typing, value: Value, fact: AnyType | Uniform) -> bool:
-    """Whether a float port reads or gives numbers of a type all the same: through a pin, or as they are."""
+    """Whether a float port reads or gives numbers of a type all the same: of a fixed type, or as they are."""
     if not value.constant:
         return fact == value.pin
     return isinstance(fact, Uniform) and lies_on(fact, network.graph.constants[value.name])

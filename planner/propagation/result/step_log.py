@@ -66,7 +66,7 @@ class Steps(StepRows):
         return self._of_ports
 
     def rows(self) -> Sequence[StepRow]:
-        """What all steps say."""
+        """Return the rows of all steps."""
         outcome = self._outcome
         if outcome is not None:
             self._rows = _written(outcome, self.of_ports())
@@ -169,7 +169,7 @@ def _ineffective(network: Typed) -> list[tuple[str, Facts, str]]:
 
 
 def needs_told(network: Typed, index: int) -> tuple[str, str] | None:
-    """What is needed of a value of which a reader needs less than all, and who says so; None of others."""
+    """Return the needed range of a value that a consumer needs only in part, and who says so; else None."""
     value, extent, needed = network.values[index], network.ranges[index], network.needed
     uses = present(network, value.uses)
     readers = [network.kernels[port.kernel] for port in uses]
@@ -236,7 +236,7 @@ def _kernel_steps(log: _Log, outcome: Typed, number: int) -> None:
 
 
 def _remedies(outcome: Typed, kernel: Kernel) -> list[tuple[str, str, str]]:
-    """What was done for a kernel before it had its row: (what it is about, the rule, why)."""
+    """The remedies for a kernel before it had its row: (what it is about, the rule, why)."""
     name, remedies = kernel.choice.region.name, outcome.chosen.remedies
     network = outcome
     asked = asked_of(network.graph, kernel.choice.region)
@@ -266,7 +266,7 @@ def _source(kernel: Kernel, asked: Asked) -> str:
 
 
 def _content(network: Typed, port: Port) -> str:
-    """Where the type of a constant comes from: its pin, a range observed of it, or its numbers."""
+    """The source of a constant's type: its fixed type, a range observed of it, or its numbers."""
     value = network.values[port.value]
     if port.pin is not None or value.pin is not None:
         return "its pin"
@@ -327,7 +327,7 @@ def _first_step(log: _Log, outcome: Typed, kernel: Kernel, port: Port, *, head: 
 
 
 def _same_scale_source(row: Row, port: str) -> str:
-    """Where the rule stands that joins a port, by its name in the row; a row may have several."""
+    """Source of the rule that joins a port, by its name in the row; a row may have several."""
     rules = [rule for rule in row.rules if rule.kind == "same_scale" and rule.source]
     return next((rule.source for rule in rules if port in rule.args["ports"]), row.source)
 

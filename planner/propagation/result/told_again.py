@@ -1,8 +1,8 @@
-"""Warnings of a plan, told again: what planning says of its rows and types, from plan and numbers alone.
+"""Warnings of a plan, made again: what planning says of its rows and types, from plan and numbers alone.
 
 A network of the plan's own rows and types, with ranges, and nothing chosen or searched. So each warning has
-one text, in `plan_warnings`, and a plan that drops or invents one is refused. What was given up for best
-effort, and what `restore` dropped, came before there was a plan: these are held against what the plan has.
+one text, in `plan_warnings`, and a plan that drops or invents one is refused. Concessions to best effort, and
+facts that `restore` dropped, came before there was a plan: these are held against what the plan has.
 Source: docs/specification.md, section 6.
 """
 

@@ -22,7 +22,7 @@ Rows = Mapping[str, Row]
 
 
 def unmet_globs(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) -> list[str]:
-    """What to say of each glob whose storages some of its kernels have no row for."""
+    """Return a warning for each glob whose storages some of its kernels have no row for."""
     asked: dict[str, list[str]] = {}
     missed: dict[str, list[str]] = {}
     for region, kernel, one in _asked(graph, kernels):

@@ -57,7 +57,7 @@ def served(
 
 
 def _may_be_smaller(choice: Choice, floats: Collection[str]) -> bool:
-    """Whether a kernel has no row though nobody asked for that, so that its parts may have some."""
+    """Whether a kernel has no row though no request put it in float, so that its parts may have some."""
     if choice.row is not None or choice.region.name in floats or not can_be_apart(choice.region):
         return False
     return choice.reason != ANNOTATED and not choice.reason.startswith(TOO_LITTLE)

@@ -20,8 +20,8 @@ FLOATING: Final = (FloatType, NoneType)
 class Choice(NamedTuple):
     """The row for one region with its signature spread over the actual ports; or the reason for none.
 
-    With a row, `reason` is why no row serves that was asked for; `short` tells, by key, of rows that hold too
-    little: those passed over, and this one where none holds enough; `mirrors` is the key of the row that
+    With a row, `reason` is why no requested row serves; `short` maps keys of rows that hold too little to
+    reasons: those passed over, and this one where none holds enough; `mirrors` is the key of the row that
     would come first, if this one differs from it in the sign of its activations alone.
     """
 
@@ -58,7 +58,7 @@ def port_facts(graph: Graph, region: Region, side: str, index: int) -> Facts:
 
 
 def binding_facts(graph: Graph, region: Region, side: str, index: int) -> Facts:
-    """Constraints that say which row a port asks for: of a constant that is pinned there, the port's own."""
+    """Constraints that say which row a port asks for: the port's own for a constant of fixed type there."""
     facts = port_facts(graph, region, side, index)
     names, own = (
         (region.inputs, region.input_facts) if side == "in" else (region.outputs, region.output_facts)
@@ -85,7 +85,7 @@ def follows_factors(choice: Choice, name: str) -> bool:
 
 
 def shared_storage(choice: Choice, side: PortId) -> Storage | None:
-    """What a wildcard port is stored in because the row says so of a port that has its storage."""
+    """Return the storage that the row gives a wildcard port through a port that has the same storage."""
     layout = choice.layout
     if layout is None:
         return None

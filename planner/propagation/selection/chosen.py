@@ -1,4 +1,4 @@
-"""The first phase of a plan: a row for every kernel, and what was asked for besides graph and target.
+"""The first phase of a plan: a row for every kernel, and the request besides graph and target.
 
 Data only. `decide` makes it, and makes it anew wherever a kernel moves to float or to another row.
 """
@@ -20,10 +20,10 @@ Unwritten: TypeAlias = Callable[[Planned], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for besides graph and target; `fuses`: whether the kernels are of our own fusing.
+    """The request besides graph and target; `fuses`: whether the kernels are of our own fusing.
 
-    `progress`: called with (kernels whose numbers are typed, kernels in all); `formats`: that the plan is to
-    be written in; `unwritten`: gives the reason for each kernel of a plan that has to leave its row for that.
+    `progress`: called with (kernels whose numbers are typed, kernels in all); `formats`: in which the plan is
+    to be written; `unwritten`: gives the reason for each kernel of a plan that has to leave its row for that.
     """
 
     strategy: Strategy

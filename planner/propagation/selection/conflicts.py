@@ -29,15 +29,15 @@ Fact = tuple[str, QType]
 
 @dataclass(frozen=True, slots=True)
 class Concession:
-    """What is given up.
+    """Constraints that a plan gives up.
 
     Attributes:
       facts: facts left out.
       floats: kernels that run in float although the target or the model asks for more.
       casts: rescales where the target forbids them.
       copies: constants stored twice where the target forbids it.
-      wanted: kernels that do not run as was asked, with what was asked.
-      keys: what these were asked by: their names, or those of ops in them.
+      wanted: kernels that do not run as requested, with the request.
+      keys: the keys of these requests: their names, or those of ops in them.
     """
 
     facts: tuple[Fact, ...] = ()
@@ -201,7 +201,7 @@ def explained(conflict: Conflict, graph: Graph, plans: Plans) -> Conflict:
 
 
 def _met(conflict: Conflict, graph: Graph, plans: Plans) -> Conflict | None:
-    """What planning this graph meets of a conflict; others that are met first are conceded."""
+    """The conflict as planning this graph meets it; others that are met first are conceded."""
     given = Concession()
     while True:
         try:
@@ -229,7 +229,7 @@ def _is_of(fact: str, named: Sequence[str]) -> bool:
 
 
 def _hint(conflict: Conflict, places: Sequence[str]) -> str:
-    """What to do about a conflict, with the values and ports that its message does not name."""
+    """Suggest a way out of a conflict, with the values and ports that its message does not name."""
     quoted = [repr(place) for place in places]
     if all(place in conflict.message for place in quoted):
         return conflict.hint

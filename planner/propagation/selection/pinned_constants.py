@@ -1,9 +1,9 @@
-"""Pinned constants: the numbers that a pin says, in the storage that a port has.
+"""Constants of fixed type: the numbers that the type says, in the storage that a port has.
 
-A pin is a grid: a scale, a zero point and the integers in use. Where a port stores other integers, and all
-that are in use are among them, the same scale says the same numbers there: weights trained for 3 bits lose
-nothing on a device of bytes. Source: docs/specification.md, sections 3 ("a constant is never rescaled at run
-time") and 4 ("pinned constants rule rows out"); tests/cases, case 24.
+A fixed type is a grid: a scale, a zero point and the integers in use. If a port stores other integers, and
+all that are in use are among them, the same scale says the same numbers there: weights trained for 3 bits
+lose nothing on a device of bytes. Source: docs/specification.md, sections 3 ("a constant is never rescaled at
+run time") and 4 ("fixed constants rule rows out"); tests/cases, case 24.
 """
 
 import numpy as np
@@ -16,10 +16,10 @@ from planner.target.records import PortType
 
 
 def restored(pin: Uniform, spec: PortType, constant: Constant) -> Uniform:
-    """A constant's pin in a port's storage; the pin itself where that cannot say the same numbers.
+    """Return a constant's fixed type in a port's storage; unchanged if that cannot say the same numbers.
 
     Args:
-      spec: what the port accepts; a wildcard stores the pin as it is, but for a zero point of its own.
+      spec: what the port accepts; a wildcard stores the type as it is, but for a zero point of its own.
     """
     store = spec.storage
     if store is None:
@@ -41,13 +41,13 @@ def restored(pin: Uniform, spec: PortType, constant: Constant) -> Uniform:
 
 
 def _around(pin: Uniform, spec: PortType) -> Uniform:
-    """A pin around the zero point that a wildcard port asks for."""
+    """A fixed type around the zero point that a wildcard port asks for."""
     free = spec.zero_point is None and not spec.symmetric
     return pin if free else around(pin, spec.zero_point or 0)
 
 
 def _zero_points(pin: Uniform, spec: PortType) -> list[tuple[int, ...]]:
-    """Zero points to try, the pin's own first, within the port's storage."""
+    """Zero points to try, the fixed type's own first, within the port's storage."""
     store = spec.storage
     alike = [(zero,) * len(pin.scales) for zero in (0, spec.zero_point) if zero is not None]
     found = [pin.zero_points, *alike]

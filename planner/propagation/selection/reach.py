@@ -43,7 +43,7 @@ def holds(spec: PortType, store: Storage, extent: Reals, max_clip: float) -> boo
 
 
 def known_range(graph: Graph, name: str) -> Reals | None:
-    """What facts say of a value's range: what was observed, cut to its pin; a constant's own numbers."""
+    """A value's range from facts: the observed one, cut to its fixed type; a constant's own numbers."""
     facts = graph.values[name].facts
     known = [(fact.lo, fact.hi) for fact in facts if isinstance(fact, Calibrated | Uniform)]
     if known:

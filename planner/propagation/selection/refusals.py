@@ -75,7 +75,7 @@ def _refused_pin(
     sliced: bool,
     joined: Storage | None,
 ) -> str | None:
-    """How a port is pinned so that it cannot be met; None where it can.
+    """Say how a port's fixed type cannot be met; None where it can.
 
     Args:
       sliced: whether the kernel hands slices on as they are.
@@ -95,9 +95,9 @@ def _refused_pin(
 
 
 def _hands_slices_on(graph: Graph, choice: Choice) -> bool:
-    """Whether the ports of a mover are all pinned, to slices that its ops hand on as they are.
+    """Whether data-movement ports all have fixed types, to slices that their ops hand on as they are.
 
-    A planned text has no numbers, those of a slice's ends neither: then it is as its pins say.
+    A planned text has no numbers, those of a slice's ends neither: then it is as its fixed types say.
     """
     region, layout = choice.region, choice.layout
     if layout is None or not layout.joins_all or not (region.input_facts and region.output_facts):

@@ -1,4 +1,4 @@
-"""Remedies: what is done about a row that a kernel cannot keep once numbers are known, and what is told.
+"""Remedies: what is done about a row that a kernel cannot keep once numbers are known, and the reasons.
 
 Labels have to be known before anybody can say whether sums fit an accumulator or multipliers lie in their
 range. So a plan is tried, and tried again with the remedies that it asks for, each of them for good: a port
@@ -36,12 +36,12 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """What was done so far, by the kernel's name.
+    """The remedies so far, by the kernel's name.
 
     Attributes:
       left: rows by their key.
       let_go: rows by their key that could not be kept with the types that weights had in training, and no
-        other row was left: these weights are asked for by their width alone, and the rows are tried again.
+        other row was left: only the width of these weights is requested now, and the rows are tried again.
       grown: ports.
       apart: for a part of a kernel that was taken apart, that one and why no row served it; several where
         the part was one of a part.
@@ -77,14 +77,14 @@ class Remedies:
         )
 
     def letting_go(self, names: Collection[str]) -> "Remedies":
-        """The remedies where these kernels let go what they left rows for."""
+        """Return the remedies in which these kernels give up trained types for the rows they left."""
         rows = {name: left for name, left in self.left.items() if name in names}
         left = {name: left for name, left in self.left.items() if name not in names}
         return replace(self, left=left, let_go={**self.let_go, **rows})
 
 
 class Inapplicable(RuleError):
-    """What a row says of a port has no answer at the types, or for the numbers, that its kernel has.
+    """A row's rule for a port has no answer at the types, or for the numbers, that its kernel has.
 
     Attributes:
       remedy: the row is left.

@@ -1,12 +1,12 @@
 """Row selection: which row of the target's table serves each kernel, or why none does.
 
-Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out; among the
-rest those that were asked of the kernel, of these those that can hold what facts say of ranges, of these
-the one whose storages equal the most pins, then the one that takes the most of these at their scales and
-zero points, then those that leave enough dB at the readers (`too_little`), then file order. The choice for
-one kernel looks at no other kernel, so it cannot depend on a visiting order. Rows with float results are
-the exception: they come last, and are preferred once it is known that nothing stores what they hand on
-(`network.float_results`). Rows that differ in signs alone are another (`signs`).
+Rows are chosen by preference, not by price: `when`, None, Any and fixed types of constants rule rows out; of
+the rest those that were requested of the kernel, of these those that can hold what facts say of ranges, of
+these the one whose storages equal the most fixed types, then the one that takes the most of these at their
+scales and zero points, then those that leave enough dB at the consumers (`too_little`), then file order. The
+choice for one kernel looks at no other kernel, so it cannot depend on a visiting order. Rows with float
+results are the exception: they come last, and are preferred once it is known that nothing stores what they
+hand on (`network.float_results`). Rows that differ in signs alone are another (`signs`).
 Source: docs/specification.md, sections 4 and 11.
 """
 
@@ -132,7 +132,7 @@ def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target, *, set
 
 
 def _follows(graph: Graph, region: Region, target: Target) -> str:
-    """What to do about a kernel that moves data and is stored as its neighbours are."""
+    """Advise on a kernel that moves data and is stored as its neighbours are."""
     results = [port for row in rows_for(target, region.kernel) for port in row.outputs]
     if not moves_alone(graph, region) or not all(port.type.is_wildcard for port in results):
         return ""
@@ -248,7 +248,7 @@ def _fitting(
     asked: Asked | None,
     read_in_float: bool,
 ) -> tuple[list["_Fit"], list[str], list[str]]:
-    """The rows that fit a kernel; why others do not; why rows that were asked for do not.
+    """The rows that fit a kernel; why others do not; why requested rows do not.
 
     A plain kernel is served by the first row that holds enough: the search ends there.
     """
@@ -304,8 +304,8 @@ def _fitting(
 class _Fit(NamedTuple):
     """A row that fits a kernel.
 
-    `rank`: whether it can serve, was asked for, holds what facts say of ranges, how many pins it meets, and
-    how many of them as they are.
+    `rank`: whether it can serve, was requested, holds what facts say of ranges, how many fixed types it
+    meets, and how many of them as they are.
     """
 
     rank: tuple[bool, bool, bool, int, int]
@@ -314,7 +314,7 @@ class _Fit(NamedTuple):
     choice: Choice
 
     def merit(self) -> tuple[tuple[bool, bool, bool, int, int], float, bool]:
-        """What makes it the row to be preferred."""
+        """Return the key that rows are preferred by, the greatest first."""
         return self.rank, math.inf if self.short is None else self.short.db, self.hands_on_floats
 
 
@@ -328,7 +328,7 @@ def _passed_over(fit: Sequence[_Fit], best: _Fit) -> Iterable[tuple[str, str]]:
 
 
 def _shortfall(graph: Graph, choice: Choice, wanted: float | None) -> Short | None:
-    """What rounding at a row's ports leaves, where it is less than wanted."""
+    """The shortfall of a row whose ports' rounding leaves less than `wanted`; else None."""
     if wanted is None:
         return None
     region = choice.region
@@ -355,7 +355,7 @@ def _holds_ranges(graph: Graph, choice: Choice, layout: Layout, max_clip: float)
 
 
 def _pins_met(graph: Graph, choice: Choice) -> tuple[int, int]:
-    """Pins whose storage the row has there, or a wider range of it, and how many it takes as they are.
+    """Fixed types whose storage, or a wider one, the row has there, and how many it takes as they are.
 
     A wildcard takes its value's storage.
     """

@@ -23,7 +23,7 @@ End: TypeAlias = tuple[int, Storage | None]
 """A kernel at a value, and what its port stores; None: whatever its neighbour does."""
 
 Ends: TypeAlias = tuple[Mapping[str, Sequence[End]], Mapping[str, Sequence[End]]]
-"""Who writes each value, and who reads it."""
+"""The writers of each value, and its consumers."""
 UNIT: Final = 1 << 10
 """Parts of an element-rescale that prices are counted in."""
 PIN: Final = -1
@@ -31,7 +31,7 @@ PIN: Final = -1
 
 
 class _Change(NamedTuple):
-    """Where data may change their sign: a writer and the readers that share the change, and its price."""
+    """A place where data may change their sign: a writer, the consumers that share the change, its price."""
 
     writer: End
     readers: tuple[End, ...]
@@ -80,7 +80,7 @@ def _ends(graph: Graph, choices: Sequence[Choice]) -> Ends:
 
 
 def _pin(graph: Graph, name: str) -> Storage | None:
-    """What facts say that a value is stored in."""
+    """The storage that facts give a value."""
     return next((fact.storage for fact in graph.values[name].facts if isinstance(fact, Uniform)), None)
 
 
@@ -102,9 +102,9 @@ def _changes(graph: Graph, choices: Sequence[Choice], target: Target, ends: Ends
 def _bases(
     pin: Storage | None, writer: End | None, readers: Iterable[End]
 ) -> Iterator[tuple[End, Sequence[End]]]:
-    """Ends of a value that are as wide as what they start from: its pin, else its writer.
+    """Ends of a value that are as wide as what they start from: its fixed type, else its writer.
 
-    A pin of fewer bits is kept in bytes, so what its writer and its readers have counts.
+    A fixed type of fewer bits is kept in bytes, so what its writer and its consumers have counts.
     """
     if pin is not None and writer is not None and _are_as_wide(writer[1], pin):
         yield writer, [(PIN, pin)]

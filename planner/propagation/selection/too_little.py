@@ -1,8 +1,8 @@
-"""Rows that hold too little: whether rounding at a row's ports leaves too few dB at the readers of a value.
+"""Rows that hold too little: whether rounding at a row's ports leaves too few dB at a value's consumers.
 
-What it leaves was measured while calibrating and is a fact of the value, so the choice for one kernel still
-looks at no other; only the words name readers. Of a width without such a fact nothing is known, and nothing
-is asked. Source: docs/specification.md, section 11.
+The dB left were measured while calibrating and are a fact of the value, so the choice for one kernel still
+looks at no other; only the words name consumers. Of a width without such a fact nothing is known, and nothing
+is required. Source: docs/specification.md, section 11.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ from planner.ir.types.qtypes import Calibrated, FloatType, Storage, Uniform
 from planner.target.records import Costs, Target
 
 TOO_LITTLE: Final = "no row holds enough: "
-"""What the reason of a kernel begins with that runs in float for it."""
+"""The start of the reason of a kernel that runs in float for it."""
 
 
 class Short(NamedTuple):
-    """The port of a row that leaves least, below what is wanted: dB at its value's readers, and in words."""
+    """The port of a row that leaves the fewest dB at a value's consumers, too few: the dB, and in words."""
 
     db: float
     why: str
@@ -28,7 +28,7 @@ class Short(NamedTuple):
 def shortfall(
     graph: Graph, ports: Iterable[tuple[str, Facts, Storage | FloatType | None]], wanted: float
 ) -> Short | None:
-    """The worst port of a row, where one leaves fewer dB than wanted; the first of equal ones.
+    """The worst port of a row, where one leaves fewer dB than required; the first of equal ones.
 
     Args:
       ports: of activations: the value, the facts that meet the port, and its storage, None for any.
@@ -48,7 +48,7 @@ def shortfall(
 
 
 def with_wanted_db(target: Target, costs: Costs) -> Target:
-    """A target with the floor that a plan is asked for, where that is not its own."""
+    """A target with the requested floor in dB, where that is not its own."""
     own = target.costs
     if (own.wanted_db, own.wanted_float) == (costs.wanted_db, costs.wanted_float):
         return target

@@ -1,8 +1,8 @@
-"""Grids that training gave constants: pins where a row holds them, a width where none does.
+"""Grids that training gave constants: fixed types where a row holds them, a width where none does.
 
-A grid that few devices have (a zero point, all 256 integers) would put its kernel into float where it were a
-pin, and be lost where only its width counted. So the import says both (`AnyType.trained`), and rows decide.
-Source: docs/specification.md, section 4 ("pinned constants rule rows out").
+A grid that few devices have (a zero point, all 256 integers) would put its kernel into float if its type were
+fixed, and be lost if only its width counted. So the import says both (`AnyType.trained`), and rows decide.
+Source: docs/specification.md, section 4 ("fixed constants rule rows out").
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -17,12 +17,12 @@ from planner.target.records import Target
 
 
 def with_trained_grids(graph: Graph, target: Target, remedies: Remedies) -> tuple[Graph, Remedies]:
-    """The graph with a pin beside the wish of each constant that costs no reader its row.
+    """The graph with a fixed type beside the Any of each constant where that costs no consumer its row.
 
-    A kernel that had to leave all its rows because of such pins lets go of them, and has its rows again.
+    A kernel that had to leave all its rows because of such types keeps only widths, and has its rows again.
 
     Args:
-      graph: the pins that an earlier call gave are judged anew; where they stay, it is returned itself.
+      graph: the types that an earlier call fixed are reconsidered; where they stay, it is returned itself.
     """
     trained = {name: kind for name in graph.constants if (kind := _trained(graph, name)) is not None}
     if not trained:
@@ -44,7 +44,7 @@ def with_trained_grids(graph: Graph, target: Target, remedies: Remedies) -> tupl
 
 
 def _pinned_otherwise(region: Region, trained: Mapping[str, Uniform]) -> Iterator[str]:
-    """Those of a kernel's constants whose port has a pin of its own, as in a plan that is planned again."""
+    """Those of a kernel's constants whose port has a fixed type of its own, as in a plan planned again."""
     for name, facts in zip(region.inputs, region.input_facts, strict=False):
         kind = trained.get(name)
         if kind is not None and any(isinstance(fact, Uniform) and fact != kind for fact in facts):
@@ -57,7 +57,7 @@ def _trained(graph: Graph, name: str) -> Uniform | None:
 
 
 def _pinned(graph: Graph, trained: Mapping[str, Uniform], kept: Collection[str]) -> Graph:
-    """The graph in which these of the constants with such a grid, and no others, are pinned to it."""
+    """The graph in which these of the constants with such a grid, and no others, have its type fixed."""
     values = dict(graph.values)
     for name, kind in trained.items():
         wishes = tuple(fact for fact in values[name].facts if fact != kind)

@@ -1,7 +1,7 @@
-"""Wanted rows: whether a row is what was asked of its kernel, and the conflict where none is.
+"""Requested rows: whether a row is the one requested of its kernel, and the conflict where none is.
 
-Asked is for the storages of results that a row computes, or has as written; what a wildcard of a mover stores
-is its neighbours' matter. Source: docs/specification.md, section 11.
+A request is for the storages of results that a row computes, or has as written; a data-movement wildcard's
+storage is its neighbours' matter. Source: docs/specification.md, section 11.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from planner.target.borders import rows_for
 from planner.target.records import PortId, PortPattern, Row, Target
 
 ANNOTATED: Final = "annotated: float"
-"""The reason of a kernel that was asked to run in float."""
+"""The reason of a kernel that has to run in float by request."""
 MOST_ROWS: Final = 8
 
 
@@ -72,7 +72,7 @@ def _wildcard_takes(graph: Graph, region: Region, side: PortId, asked: Stored, *
 
 
 def _joined(layout: Layout, side: PortId) -> Stored:
-    """What a wildcard is stored in because a port of its scale is written so."""
+    """The storage of a wildcard because a port of its scale is written so."""
     group = next((group for group in layout.groups if side in group), ())
     return next((spec.storage for other, spec in layout.specs if other in group and spec.storage), None)
 
@@ -100,7 +100,7 @@ def _leaves(told: tuple[object, bool], wanted: Storage) -> bool:
 
 
 def rows_told(target: Target, kernel: str) -> str:
-    """The storages of all rows of a kernel, as they can be asked for."""
+    """The storages of all rows of a kernel, as they can be requested."""
     rows = rows_for(target, kernel)
     texts = dict.fromkeys(f"{row_text(_stores(row, row.inputs), _stores(row, row.outputs))}" for row in rows)
     shown = list(texts)[:MOST_ROWS]

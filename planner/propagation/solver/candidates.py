@@ -1,9 +1,9 @@
 """Candidates: the labels a class may take, of those of its component that are legal for it.
 
-Candidates are pins, fixed types, own labels, and hulls of neighbours and of all. Where that makes too many
-labels, a component is cut into neighbourhoods of a few classes each, which get the candidates from around
-them: a label is worth sharing with neighbours. Some labels from over the whole range of scales, and the hull
-of all, are offered everywhere: neighbourhoods that agree on one need no rescales between them.
+Candidates are fixed types of values and ports, own labels, and hulls of neighbours and of all. If that makes
+too many labels, a component is cut into neighbourhoods of a few classes each, which get the candidates from
+around them: a label is worth sharing with neighbours. Some labels from over the whole range of scales, and
+the hull of all, are offered everywhere: neighbourhoods that agree on one need no rescales between them.
 Source: docs/specification.md, section 5, the price, items 2 and 3.
 """
 
@@ -124,7 +124,7 @@ def _neighbourhoods(
 ) -> Iterator[tuple[Sequence[int], Sequence[int], Sequence[Edge], Sequence[list[int]]]]:
     """Classes that are close to each other, all that share a value with them, and what is around those.
 
-    A breadth-first walk over values takes up to `NEAR` classes into each; a hub's readers fill several.
+    A breadth-first walk over values takes up to `NEAR` classes into each; a hub's consumers fill several.
     """
     at: dict[int, list[int]] = {c: [] for c in component.classes}
     for number, joined in enumerate(component.joined):
@@ -185,7 +185,7 @@ class _Candidates:
     def of(
         self, members: Sequence[int], edges: Sequence[Edge], joined: Sequence[Sequence[int]]
     ) -> set[Label]:
-        """Own labels of classes, pins at edges, hulls of every two joined classes, the hull of all."""
+        """Own labels of classes, fixed types at edges, hulls of every two joined classes, the hull of all."""
         entries = [self._classes[c] for c in members]
         labels = {entry.own for entry in entries if entry.own is not None}
         pins = [base_of(self._network, self._network.values[edge.value]) for edge in edges]

@@ -43,8 +43,8 @@ class LabelClass:
       kernel: the number of its kernel.
       entering: ports whose required ranges the label has to hold.
       required: of each port of the network, what it has to hold.
-      may_float: whether it may run in float: movers only, no pin and no Any near.
-      fixed: the type its kernel or a pin of a port fixes, with the reason's source.
+      may_float: whether it may run in float: data movement only, no fixed type and no Any near.
+      fixed: the type that its kernel fixes, or a fact of a port, with the reason's source.
       own: the label of its own ranges; None where it has none.
       depth: kernels on the longest way from the model's inputs to its kernel.
       content: what its kernel is, names left out.
@@ -157,7 +157,7 @@ def _add_class(
 
 
 def _class(network: Ranged, ident: int, groups: list[int], members: Sequence[Port], depth: int) -> LabelClass:
-    """A class of ports of one kernel; its own label is told when all its ports are known."""
+    """A class of ports of one kernel; its own label is found when all its ports are known."""
     kernel = network.kernels[members[0].kernel]
     for port in members:
         groups[port.id] = ident
@@ -233,7 +233,7 @@ def width(extent: Interval | None) -> float:
 
 
 def _may_float(network: Ranged, kernel: Kernel, groups: Sequence[int], members: Sequence[Port]) -> bool:
-    """Whether the ports of a mover's class are all it stores, and no pin and no Any touches them."""
+    """Whether a data-movement class is all its kernel stores, and no fixed type and no Any touches it."""
     values, ident = [network.values[port.value] for port in members], groups[members[0].id]
     return (
         all(groups[port.id] == ident or port.kind == FLOAT for port in ports_of(network, kernel))
@@ -243,10 +243,11 @@ def _may_float(network: Ranged, kernel: Kernel, groups: Sequence[int], members: 
 
 
 def own_label(network: Ranged, entry: LabelClass, max_clip: float) -> Label | None:
-    """The label of the class's own ranges: its fixed type, the pin of the one value entering, the hull.
+    """The label of the class's own ranges: its fixed type, that of the one value entering, the hull.
 
-    A pin is a class's own only where it is legal for it: in a narrower storage its scale would cut the range
-    off, and the hull of that range is what the class needs (docs/specification.md, section 5, item 2).
+    A value's fixed type is a class's own only where it is legal for it: in a narrower storage its scale would
+    cut the range off, and the hull of that range is what the class needs (docs/specification.md, section 5,
+    item 2).
     """
     if entry.fixed is not None:
         return label_of(entry.fixed)

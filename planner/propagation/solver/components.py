@@ -1,7 +1,7 @@
 """Components: classes linked through values, with the edges and the consuming uses their price depends on.
 
-An edge is one value from one starting type to its uses; a pinned value is two edges, one to the pin and
-one from it. Components that share a consuming use are solved together, as a `Unit`.
+An edge is one value from one starting type to its uses; a value of fixed type is two edges, one to that type
+and one from it. Components that share a consuming use are solved together, as a `Unit`.
 Source: docs/specification.md, section 5, the price, items 2 and 4.
 """
 
@@ -93,7 +93,7 @@ class Component:
 
 @dataclass(slots=True)
 class Unit:
-    """Components solved together: a consuming use of one lies behind movers of another."""
+    """Components solved together: a consuming use of one lies behind data movement of another."""
 
     components: list[Component]
     classes: list[int] = field(default_factory=list)
@@ -186,7 +186,7 @@ def units_of(network: Classed, components: Sequence[Component]) -> tuple[list[Un
 
 
 def _edges(network: Classed) -> list[list[Edge]]:
-    """The edges of each value that is used: one, or two where it is pinned or stays float."""
+    """The edges of each value that is used: one, or two where it has a fixed type or is kept in float."""
     found = []
     for index, value in enumerate(network.values):
         if value.constant or _has_no_price(network, value):
@@ -248,7 +248,7 @@ def _uses(network: Classed, index: int) -> list[Use]:
 def free_parts(unit: Unit) -> Iterator[Unit]:
     """Cut a unit into runs of its classes; what crosses a cut is left out, so parts cost no more than it.
 
-    What a part costs on its own is what the unit pays there at least, so the sum over all parts is a lower
+    The price of a part on its own is the least the unit pays there, so the sum over all parts is a lower
     bound: dual decomposition with the multipliers left at zero.
     """
     # Canonical order is by depth: a run of it is a slice of the network.

@@ -1,6 +1,6 @@
 """Dominated labels: what no cheapest labelling needs is taken off the classes before any search.
 
-Take labels of one scale, and a group of classes linked by values that may carry one of them. Where one
+Take labels of one scale, and a group of classes linked by values that may carry one of them. If one
 label that is as fine is legal in the whole group, every class with such a label can switch to it: no use
 loses more, what was equal stays equal, and what differs costs a requantize at most, as before.
 Source: docs/specification.md, section 5, the price, items 3 to 5; dead-end elimination.
@@ -150,7 +150,7 @@ def _region(holders: set[int], linked: Mapping[int, list[frozenset[int]]]) -> li
 def _keep(masks: _Masks, region: Sequence[int], scale: int) -> int:
     """The finest label that the region has in common, no coarser than this scale; 0 if there is none.
 
-    Where edges start from or want a label of this scale, only that one will do.
+    If edges start from or want a label of this scale, only that one will do.
     """
     # Bits up to the coarsest of this scale: labels that are finer, or as fine.
     common = (1 << scale.bit_length()) - 1

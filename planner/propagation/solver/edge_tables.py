@@ -91,7 +91,7 @@ def _end(use: Use, groups: Sequence[int], offered: Offered) -> _End:
 
 
 def _changes(start: _End, end: _End, cost_model: CostModel, *, free: bool) -> tuple[Table, Table]:
-    """What a change from each type to each other costs an element, and whether it is a rescale."""
+    """Price per element of a change from each type to each other, and whether it is a rescale."""
     pairs = [[cost_model.pair(a, b, free=free) for b in end.kinds] for a in start.kinds]
     both = np.array(pairs, np.int64).reshape(len(start.kinds), len(end.kinds), 2)
     return both[..., 0], both[..., 1]

@@ -63,7 +63,7 @@ class _Prices(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """What is added to the price by the picks of a few variables, or which picks go together at all."""
+    """A term of the price, by the picks of a few variables, or which picks go together at all."""
 
     variables: tuple[int, ...]
     prices: Callable[[], _Prices] | None = None

@@ -1,4 +1,4 @@
-"""HiGHS, asked for the least of a linear function on the unit box; the only place that knows the solver.
+"""HiGHS: minimize a linear function on the unit box; the only place that knows the solver.
 
 Not here: what columns and rows mean (`linear_program`). One thread and a fixed seed; limits are counts, never
 wall time, so that every machine gets the same answer.
@@ -42,7 +42,7 @@ class Rows(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What HiGHS found.
+    """The answer of HiGHS.
 
     Attributes:
       values: a feasible point, shape (columns,); None where none was found.
@@ -68,7 +68,7 @@ def rows_of(parts: Sequence[tuple[int, list[int], list[int]]]) -> Rows:
 
 
 class Branching(NamedTuple):
-    """What branch and bound is asked for.
+    """Settings of branch and bound.
 
     It starts from a point, so there is something to compare with, and rewriting the model first costs more
     than it saves.

@@ -1,6 +1,6 @@
 """Large neighbourhood search: some dozens of classes at once get their least labels, all others keep theirs.
 
-What is left of a unit around a few classes is a small unit of its own: ends of edges at other classes are
+The rest of a unit around a few classes is a small unit of its own: ends of edges at other classes are
 given types, other classes on the way to a use are a given level. So the exact methods take it as it is.
 Nothing is proven of the whole. Limits are counts, never wall time.
 Source: Shaw, "Using constraint programming and local search methods to solve vehicle routing" (1998).
@@ -26,7 +26,7 @@ NEAR: Final = 8
 
 
 def relabel(unit: Unit, offered: Offered, cost_model: CostModel, start: Labels) -> Labels:
-    """A labelling that is no dearer than the one to start from: each class was once in a neighbourhood.
+    """A labelling no more expensive than the one to start from: each class was once in a neighbourhood.
 
     Args:
       offered: the labels that are tried; those of `start` are among them.
@@ -71,7 +71,7 @@ class _State:
     """A labelling, with the level of each class and way under it, and what stands beside each.
 
     Attributes:
-      readers: by class or way: ways and (by index) losses that are told its level.
+      readers: by class or way: ways and (by index) losses that are notified of its level.
     """
 
     unit: Unit

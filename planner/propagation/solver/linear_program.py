@@ -1,6 +1,6 @@
 """The price as a linear program over labels (HiGHS): a proven lower bound, and labellings near it.
 
-One variable per class and label; per value and type wanted, what a rescale to it adds; per consuming use,
+One variable per class and label; per value and required type, what a rescale to it adds; per consuming use,
 the steps of its loss. All factors are 0, 1 and -1 and all costs whole, so the dual solution, rounded, proves
 a bound in whole numbers whatever the solver's tolerances. Limits are counts, never wall time.
 Source: docs/specification.md, section 5; weak duality.
@@ -42,7 +42,7 @@ SUPPORT: Final = 1e-7
 
 
 class Relaxed(NamedTuple):
-    """What the linear program says.
+    """The result of the linear program.
 
     Attributes:
       bound: no labelling costs less.
@@ -87,9 +87,9 @@ class _Model:
 
 
 class _Sources(NamedTuple):
-    """What an edge may start from: kinds with their columns (None: always), by scale; float last.
+    """The possible starts of an edge: kinds with their columns (None: always), by scale; float last.
 
-    `apart`: prices of changes to quite another scale, by the storage wanted, and whether it may be.
+    `apart`: prices of changes to quite another scale, by the required storage, and whether it may be.
     """
 
     kinds: Sequence[Uniform | None]
@@ -285,7 +285,7 @@ def _steps(sources: _Sources, wanted: Uniform | None, cost_model: CostModel, *, 
 
 
 def _near(scales: Sequence[float], wanted: Uniform | None, cost_model: CostModel) -> tuple[int, int]:
-    """Of ascending scales those that may count as the one wanted: from, and up to but not."""
+    """Of ascending scales those that may count as the required one: from, and up to but not."""
     if wanted is None or not scales:
         return 0, 0
     if cost_model.costs.zero_point > cost_model.costs.requantize:

@@ -1,6 +1,6 @@
 """Local search: change one class at a time, or all that are linked and alike, while the price falls.
 
-A class follows a neighbour, takes its finest label, or stays float, and a region takes the finest label that
+A class follows a neighbour, takes its finest label, or turns float, and a region takes the finest label that
 its classes have in common: any other costs as many rescales and loses more. A change is priced by what it
 changes: uses are counted by the type they want, ways keep their level, and what turns out worse is taken
 back from a journal. Sweeps and steps are counted, so that no unit takes more than its size in work.
@@ -25,7 +25,7 @@ SWEEPS: Final = 20
 STEPS: Final = 2_000
 """Changed uses, ways and losses that are looked at, for each class."""
 NEIGHBOURS: Final = 8
-"""Types wanted at one edge that a class there tries to follow; a hub has thousands."""
+"""Types that uses at one edge require and a class there tries to follow; a hub has thousands."""
 
 Wanted = tuple[Uniform | None, bool, int]
 """A type that uses want; whether the device changes types there; the use, where each pays for its own."""
@@ -185,7 +185,7 @@ class _State:
     # What a class is beside.
 
     def linked(self, c: int) -> Iterator[int]:
-        """Classes that share an edge with a class: all, but of a hub's readers only the hub."""
+        """Classes that share an edge with a class: all, but of a hub's consumers only the hub."""
         for number in self._made_at[c]:
             yield from (use.group for use in self._unit.edges[number].uses if use.group >= 0)
         for number, *_ in self._read_at[c]:
@@ -232,7 +232,7 @@ class _State:
         """Give classes a label; return what the price grows by.
 
         Args:
-          worse: a change that gets dearer than this is not priced to its end; it has to be taken back.
+          worse: a change that costs more than this is not priced to its end; it has to be taken back.
         """
         price, rescales, lost = self._total
         for c in classes:

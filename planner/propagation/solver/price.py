@@ -1,6 +1,6 @@
 """The price of a labelling, so that "least" is a number.
 
-A sum of rescales (one per value and type wanted) and of bits lost at consuming uses beyond what is
+A sum of rescales (one per value and required type) and of bits lost at consuming uses beyond what is
 unavoidable. Prices are integers in 1/1024 of an element-rescale. Source: docs/specification.md, section 5,
 the price, items 4 and 5.
 """
@@ -20,7 +20,7 @@ FORBIDDEN: Final = 1 << 30
 
 
 class Priced(Protocol):
-    """What has a price: a `Unit`, or the part of one around a class."""
+    """A thing that has a price: a `Unit`, or the part of one around a class."""
 
     edges: list[Edge]
     losses: list[Loss]
@@ -116,7 +116,7 @@ def excused_price(loss: Loss, lost: int, costs: Costs) -> int:
 
 
 def price_of_labels(part: Priced, assignment: Mapping[int, Label | None], cost_model: CostModel) -> Price:
-    """What a labelling of these edges, losses costs."""
+    """Return the price of a labelling of these edges and losses."""
     price = count = lost_total = 0
     for edge in part.edges:
         one, n = edge_price(edge, assignment, cost_model)

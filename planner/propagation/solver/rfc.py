@@ -2,8 +2,8 @@
 
 Take a kernel and resolve its ports: each group that its row joins (`same_scale`; mostly a single port) takes
 what is fixed, else the first type decided at one of its values, else the calibrated range of one, else its
-own. Its results may decide values, and whoever reads those is looked at again. Where two ends of an edge end
-up decided otherwise, the edge is a rescale, derived from the types. `max_clip` does not bind this order: it
+own. Its results may decide values, and whoever reads those is looked at again. If two ends of an edge end up
+decided otherwise, the edge is a rescale, derived from the types. `max_clip` does not bind this order: it
 is kept for parity, and as the price that `minimal` has to beat.
 
 Rows, Any and None are settled before (`selection`), ranges too (`network`).

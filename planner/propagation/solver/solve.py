@@ -3,7 +3,7 @@
 First the finest label that all classes of a component can share (provably least where it pays less than
 one change of label beyond what nobody can avoid). Then, without the labels that nobody needs: exactly by
 eliminating classes, else by a linear program (a proven bound), local search, and branch and bound of the
-whole or of parts. What is not proven optimal carries its bound. Limits are counts, never wall time.
+whole or of parts. A result that is not proven optimal carries its bound. Limits are counts, never wall time.
 Source: docs/specification.md, section 5.
 """
 
@@ -98,7 +98,7 @@ def _one_for_all(
 
 
 def _least_change(unit: Unit, offered: Offered, cost_model: CostModel) -> int:
-    """What two labels in one component cost at least; 0 where scales are so close that it may be nothing."""
+    """The least cost of two labels in one component; 0 where scales are so close that it may be nothing."""
     scales = sorted({label for c in unit.classes for label in offered[c] if label is not None})
     # Scales that count as one may differ for nothing.
     if any(same_scale(a, b) for (a, _), (b, _) in pairwise(scales)):
@@ -211,7 +211,7 @@ def _near_relaxed(
 
 
 def unavoidable_casts(edges: Iterable[Edge], offered: Offered, cost_model: CostModel) -> int:
-    """What every labelling pays on these edges: a lower bound of the price."""
+    """Return the price that every labelling pays on these edges: a lower bound."""
     total = 0
     costs = cost_model.costs
     for edge in edges:

@@ -23,7 +23,7 @@ def moved_late(
     *,
     cost_model: CostModel,
 ) -> Mapping[int, Label | None]:
-    """The labels, those of movers handed on from what they read where that costs the same."""
+    """The labels, with data movement following its input where that costs the same."""
     if not _rescaled_movers(network, unit, classes, labels):
         return labels
     found = dict(labels)
@@ -105,13 +105,13 @@ def _rescaled_movers(
 
 
 def _moves(network: Ranged, entry: LabelClass) -> bool:
-    """Whether a class is of a mover; what crosses a border of a body is rescaled outside (case 40)."""
+    """Whether a class is data movement; what crosses a border of a body is rescaled outside (case 40)."""
     kernel = network.kernels[entry.kernel]
     return kernel.moves and border_op(kernel.choice.region) is None
 
 
 def _start(edge: Edge, labels: Mapping[int, Label | None]) -> Label | None:
-    """The label that the readers of an edge start from; None where it is float or has many scales."""
+    """The label that the consumers of an edge start from; None where it is float or has many scales."""
     if edge.definition is not None:
         return labels[edge.definition[0]]
     return label_of(edge.start) if edge.start is not None and edge.start.is_per_tensor else None

@@ -1,9 +1,9 @@
 """Ways: what data went through, from the kernel that computed it to the use that consumes it.
 
 A use loses bits by the coarsest scale its data had on the way, so a loss has to know every class that moved
-the data. Movers stand behind each other by the thousand and branch and join again; listing all classes at
-every use would be quadratic. So a way is a node: a few classes and earlier ways, each with the coarsest pin
-met. What reads ways goes through them once, earlier ones first, with one "coarsest so far" each.
+the data. Data-movement kernels follow each other by the thousand, branch and join again; listing all classes
+at every use would be quadratic. So a way is a node: a few classes and earlier ways, each with the coarsest
+fixed type met. Ways are visited once, earlier ones first, with one "coarsest so far" each.
 Source: docs/specification.md, section 5, the price, item 4.
 """
 
@@ -22,9 +22,9 @@ from planner.target.records import PortType
 NEVER: Final = -(1 << 40)
 """log2 of the coarsest scale of data that was never stored."""
 SHORT: Final = 2
-"""Members that a way may have besides the classes of the mover at hand; more become a node."""
+"""Members that a way may have besides the classes of the kernel at hand; more become a node."""
 BRANCHES: Final = 8
-"""Members of one node; more are split over several, so that a change at one is told to few."""
+"""Members of one node; more are split over several, so that a change at one notifies few."""
 
 
 class Way(NamedTuple):
@@ -46,7 +46,7 @@ Ways = Mapping[int, Way]
 class Loss:
     """One consuming use: what may have coarsened its data, and how fine it would like it.
 
-    `upstream`: classes and ways that the data went through; `constant`: coarsest log2 scale among the pins;
+    `upstream`: classes and ways that the data went through; `constant`: coarsest log2 scale of fixed types;
     `times`: uses that are alike in all this.
     """
 
@@ -105,7 +105,7 @@ def behind(losses: Iterable[Loss], ways: Ways) -> list[int]:
 
 
 class _Trace(NamedTuple):
-    """What data went through, the coarsest pin, and the port type it was stored in last."""
+    """The classes and ways of some data, the coarsest fixed type, and the last port type that stored it."""
 
     members: tuple[int, ...] = ()
     constant: int = NEVER
@@ -123,7 +123,7 @@ class _Nodes:
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def shortened(self, members: tuple[int, ...], own: set[int]) -> tuple[int, ...]:
-        """The same members, with nodes for those that are not the mover's own where they are many."""
+        """The same members, with nodes for those that are not the kernel's own where they are many."""
         # The mover's own classes stay outside: they change with every mover, and nodes are to be shared. So
         # members have one order, whatever order data came in.
         before = sorted(member for member in members if member not in own)
@@ -192,7 +192,7 @@ def _follow(network: Classed, traces: list[_Trace], nodes: _Nodes) -> list[list[
 
 
 def _handed_on(network: Classed, begin: int, end: int, traces: Sequence[_Trace], nodes: _Nodes) -> _Trace:
-    """What data went through in a trip and before, from `end` back to what `begin` had from without."""
+    """The trace of data in a trip and before, from `end` back to what `begin` had from without."""
     entered = {
         member
         for port in present(network, network.kernels[begin].inputs)
