@@ -1,6 +1,6 @@
 """Verify the conditions of a row: its `when`, its `requires`, and what was requested of kernels.
 
-Predicates have one evaluator, `target.predicates`. What facts and requests say of a kernel is read here:
+Predicates have one evaluator, `target.predicates`. The facts and requests of a kernel are read here:
 its types in the plan would make `min_bits` circular. How many kernels of a glob do not run so is a warning,
 which is verified with all others. Source: docs/specification.md, section 11; docs/targets/reference.md.
 """

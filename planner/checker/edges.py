@@ -1,6 +1,6 @@
 """Verify the rescales of a plan: derive every change of type, then compare.
 
-Derived from the types of ports, pins and outputs alone, not from the list that the plan holds.
+Derived from the types of ports, fixed types and outputs alone, not from the list that the plan holds.
 Source: docs/specification.md, section 3.
 """
 
@@ -88,7 +88,7 @@ def _check_edge(plan: Plan, rescale: Rescale, edge: Edge, trips: int) -> None:
 
 @dataclass(slots=True)
 class Ends:
-    """Both ends of values whose types change on the way: the defined type, pins, and what readers want."""
+    """Both ends of values whose types change on the way: defined type, fixed type, types at consumers."""
 
     defined: dict[str, PortTyped]
     pins: dict[str, PortTyped]
@@ -104,7 +104,7 @@ class Ends:
             )
 
     def price(self, name: str, elements: int, trips: Mapping[str, int]) -> float:
-        """What the changes of one value cost."""
+        """Return the cost of the type changes of one value."""
         return sum(
             elements
             * _price(edge.kinds[0], self.costs)
@@ -138,7 +138,7 @@ def ends_of(plan: Plan, kernels: Sequence[KernelPlan], pins: dict[str, PortTyped
 
 
 def pins_of(plan: Plan) -> dict[str, PortTyped]:
-    """The pinned type that users of a value start from, whatever its kernel yields; only pinned values."""
+    """The fixed type that users of a value start from, whatever its kernel yields; no other values."""
     graph, found = plan.graph, dict[str, PortTyped]()
     outside = {*graph.inputs, *graph.outputs, *graph.constants}
     given = {port.value: port.type for kernel in plan.kernels_in_order for port in kernel.outputs}
@@ -193,7 +193,7 @@ def _edges_of(
 
 
 def kinds_between(before: PortTyped, after: PortTyped, costs: Costs) -> tuple[str, ...]:
-    """The dearest kinds of rescale that lead from one type to another; () where none is needed."""
+    """The most expensive kinds of rescale from one type to another; () where none is needed."""
     if not isinstance(before, Uniform):
         return ("quantize",) if isinstance(after, Uniform) else ()
     if not isinstance(after, Uniform):

@@ -22,7 +22,7 @@ LAYOUT: Final = ("expressed", "axis", "blocks", "grid")
 
 
 def check_facts(served: Served, binding: frozenset[str]) -> None:
-    """No port narrows an Any, breaks a None, or differs from a pin that holds for it.
+    """Check that no port narrows an Any, breaks a None, or differs from a fixed type that holds for it.
 
     Args:
       binding: values with such facts.
@@ -78,7 +78,7 @@ def _is_signs(kind: Uniform, scale: float) -> bool:
 
 
 def _derived_near(served: Served, position: int, pin: Uniform) -> bool:
-    """Whether a rule computes this port and agrees with its pin to 1e-6; fixed ports overrule pins."""
+    """Whether a rule computes this port and agrees with its fact to 1e-6; a row's fixed ports overrule it."""
     name, kind = served.patterns[position].name, served.ports[position].type
     rules = {rule.kind for rule in served.row.rules if rule.args.get("port") == name}
     # Under `bias_pins: derive` the pin of a bias gives way to the product of its factors' scales.
@@ -94,7 +94,7 @@ def _derived_near(served: Served, position: int, pin: Uniform) -> bool:
 
 
 def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
-    """Whether the type of a constant's port keeps its pin, in whatever storage, or gives way to its class."""
+    """Whether the type of a constant's port keeps the fixed one, in any storage, or yields to its class."""
     port, pattern = served.ports[position], served.patterns[position]
     kind, joined = port.type, any(position in group for group in served.groups)
     if port.value not in served.graph.constants or not isinstance(kind, Uniform):
@@ -116,7 +116,7 @@ def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
 
 
 def times_of(pin: Uniform, kind: Uniform) -> Reals | None:
-    """The power of two by which the scale of each slice is finer than its pin's; None of any other factor."""
+    """The power of two by which each slice's scale is finer than the fixed one; None of any other factor."""
     if len(pin.scales) != len(kind.scales):
         return None
     times = np.asarray(pin.scales) / np.asarray(kind.scales)

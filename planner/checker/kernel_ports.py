@@ -100,7 +100,7 @@ class Served:
       ports: inputs, then outputs, absent ones too.
       numbers: the model's constants, {} where no model was given.
       max_clip: the most that a type may cut off of a range.
-      derives_bias: whether the plan's policy is to derive a bias whatever it is pinned to.
+      derives_bias: whether the plan's policy is to derive a bias whatever its fixed type.
     """
 
     kernel: KernelPlan

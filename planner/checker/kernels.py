@@ -163,7 +163,7 @@ def _check_float(
 
 
 def _is_lost(graph: Graph, name: str, fact: QType, numbers: Mapping[str, Constant]) -> bool:
-    """Whether numbers in float need not be what a fact says: a value's pin is where its readers start."""
+    """Whether numbers in float need not be what a fact says: a value's fixed type is where its uses start."""
     if not isinstance(fact, Uniform):
         return isinstance(fact, AnyType)
     if name not in graph.constants:

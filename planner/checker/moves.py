@@ -1,7 +1,7 @@
 """Verify data movement: results have the scales of the slices that they hold.
 
-What operators make of a type per axis or per block is said by `ir.types.axis_transport`, from their
-definitions. Source: tests/cases, case 37.
+`ir.types.axis_transport` says what operators make of a type per axis or per block, from their definitions.
+Source: tests/cases, case 37.
 """
 
 from collections.abc import Mapping

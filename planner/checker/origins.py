@@ -47,7 +47,7 @@ POLICIES: Final[Mapping[str, tuple[object, ...]]] = {
 FORMATS: Final = "formats"
 """The option that lists what a plan is to be written in."""
 OF_A_TARGET: Final = ("rescale_single_consumer", "float_work", "work_unit", "engines", "storages")
-"""What a plan carries of its target besides rows and prices."""
+"""Fields of its target that a plan carries besides rows and prices."""
 
 
 def check_options(plan: Plan) -> None:
@@ -256,7 +256,7 @@ def _check_values(carried: Mapping[str, Value], model: Mapping[str, Value]) -> N
 
 
 def of_the_model(facts: Facts) -> Facts:
-    """Facts of a plan without the pins that the planner made of what a constant had in training."""
+    """Facts of a plan without the fixed types that the planner made of those from training."""
     trained = [fact.trained for fact in facts if isinstance(fact, AnyType) and fact.trained is not None]
     return tuple(fact for fact in facts if fact not in trained)
 

@@ -1,6 +1,6 @@
 """Verify rules: the types of a kernel's ports are those that the rules of its row decide, or allow.
 
-What a rule says of types has one definition, `target.rules`; here its answer is compared with the plan.
+Each rule has one definition, `target.rules`; here its answer is compared with the plan.
 `fn` rules are code that no plan carries, so they are not verified. Source: docs/specification.md, section 4.
 """
 
@@ -52,7 +52,7 @@ def _check_class(served: Served, group: tuple[int, ...]) -> None:
 
 
 def _answer(served: Served, rule: Rule, port: str) -> Mapping[PortId, Uniform]:
-    """What a rule decides; where it has no answer, the port that it is about is refused."""
+    """The answer of a rule; where it has none, the port that it is about is refused."""
     try:
         return RULES[rule.kind](*served.views, rule.args)
     except (PlannerError, ValueError) as error:

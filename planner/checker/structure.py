@@ -101,7 +101,7 @@ def check_carried(plan: Plan) -> None:
 
 
 def check_caches(graph: Graph) -> None:
-    """What leaves the model and comes back in the next run is read as it was stored."""
+    """Check that data that leaves the model and returns in the next run is read as it was stored."""
     for past, present in graph.caches:
         read, written = (
             [fact for fact in graph.values[name].facts if isinstance(fact, FloatType | Uniform)]

@@ -1,1 +1,1 @@
-"""What a plan says in numbers, recomputed: ranges, clips, lost bits, the price, and that it is the least."""
+"""The numbers of a plan, recomputed: ranges, clips, lost bits, the price, and that it is the least."""

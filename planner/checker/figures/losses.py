@@ -1,8 +1,8 @@
 """Verify what types cut off and lose, and the price: clips, lost bits, and their sum are what the plan says.
 
 A use loses as many bits as the coarsest scale that its data passed since it was computed is coarser than that
-of its own range. Not verified: bits of data that had a scale per slice or block, or that passed a mover in
-float; how much of the sum is excused, as every plan loses it, which is known between two ends.
+of its own range. Not verified: bits of data that had a scale per slice or block, or that was moved in float;
+how much of the sum is excused, as every plan loses it, which is known between two ends.
 Source: docs/specification.md, section 5, the price, items 3 to 5.
 """
 
@@ -69,7 +69,7 @@ NEVER: Final = -(1 << 40)
 
 
 class Trail(NamedTuple):
-    """What data went through since it was computed.
+    """The path of some data since it was computed.
 
     `coarsest`: log2 of the coarsest scale, in 1/1024, `NEVER` for none, and whether it is `sure`; `left`: the
     port type it was stored in last, and whether that is `placed`; `floated`: whether a kernel moved it in

@@ -25,7 +25,7 @@ from planner.target.ports.labels import UNIT, Label, label_for, label_of
 from planner.target.records import Costs
 
 MANY: Final = 64
-"""Readers of a value around which no other labels are tried: their product with classes would be large."""
+"""Consumers of a value around which no other labels are tried: their product with classes would be large."""
 WORK: Final = 10_000
 """Kernels looked at in all trials."""
 FREE: Final = ("free_scale", "multiplier_scale", "same_storage")
@@ -143,7 +143,7 @@ def _sharing(ranges: Ranges, classes: Sequence[Class]) -> Iterator[Class]:
 
 
 def _entering(ranges: Ranges, one: Class) -> list[Place]:
-    """The ports whose ranges a class has to hold: what a mover writes is what it read."""
+    """The ports whose ranges a class has to hold: data movement writes what it read."""
     read = {n for n, i in one if i < len(ranges.steps[n].kernel.inputs)}
     moved = {n for n in read if ranges.steps[n].moves}
     return [(n, i) for n, i in one if n not in moved or i < len(ranges.steps[n].kernel.inputs)]
@@ -154,7 +154,7 @@ def _label(kind: PortTyped) -> Label:
 
 
 def _own_labels(ranges: Ranges, one: Class) -> Iterator[Label]:
-    """The label of a class's own range; a class that a pin enters has the pin's."""
+    """The label of a class's own range; none where a fixed type enters."""
     (n, i), kind, entering = one[0], _at(ranges, one[0]).type, _entering(ranges, one)
     extent = hull(ranges.steps[k].required[j] for k, j in entering)
     pinned = any(_at(ranges, place).value in ranges.pins for place in entering)
@@ -163,7 +163,7 @@ def _own_labels(ranges: Ranges, one: Class) -> Iterator[Label]:
 
 
 def _labels_around(ends: Ends, names: Iterable[str]) -> Iterator[Label]:
-    """Labels at both ends of values, and of their pins."""
+    """Labels at both ends of values, and of their fixed types."""
     for name in sorted(names):
         if name in ends.pins and not isinstance(ends.pins[name], Uniform):
             continue  # float in between: no label passes
@@ -201,7 +201,7 @@ def _retyped(ranges: Ranges, patch: Patch) -> Ranges:
 
 
 def _saved_bits(costs: Costs, before: Sequence[Lost], after: Sequence[Lost]) -> float:
-    """What other types save at least in lost bits; negative: what they cost at most.
+    """The least saving of other types in lost bits; negative: the most they cost.
 
     Nobody pays for what every plan loses, which is no more than either of these does, nor for the free bits.
     Data that is moved in float may lose less than that, as it counts stored: there no saving is sure. Types

@@ -1,8 +1,8 @@
-"""What the ports of a plan have to hold, for the checker: ranges forward, what uses keep backward.
+"""The ranges that the ports of a plan have to hold, for the checker: forward ranges, backward uses.
 
-A value's range is what facts say, cut to its pin and to the fixed type of the port that writes it, and, where
-its kernel only moves data, to what that reads. A use keeps all of it, but for fixed types, pins, and kernels
-that move data to uses that keep less. Source: docs/specification.md, section 5, the price, item 1.
+A value's range is the one of its facts, cut to its fixed type and to that of the port that writes it, and, if
+its kernel only moves data, to what that reads. A use keeps all of it, but for fixed types and kernels that
+move data to uses that keep less. Source: docs/specification.md, section 5, the price, item 1.
 """
 
 import math
@@ -36,11 +36,11 @@ from planner.plans.records import KernelPlan, Port
 
 @dataclass(slots=True)
 class Ranges:
-    """Kernels in order with what their ports have to hold; the range and the pin of each value.
+    """Kernels in order with the ranges of their ports; the range and the fixed type of each value.
 
-    `held`: pins as the device holds them; `entered`: identities of the steps through which carried values
-    enter their loops; `signs`: values that are plus or minus one number; `formats`: that the plan was made
-    for; `of`: ranges of values; `unfixed`: without the cut of fixed types; `narrow`: by value and width in
+    `held`: fixed types as the device holds them; `entered`: identities of the steps through which carried
+    values enter their loops; `signs`: values that are plus or minus one number; `formats`: those of the
+    plan; `of`: ranges of values; `unfixed`: without the cut of fixed types; `narrow`: by value and width in
     bits, the range that storages of that width hold instead of all of it.
     """
 
@@ -158,7 +158,7 @@ def _forward(found: Ranges) -> None:
 
 
 def _moved(found: Ranges, step: Step, bits: int = 0) -> Interval | None:
-    """The range around what a mover reads, as storages of `bits` bits hold it.
+    """The range around the inputs of data movement, as storages of `bits` bits hold it.
 
     Of a value without one a port with a type of its own reads what that holds.
     """
@@ -226,7 +226,7 @@ def _backward(found: Ranges) -> dict[str, Interval | None]:
 
 
 def _needs(found: Ranges, step: Step, given: Mapping[str, Interval]) -> Mapping[str, Interval]:
-    """What a kernel that computes needs of what it reads, by the numbers of its ops."""
+    """The ranges that a kernel that computes needs of its inputs, by the numbers of its ops."""
     kept = {port.value: given[port.value] for port in step.kernel.outputs if port.value}
     if not asks(step.region, kept.values()):
         return {}
@@ -260,7 +260,7 @@ def _needs(found: Ranges, step: Step, given: Mapping[str, Interval]) -> Mapping[
 
 
 def _stated(facts: Facts) -> Interval | None:
-    """What facts say of a value inside a kernel."""
+    """The range that facts give a value inside a kernel."""
     known = [fact for fact in facts if isinstance(fact, Calibrated | Uniform)]
     lo, hi = max((f.lo for f in known), default=math.inf), min((f.hi for f in known), default=-math.inf)
     return (lo, hi) if lo <= hi else None

@@ -110,7 +110,7 @@ def by_width(facts: Facts) -> ByWidth:
 
 
 def signs_of(graph: Graph, steps: Sequence[Step]) -> frozenset[str]:
-    """Values that are plus or minus one number, by their facts, or as movers of nothing else give them."""
+    """Values that are plus or minus one number, by their facts, or as data movement of nothing else."""
     scales = {
         name: fact.scale
         for name, value in graph.values.items()
