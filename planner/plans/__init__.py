@@ -1,4 +1,4 @@
-"""Floor 2: the Plan and its pure readers (rescales, JSON and MLIR text, explain, the checker).
+"""Floor 2: the Plan and its pure consumers (rescales, JSON and MLIR text, explain, the checker).
 
 `cast_module` loads xDSL on first use (PEP 562).
 """

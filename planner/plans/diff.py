@@ -1,6 +1,6 @@
 """Diff: two plans side by side, kernel by kernel, with the reason that changed.
 
-A pure reader of plans: of one model for two targets, or before and after an edit. Kernels are matched by
+A pure function of plans: of one model for two targets, or before and after an edit. Kernels are matched by
 name. Source: docs/specification.md, section 6; ARCHITECTURE.md.
 """
 
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """What differs between two plans.
+    """The differences between two plans.
 
     Attributes:
       kernels: rows that changed, kernels of one plan only.
@@ -216,7 +216,7 @@ def counted(plan: Plan) -> tuple[list[Rescale], list[Rescale]]:
 
 
 def worst_bits_lost(plan: Plan) -> float:
-    """Most bits that a reader loses against a type of its own range."""
+    """Most bits that a consumer loses against a type of its own range."""
     return max((value.bits_lost for value in plan.values.values()), default=0.0)
 
 

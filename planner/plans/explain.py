@@ -15,7 +15,7 @@ from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, PortTyped, Refused, Rescale, Step
 
 DEPTH: Final = 6
-"""How many steps behind one another are told."""
+"""Number of steps behind one another that are shown."""
 
 WORDINGS: Final[Mapping[str, str]] = {
     "": "[{n}] {rule} gives {port} its type ({source})",
@@ -41,7 +41,7 @@ WORDINGS: Final[Mapping[str, str]] = {
     "sign": "[{n}] {type} would come first for {port}: {source}",
     "short": "[{n}] {type} holds too little for {port}: {source}",
 }
-"""What a step of each rule says; "" is for every other rule, a rule of a row."""
+"""The text of a step by its rule; "" is for every other rule, a rule of a row."""
 
 
 def explain(plan: Plan, address: str) -> str:
@@ -117,7 +117,7 @@ def _of_inner(plan: Plan, name: str) -> str:
 
 
 def _of_note(plan: Plan, name: str) -> str:
-    """An op that is no kernel, as what the reader of the model says of it."""
+    """Describe an op that is no kernel by the note of the model's import."""
     return "\n".join(f"{note}." for note in plan.graph.notes if f"{name!r} is no kernel" in note)
 
 

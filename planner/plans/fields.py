@@ -1,7 +1,7 @@
 """Fields of a plan: a type (or float) for every port of every kernel, and why. Data, which the writers read.
 
 Rescales are derived from the port types (`rescales`), never stored beside them. A plan carries the rows it
-used and the model's structure (no weights), so its readers need nothing else. Source: docs/specification.md,
+used and the model's structure (no weights), so reading it needs nothing else. Source: docs/specification.md,
 section 6.
 """
 
@@ -65,7 +65,7 @@ class PlanFields:
 
     @cached_property
     def held_pins(self) -> Mapping[str, Uniform | None]:
-        """What readers of pinned values start from: the pin as the device holds it, or None for float."""
+        """The types that uses of fixed values start from: as the device holds them, or None for float."""
         return held_pins(self.graph, self.kernels_in_order, self.target.storages, self.formats)
 
     @cached_property

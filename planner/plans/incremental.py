@@ -1,6 +1,6 @@
 """Incremental: a plan in which a part was planned again, the rest taken over.
 
-Records of the touched kernels come from the new part. What counts through the whole plan (the numbers of
+Records of the touched kernels come from the new part. Data of the whole plan (the numbers of
 the log's steps, digests) is made when it is first looked at, so that a patch costs what it touches.
 """
 
@@ -27,7 +27,7 @@ Symbol: TypeAlias = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Patch:
-    """What was planned again.
+    """A part that was planned again.
 
     Attributes:
       base: the plan before.
@@ -151,7 +151,7 @@ class _Log(StepRows):
         self.records = records
 
     def rows(self) -> Sequence[StepRow]:
-        """What each step says."""
+        """Return the rows of all steps."""
         return self.records.written()[0]
 
 

@@ -15,11 +15,11 @@ from planner.plans.write_json import TypeTexts
 
 
 def to_networkx(plan: Plan) -> nx.MultiDiGraph:
-    """A plan as a `networkx.MultiDiGraph`: kernels are nodes, an edge is a value on its way to a reader.
+    """A plan as a `networkx.MultiDiGraph`: kernels are nodes, an edge is a value on its way to a consumer.
 
     Attributes are numbers, texts, None and tuples of them. Kernels come in the order they run, edges as
     kernels read. The graph has no cycle: what a loop hands to its next trip is `next_trip` of a kernel.
-    What a kernel reads besides its ports (indices, shapes) is no edge.
+    Inputs of a kernel that are no ports (indices, shapes) have no edge.
 
     Nodes, all with a `kind`:
       `kernel`: by its name. `kernel` (`conv2d`); `row`, key into `plan.target.rows`, None in float;
@@ -36,12 +36,12 @@ def to_networkx(plan: Plan) -> nx.MultiDiGraph:
       `elements`: of the value; a dimension left open counts as 1.
       `from_port`: the port that writes; None of a constant.
       `from_type`, `to_type`: MLIR text of the type at either end: `!quant.uniform<...>`, or a float (`f32`).
-        A constant is stored as its reader wants it.
-      `is_float`: whether the reader wants a float.
+        A constant is stored as its consumer requires.
+      `is_float`: whether the consumer requires a float.
       `rescales`, `kinds`: ids (`y#0`) and kinds of the changes of type in between, in order; () for none. Two
-        where a kernel yields another type than its value's pin, and the reader wants a third.
-      `cost`: of all those, in element-rescales. Readers that want one type share a rescale, and each edge
-        shows the whole: in sums count an id once.
+        where a kernel yields another type than its value's fixed one, and the consumer requires a third.
+      `cost`: of all those, in element-rescales. Consumers that require one type share a rescale, and each
+        edge shows the whole: in sums count an id once.
 
     Raises:
       InputError: what it is instead of a plan.

@@ -35,7 +35,7 @@ class Plan(PlanFields):
         return f"<Plan of {self.graph.name!r} for {self.target.id}: {counts}, cost {self.cost:g}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the totals, and each kernel with the types of its results."""
+        """Return HTML for a notebook: the totals, and each kernel with the types of its results."""
         rows = [
             (
                 kernel.name,
@@ -66,7 +66,7 @@ class Plan(PlanFields):
 
     @cached_property
     def wiring(self) -> Wiring:
-        """Where the kernels stand, whatever their types."""
+        """The places of the kernels, whatever their types."""
         return Wiring(self.kernels_in_order, self.graph.regions)
 
     @property
@@ -89,7 +89,7 @@ class Plan(PlanFields):
 
     @cached_property
     def work(self) -> Work:
-        """What it costs the device to run, in elements requantized; `cost` is the price of planning."""
+        """The cost of running on the device, in elements requantized; `cost` is the price of planning."""
         return work_of(self)
 
     @cached_property
@@ -148,7 +148,7 @@ class Planned(Plan):
 
 
 def _storage_text(kind: PortTyped) -> str:
-    """What a port stores its numbers in, without the scale: `i8`, `float`."""
+    """The storage of a port, without the scale: `i8`, `float`."""
     if kind is None:
         return "float"
     return str(kind.storage) if isinstance(kind, Uniform) else str(kind)

@@ -64,7 +64,7 @@ with_config(STRICT)(RescaleDoc)
 
 @with_config(STRICT)
 class ValuePlanDoc(TypedDict):
-    """What became of one value."""
+    """The outcome for one value."""
 
     type: str | None
     bits_lost: float
@@ -96,7 +96,7 @@ class StepDoc(TypedDict):
 
 @with_config(STRICT)
 class PlanRestDoc(TypedDict):
-    """What a quantized module does not show of its plan; rides in its `qplan.plan` attribute."""
+    """The parts of a plan that a quantized module does not show; in its `qplan.plan` attribute."""
 
     format: Literal["qplan.plan/1"]
     key: str

@@ -50,7 +50,7 @@ class KernelPlan:
 
 @dataclass(frozen=True, slots=True)
 class ValuePlan:
-    """What became of one value.
+    """The outcome for one value.
 
     Attributes:
       type: at its definition, None for float.
@@ -93,7 +93,7 @@ class Step:
 
 
 StepRow: TypeAlias = tuple[int, str, str, str, str, tuple[int, ...], tuple[Refused, ...]]
-"""What a step says, in the order of its fields."""
+"""The fields of a step, in order."""
 
 
 class StepRows(Sequence[Step]):
@@ -101,7 +101,7 @@ class StepRows(Sequence[Step]):
 
     @abstractmethod
     def rows(self) -> Sequence[StepRow]:
-        """What each step says."""
+        """Return the rows of all steps."""
 
     @cached_property
     def _made(self) -> tuple[Step, ...]:
@@ -132,7 +132,7 @@ class StepRows(Sequence[Step]):
 
 
 def step_rows(steps: Sequence[Step]) -> Sequence[StepRow]:
-    """What each step of any log says."""
+    """Return the rows of any log's steps."""
     if isinstance(steps, StepRows):
         return steps.rows()
     return [(s.n, s.port, s.type, s.rule, s.source, s.because, s.refused) for s in steps]
@@ -158,7 +158,7 @@ class TargetRef:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One reader of a value: kernel name (`@model` for a model output), input index, wanted type."""
+    """A use of a value: kernel name (`@model` for a model output), input index, required type."""
 
     kernel: str
     index: int
@@ -172,15 +172,15 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """A change of type between a value and the uses that want another one.
+    """A change of type between a value and the uses that require another one.
 
     Attributes:
       id: `VALUE#N`, N counting the rescales of one value in plan order.
       from_type, to_type: None is float.
-      consumers: (kernel, input index) pairs; of a rescale to the value's own pin, all its uses.
+      consumers: (kernel, input index) pairs; of a rescale to the value's own fixed type, all its uses.
       elements: tensor elements it runs over, once.
       cost: in element-rescales: elements x cost of the kind x trip count.
-      to_pin: whether it stands right behind the kernel and gives the value its pinned type.
+      to_pin: whether it stands right behind the kernel and gives the value its fixed type.
     """
 
     id: str

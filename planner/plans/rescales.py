@@ -1,9 +1,9 @@
 """Rescales: where two ends of a use edge differ, derived from port types.
 
-A value has a type where it is defined. A pinned value has its pin, in a storage that the device has: a
-kernel that yields another type is followed by one rescale to it, and users start from there. The model's own
-inputs and outputs keep the pin's storage. Uses that want the same type share one rescale unless the target
-says otherwise. Constants are quantized once per type and never rescaled.
+A value has a type where it is defined. A value of fixed type has that type, in a storage that the device has:
+a kernel that yields another type is followed by one rescale to it, and users start from there. The model's
+own inputs and outputs keep the fixed type's storage. Uses that require the same type share one rescale unless
+the target says otherwise. Constants are quantized once per type and never rescaled.
 Source: docs/specification.md, section 3.
 """
 
@@ -26,7 +26,7 @@ def same_scale(a: float, b: float) -> bool:
 
 
 def kind_of(source: PortTyped, wanted: PortTyped, costs: Costs) -> Kind | None:
-    """Say which rescale leads from one type to another, the dearest that applies; None if none is needed."""
+    """Return the most expensive rescale that applies from one type to another; None if none is needed."""
     if not isinstance(source, Uniform):
         return "quantize" if isinstance(wanted, Uniform) else None
     if not isinstance(wanted, Uniform):
@@ -65,9 +65,9 @@ def _differences(source: Uniform, wanted: Uniform) -> list[Kind]:
 
 
 def pins(graph: Graph) -> Mapping[str, Uniform | None]:
-    """What facts pin values to, whatever their kernels yield: a Uniform fact, or None for float.
+    """The types that facts fix values to, whatever their kernels yield: a Uniform fact, or None for float.
 
-    Values that no fact pins to a type or keeps in a float are left out.
+    Values without a fact that fixes their type or keeps them in a float are left out.
     """
     return {name: kind if isinstance(kind, Uniform) else None for name, kind in _bases(graph).items()}
 
@@ -123,11 +123,11 @@ def uses(
     only: Collection[str] | None = None,
     pinned: Mapping[str, PortTyped] | None = None,
 ) -> Mapping[str, tuple[Use, ...]]:
-    """Readers of each value in plan order, model outputs last (float unless the value is pinned).
+    """Uses of each value in plan order, model outputs last (float unless the value has a fixed type).
 
     Args:
       only: the values that matter; all by default.
-      pinned: what their facts pin values to, where that is known already.
+      pinned: the types that facts fix values to, where they are known already.
     """
     found: dict[str, list[Use]] = {}
     for kernel in kernels:
@@ -144,7 +144,7 @@ def uses(
 def definitions(
     graph: Graph, kernels: Sequence[KernelPlan], pinned: Mapping[str, PortTyped] | None = None
 ) -> dict[str, PortTyped]:
-    """Type of each value where it is defined: a kernel's output port, or the boundary (pin, else float)."""
+    """Type of each value where it is defined: a kernel's output port, or the boundary (fixed, else float)."""
     pinned = _bases(graph) if pinned is None else pinned
     found: dict[str, PortTyped] = {name: pinned.get(name) for name in graph.inputs}
     for kernel in kernels:

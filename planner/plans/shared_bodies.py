@@ -45,7 +45,7 @@ def _named(function: str, groups: list[list[str]]) -> tuple[Body, ...]:
 
 
 def _signatures(graph: Graph, kernels: tuple[KernelPlan, ...]) -> Mapping[str, list[tuple[object, ...]]]:
-    """What each place decided, kernel by kernel, names told from the place on."""
+    """The decisions of each place, kernel by kernel, with names relative to the place."""
     scope_of = {region.name: region.scope for region in graph.regions}
     found: dict[str, list[tuple[object, ...]]] = {path: [] for path in graph.scopes}
     for kernel in kernels:

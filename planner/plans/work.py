@@ -95,7 +95,7 @@ def _in_float(kernel: KernelPlan) -> KernelPlan:
 def crossings_of(plan: PlanFields) -> tuple[Crossing, ...]:
     """Values that cross from engine to engine, once for each engine that reads them, in order of definition.
 
-    What the model takes and gives is where its caller has it, whatever engine reads it.
+    The model's inputs and outputs are where its caller has them, whatever engine reads them.
     """
     engines = plan.target.engines
     if not engines.names:

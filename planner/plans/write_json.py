@@ -1,6 +1,6 @@
 """Writing a plan as JSON: `qplan.plan/1`; `read_json` gives an equal plan back.
 
-`graph` holds the model's structure as in an annotated model. `rescales` are written for readers of the
+`graph` holds the model's structure as in an annotated model. `rescales` are written for consumers of the
 file. Types stand as MLIR text, float as null. Source: docs/formats.md.
 """
 

@@ -68,7 +68,7 @@ def renamed(op: Op, names: Mapping[str, str]) -> Op:
 
 @dataclass
 class _Edges:
-    """Where rescales put new values: by use edge and by source, and all new names."""
+    """The new values of rescales: by use edge and by source, and all new names."""
 
     graph: Graph
     written: WrittenScales
