@@ -38,7 +38,7 @@ def requantize_array(
     Args:
       stored: stored values of any shape.
       source: their type; its slices must fit the shape.
-      target: the wanted type; so must its.
+      target: the required type; so must its.
       arithmetic: DequantizeLinear, then QuantizeLinear in float32 by default; an exact one rounds once.
 
     Returns:

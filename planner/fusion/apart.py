@@ -19,7 +19,7 @@ Serves: TypeAlias = Callable[[Region], bool]
 
 
 def can_be_apart(region: Region) -> bool:
-    """Whether a fusion made a kernel, of ops that nobody asked to keep in float."""
+    """Whether a fusion made a kernel, of ops that no request keeps in float."""
     fused = len(region.ops) > 1 or any(op.type != region.kernel for op in region.ops)
     own = (fact for facts in (*region.input_facts, *region.output_facts) for fact in facts)
     return fused and region.structure is None and not any(isinstance(f, FloatType | NoneType) for f in own)

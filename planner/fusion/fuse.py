@@ -282,7 +282,7 @@ def _take(variant: _Variant, fit: Fit, index: OpIndex, taken: _Taken) -> None:
 
 
 def _inputs(variant: _Variant, fit: Fit) -> tuple[str, ...]:
-    """What a kernel would read, in the order of its pattern's variables."""
+    """The inputs that a kernel would have, in the order of its pattern's variables."""
     inputs: list[str] = []
     for variable in variant.pattern.variables:
         bound = fit.bound.get(variable.name, "")
@@ -295,7 +295,7 @@ def _named(ops: Sequence[Op]) -> frozenset[str]:
 
 
 def identity(region: Region) -> tuple[str, tuple[str, ...], frozenset[str]]:
-    """What tells a kernel from others that could be made of the same ops."""
+    """Return the key that tells a kernel from others that could be made of the same ops."""
     return region.kernel, region.inputs, _named(region.ops)
 
 

@@ -37,7 +37,7 @@ def legalize(graph: Graph, target: Target, fuser: Fuser) -> Graph:
 
 
 def legalize_planned(plan: Plan, graph: Graph, target: Target, fuser: Fuser) -> Graph:
-    """Split every region that `target.legalize` lists, its ports pinned to the types of a plan.
+    """Split every region that `target.legalize` lists, its ports fixed to the types of a plan.
 
     Args:
       plan: a plan of `graph` on a target that serves the coarse kernels whole.

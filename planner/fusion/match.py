@@ -30,7 +30,7 @@ def fits(tree: OpPattern, root: int, index: OpIndex) -> Iterator[Fit]:
 
 
 def _may_fit(tree: OpPattern, root: int, index: OpIndex) -> bool:
-    """Whether the ops right before `root` have the types asked for; most misses end here, cheaply."""
+    """Whether the ops right before `root` have the required types; most misses end here, cheaply."""
     before = index.before[root]
     either = index.ops[root].type in COMMUTATIVE
     for i, arg in enumerate(tree.args):

@@ -89,7 +89,7 @@ def number_of(index: OpIndex, value: str) -> float | None:
 
 
 def is_number(number: float, wanted: Literal) -> bool:
-    """Whether a number is the one wanted, to a thousandth, or lies between the two."""
+    """Whether a number is the required one, to a thousandth, or lies between the two."""
     slack = LITERAL_TOLERANCE * max(abs(wanted.value), TINY)
     return wanted.value - slack <= number <= (wanted.value if wanted.most is None else wanted.most) + slack
 

@@ -35,7 +35,7 @@ def spellings(node: OpPattern) -> tuple[OpPattern, ...]:
 
 
 def _under_a_root(node: Node) -> tuple[Node, ...]:
-    """What a node is the square root of, views on the way left out."""
+    """The operand that a node is the square root of, views on the way left out."""
     if isinstance(node, Either):
         return tuple(squared for way in node.ways for squared in _under_a_root(way))
     if not isinstance(node, OpPattern):
