@@ -8,6 +8,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -80,10 +81,32 @@ def messages(path: Path) -> Iterator[str]:
 def descriptions(path: Path) -> Iterator[str]:
     """Texts of a module that generated reference pages show: messages, and docstrings of public names."""
     yield from messages(path)
+    yield from docstrings(path)
+
+
+def docstrings(path: Path) -> Iterator[str]:
+    """Docstrings of a module's public classes and functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
-            text = re.sub(r"`[^`\n]*`", "` `", ast.get_docstring(node) or "")
-            yield re.sub(r"^ *\w+(?:, \w+)*:", "", text, flags=re.MULTILINE)
+            yield without_names(ast.get_docstring(node) or "")
+
+
+def headers(path: Path) -> Iterator[str]:
+    """The header of a module, and the strings under its public constants."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    yield without_names(ast.get_docstring(tree) or "")
+    for before, node in pairwise(tree.body):
+        match before, node:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ) if not name.startswith("_"):
+                yield without_names(text)
+
+
+def without_names(text: str) -> str:
+    """A docstring without code, and without the names of arguments and attributes."""
+    return re.sub(r"^ *\w+(?:, \w+)*:", "", re.sub(r"`[^`\n]*`", "` `", text), flags=re.MULTILINE)
 
 
 def option_helps(verb: Callable[..., object]) -> Iterator[str]:
@@ -134,6 +157,17 @@ def test_messages(path):
 @pytest.mark.parametrize("path", REFERENCE, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_reference(path):
     assert [found for text in descriptions(path) for found in ours(text)] == []
+
+
+PLAIN_PLANNING: Final = ("propagation", "checker", "plans", "constants", "fusion")
+"""Packages of planning whose docstrings are plain English."""
+
+
+@pytest.mark.parametrize("package", [*PLAIN_PLANNING])
+def test_docstrings(package):
+    paths = sorted((ROOT / "planner" / package).rglob("*.py"))
+    texts = [(path, text) for path in paths for text in (*headers(path), *docstrings(path))]
+    assert [(path.name, found) for path, text in texts for found in ours(text)] == []
 
 
 @pytest.mark.parametrize("name", HELPS)
