@@ -1,7 +1,7 @@
-"""Asked: what is asked of the kernels of a graph, by name or glob of a kernel or an op.
+"""Requests for the kernels of a graph, by name or glob of a kernel or an op.
 
-It is kept on the graph as it was written, since a target makes the kernels: `asked_of` says what a kernel is
-asked. A kernel that holds a named op is meant whole. Source: docs/specification.md, section 11.
+The graph keeps them as written, since the target makes the kernels: `asked_of` finds the request for a
+kernel. A request that names an op applies to its whole kernel. Source: docs/specification.md, section 11.
 """
 
 import re
@@ -21,7 +21,7 @@ GLOB_SIGNS: Final = frozenset("*?[")
 
 
 class Asked(NamedTuple):
-    """What one kernel is asked, the key that says so, and whether that is a name rather than a glob."""
+    """The request for one kernel, its key, and whether that key is a name rather than a glob."""
 
     wanted: Wanted
     key: str
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
 
 
 def with_wanted(model: Graph, wanted: Mapping[str, Any]) -> Graph:
-    """The model with more asked of its kernels, over what was asked before.
+    """Return the model with more requests for its kernels; they override earlier ones.
 
     Args:
       wanted: by name or glob of a kernel or an op: `float`, `any`, a storage, or `{"in": [..], "out": [..]}`.
@@ -97,7 +97,7 @@ def _kernel_names(model: Graph) -> frozenset[str]:
 
 
 def asked_of(graph: Graph, region: Region) -> Asked | None:
-    """What is asked of a kernel of a graph; None where nothing is.
+    """Return the request for a kernel of a graph; None where there is none.
 
     The borders of loops and branches and kernels without a float port follow their neighbours; a glob asks
     for results, of kernels that have some.

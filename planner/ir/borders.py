@@ -1,7 +1,7 @@
 """Borders of loops and branches: relations between the ops that stand there.
 
 A loop's carried value enters through one kernel and leaves through another; they share a label, and one runs
-only because the other does. Pure readers of an expanded graph. Source: tests/cases, case 40.
+only because the other does. The functions here only read an expanded graph. Source: tests/cases, case 40.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from planner.ir.graph import Graph, Op, Region, once_per_graph
 from planner.ir.structure import BEGIN, BORDERS, END, Scope
 
 WHOLE: Final = frozenset({"Loop", "Scan"})
-"""Types of loops whose operands and results are told by their place: none can be left out."""
+"""Types of loops whose operands and results are identified by position: none can be left out."""
 
 
 def border_op(step: Op | Region) -> Op | None:

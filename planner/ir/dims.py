@@ -1,7 +1,7 @@
 """Dims: sizes for dimensions that a model leaves open.
 
 An open dimension has a name in the file (`batch`), which means the same wherever it stands; one without is
-told by its place, `input[0]`. Some exporters write one and the same word where they know no name; such
+identified by its place, `input[0]`. Some exporters write one and the same word where they know no name; such
 dimensions have none (`symbol_of`). Nothing here infers a shape.
 """
 

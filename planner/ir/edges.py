@@ -2,7 +2,7 @@
 
 A planned text shows each rescale as a kernel `qplan.rescale` between a value and the ports that read it. One
 that the types of both ends imply is derived from them again, so it goes. Any other was written by hand and
-stays a kernel, with a note: it computes in float, its result pinned to its type, which gives equal numbers.
+stays a kernel, with a note: it computes in float and its result has a fixed type, which gives equal numbers.
 Source: docs/specification.md, sections 3 and 5 ("planning a planned module again").
 """
 
@@ -69,7 +69,7 @@ class _Shown:
     """Rescales of a text by result, the value at the start of each chain, and types where values begin.
 
     Attributes:
-      borders: whether inputs and outputs are the model's own, which are float where nothing pins them.
+      borders: whether inputs and outputs are the model's own, which are float unless their type is fixed.
     """
 
     graph: Graph
@@ -106,7 +106,7 @@ def _said(facts: Facts, value: Value) -> QType | None:
 
 
 def _readers(shown: _Shown) -> Iterator[tuple[str, str, QType | None]]:
-    """Readers of results of rescales: address, value, and the type that the reader asks for."""
+    """Consumers of results of rescales: address, value, and the type that the consumer needs."""
     graph = shown.graph
     for region in graph.regions:
         if _is_rescale(region):
@@ -155,7 +155,7 @@ def _problem(shown: _Shown, address: str, name: str, wanted: QType | None) -> st
 
 
 def _is_pin(kind: QType, pin: QType | None) -> bool:
-    """Whether a type is the pin's, in whatever storage the device holds it."""
+    """Whether a type equals the fixed type, in whatever storage the device holds it."""
     if isinstance(kind, Uniform) and isinstance(pin, Uniform):
         return kind == pin or same_numbers(kind, pin)
     return kind == pin
@@ -193,7 +193,7 @@ def _text(kind: QType) -> str:
 
 
 def _standing(shown: _Shown, region: Region, problem: str) -> tuple[Value, Region]:
-    """A rescale as a kernel that hands its value on, and its result, pinned to the type it gives."""
+    """A rescale as a kernel that hands its value on, and its result, with its type fixed."""
     source, value = (shown.graph.values[name] for name in (region.inputs[0], region.outputs[0]))
     first, last = _ends(shown.graph, region)
     # The port's own type is dropped only if the value has it anyway; else it would be lost.

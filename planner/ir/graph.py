@@ -162,11 +162,11 @@ class Graph:
       values: every value, by name, constants included.
       constants: data of the constant values, by value name.
       opsets: operator set versions by domain, of ONNX sources.
-      notes: steps that the reader took or left out, for the report.
+      notes: steps that the import took or left out, for the report.
       functions: bodies of calls, loops and branches, by name; each sees its own values only.
       scopes: bodies in their place, by path, where `expand` put them in.
       written: the model as its file has it, where the file has quantizers of its own; runs alone read it.
-      wanted: what is asked of kernels, by name or glob of a kernel or an op, in order (`ir.asked`).
+      wanted: requests for kernels, by name or glob of a kernel or an op, in order (`ir.asked`).
       caches: an input and the output that comes back as it in the next run, stored alike.
       module: the MLIR text that the model was read from, which the format `mlir` edits.
       scaled: names of the model as it was read that no value here has, each with the value here that has its
@@ -197,7 +197,7 @@ class Graph:
         return f"<Graph {self.name!r}: {counts}, inputs {self.inputs}, outputs {self.outputs}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: inputs, outputs, and ops by type."""
+        """The notebook view: inputs, outputs, and ops by type."""
         ports = [("input", name, self.values[name]) for name in self.inputs]
         ports += [("output", name, self.values[name]) for name in self.outputs]
         rows = [
@@ -271,14 +271,14 @@ def structure_digest(graph: Graph) -> str:
 
 
 def region_key(region: Region) -> tuple[object, ...]:
-    """What a digest says of a region beside its ops."""
+    """Return a region's part of a digest, beside its ops."""
     specs = tuple([_written(facts) for facts in (*region.input_facts, *region.output_facts)])
     head = (region.name, region.kernel, region.inputs, region.outputs, specs, region.trip_count)
     return (head, sorted(region.attributes.items(), key=str))
 
 
 def op_key(op: Op) -> tuple[object, ...]:
-    """What a digest says of an op: equal where two are alike, arrays in their attributes too."""
+    """Return an op's part of a digest: equal for equal ops, arrays in attributes included."""
     attributes = sorted([(key, _attribute_key(item)) for key, item in op.attributes.items()])
     return (op.name, op.type, op.inputs, op.outputs, attributes, op.captures)
 
@@ -315,7 +315,7 @@ def has_quantizers(model: Graph) -> bool:
 def with_sizes(model: Graph, other: Graph) -> Graph:
     """Return a model with the sizes of another form of it: fixed there, seen in samples, and trips of loops.
 
-    What the model says itself stays.
+    Sizes that the model has itself stay.
     """
     values = {name: _sized_like(value, other.values.get(name)) for name, value in model.values.items()}
     scopes = {
@@ -341,7 +341,7 @@ def _sized_like(value: Value, other: Value | None) -> Value:
 
 
 def with_facts(model: Graph, other: Graph) -> Graph:
-    """A model with the facts of another form of it: of values, of ports, and what is asked of kernels."""
+    """Return a model with the facts of another form of it: of values and ports, and requests for kernels."""
     model = with_sizes(model, other)
     values = {
         name: replace(value, facts=other.values[name].facts) if name in other.values else value

@@ -1,7 +1,7 @@
 """Mapped arrays: weights that lie in a file and are read where they are used.
 
-The system counts what was read of a mapping as memory of the process, until it needs room. Who is done with a
-big array lets it go, so that what is held stays about one tensor, however big the model is.
+The system counts pages read from a mapping as memory of the process, until it needs room. Code that is done
+with a big array releases it, so that about one tensor is held, however big the model is.
 """
 
 import mmap

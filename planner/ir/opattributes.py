@@ -1,6 +1,6 @@
 """Attributes of ONNX's standard operators, and their defaults, as definitions have them.
 
-Facts of the standard, read where predicates are judged. A test compares with the `onnx` package.
+Facts of the standard, read where predicates are evaluated. A test compares with the `onnx` package.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Roles of operands: the values of an op that are ports, and the ops that only move data.
 
-A port is a float value that carries data. Shapes, indices and masks are told by their element type; float
-operands that parametrise an op (a clip's bounds, a resize's scales) are `parameters` of its definition.
+A port is a float value that carries data. Shapes, indices and masks are recognised by their element type;
+float operands that parametrise an op (a clip's bounds, a resize's scales) are `parameters` of its definition.
 Weights and normalisation statistics are data. Source: docs/specification.md, sections 3 and 4.
 """
 

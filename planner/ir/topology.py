@@ -1,4 +1,4 @@
-"""Order and use: writers and readers of values, and an order in which kernels run.
+"""Order and use: producers and consumers of values, and an order in which kernels run.
 
 A cycle is reported with the names on it.
 """

@@ -1,6 +1,6 @@
 """Unknowns: values of which nothing says the element type or the shape, and the op where that starts.
 
-What follows such an op is unknown with it; a reason that names the op is the one to act on.
+All that follows such an op is unknown with it; a reason that names the op is the one to act on.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

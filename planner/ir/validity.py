@@ -1,4 +1,4 @@
-"""Validity: what holds of every graph that a reader hands on; all rules are in `RULES_OF_VALIDITY`.
+"""Validity: rules that hold for every imported graph; all are in `RULES_OF_VALIDITY`.
 
 A rule yields a sentence for each place that breaks it.
 """

@@ -33,7 +33,7 @@ def slice_extents(
     """The extents of the slices of an array; None where the type is one of another array.
 
     Args:
-      axis: along which the slices of a type with one scale are told apart; None: they are not.
+      axis: the axis of the slices, for a type with one scale; None: one slice.
       cut: whether what is stored ends at the ends of the storage.
     """
     found = _reduced(array, kind, axis, (np.minimum, np.maximum, np.add), cut=cut)

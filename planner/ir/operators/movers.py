@@ -40,7 +40,7 @@ def _bound(graph: Graph, op: Op, index: int, default: float) -> float:
 
 
 def tells_places(graph: Graph, region: Region) -> bool:
-    """Whether a mover gives indices too, which are told by all of what it reads: TopK, MaxPool."""
+    """Whether data movement also returns indices, which depend on all its operands: TopK, MaxPool."""
     made = (name for op in region.ops for name in op.outputs if name)
     return any(not graph.values[name].is_float for name in made)
 
@@ -59,10 +59,10 @@ def reads_infinity(region: Region, extents: Iterable[Interval | None]) -> bool:
 def finite_range(
     array: npt.NDArray[Any], readers: Collection[tuple[Region, bool]]
 ) -> tuple[Interval | None, bool]:
-    """What integers may stand for of numbers with infinities, and whether their storage's end stands for one.
+    """Return the range of integers for numbers with infinities, and whether an end of their storage is one.
 
-    Their finite part where only movers read them that saturate. A mask that sums or choices read is as far as
-    a float32 goes; how much of it is needed is what counts.
+    It is their finite part where all consumers are data movement that saturates. A mask that sums or choices
+    read reaches as far as a float32 goes; only the needed part of it counts.
 
     Args:
       readers: kernels that read the numbers, with whether each moves data.

@@ -1,8 +1,8 @@
-"""Needs of kernels: what a kernel that computes can tell apart of what it reads, by its numbers.
+"""Needs of kernels: the part of its operands' ranges that a computing kernel can distinguish.
 
-What an op needs is said by its definition and handed on to the operands of the sums, differences and
-products in front of it, so that a mask of -3.4e38 does not decide their scales. Where nothing is known, all
-is needed. What is known of values is asked of `Around`: planning has a network there, the checker a plan.
+An op's definition says what it needs, and the need is handed on to the operands of the sums, differences and
+products in front of it, so that a mask of -3.4e38 does not decide their scales. An unknown need is the whole
+range. `Around` says what is known of values: planning has a network there, the checker a plan.
 Source: docs/specification.md, section 10; cases 59 to 64.
 """
 
@@ -27,7 +27,7 @@ STARTING: Final = frozenset(name for name, one in OPERATORS.items() if one.neede
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What is known around a kernel.
+    """Facts around a kernel.
 
     Attributes:
       graph: with the numbers of its constants.
@@ -60,7 +60,7 @@ def asks(region: Region, kept: Iterable[Interval | None]) -> bool:
 
 
 def needs_of(region: Region, kept: Mapping[str, Interval], around: Around) -> Mapping[str, Interval]:
-    """What a kernel needs of each value it reads, by name, in reals; those not named it needs whole.
+    """Return the range that a kernel needs of each value it reads, by name, in reals; others it needs whole.
 
     Args:
       kept: what is asked of each of its results.
@@ -89,7 +89,7 @@ def needs_of(region: Region, kept: Mapping[str, Interval], around: Around) -> Ma
 
 
 def _needed(ask: rules.Ask) -> Iterator[Interval]:
-    """What an op needs of each operand."""
+    """The range that an op needs of each operand."""
     rule, graph = defined(ask.op.type).needed, ask.graph
     floats = all(graph.values[name].is_float for name in ask.op.outputs if name)
     if rule is None and floats and is_mover(ask.op, graph):
@@ -99,7 +99,7 @@ def _needed(ask: rules.Ask) -> Iterator[Interval]:
 
 
 def _is_read_by_ratio(result: str, around: Around) -> bool:
-    """Whether a consumer of a float result, past movers, tells small numbers apart: a Log, a divisor."""
+    """Whether a consumer of a float result, past data movement, distinguishes small numbers: Log, divisor."""
     waiting, seen = [result], set[str]()
     while waiting:
         name = waiting.pop()

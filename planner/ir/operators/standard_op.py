@@ -1,8 +1,8 @@
 """Standard op: the one ONNX operator that the ops of a block spell out.
 
 Exporters write Gelu, LayerNormalization and others as many small ops; a target's `blocks` name the kernel as
-ONNX names the operator. Where a row serves such a kernel, files and the interpreter run that operator: GELU
-of a device is GELU in either spelling. Kernels in float keep their ops. Source: ONNX operators, opset 21.
+ONNX names the operator. If a row serves such a kernel, files and the interpreter run that operator: GELU of a
+device is GELU in either spelling. Kernels in float keep their ops. Source: ONNX operators, opset 21.
 """
 
 from collections.abc import Callable, Mapping

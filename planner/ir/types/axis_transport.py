@@ -1,9 +1,9 @@
 """Axis transport: what data movement makes of a type per axis or per block.
 
 A turn moves the axis, a view keeps it where it stays whole, joining along it joins the vectors, a pick takes
-the slices of its places, and what is filled in belongs to the slice beside it. Where slices mix there is no
-answer, and the class is per tensor. Source: `ops.steps`; tests/cases, case 37; docs/specification.md,
-section 2 (sub-channel types).
+the slices of its places, and what is filled in belongs to the slice beside it. If slices mix there is no
+answer, and the class is per tensor. Source: `ops.steps`; tests/cases, case 37; docs/specification.md, section
+2 (sub-channel types).
 """
 
 from collections.abc import Mapping, Sequence

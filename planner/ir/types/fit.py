@@ -112,7 +112,7 @@ def has_short_block(kind: Uniform, shape: Shape | None) -> bool:
 
 
 def _block(axis: int, size: int | str | None, block: int | None, count: int) -> str:
-    """Judge one axis; one without a block size is a single block, however long it is."""
+    """Check one axis; one without a block size is a single block, however long it is."""
     if block is None:
         if count != 1:
             return f"axis {axis} has no block size, so it is one block and needs one scale, not {count}"

@@ -1,11 +1,10 @@
-"""Pins that a device holds in a storage of its own: the same numbers, stored in integers that it has.
+"""Fixed types that a device holds in a storage of its own: the same numbers, in another integer type.
 
-A pin says which numbers a value has, in a storage that the device may lack: `u8` where all is `i8`, 5 bits
-where all are bytes. Another storage holds the very same numbers, all integers and the zero point shifted by
-one number, in a part of its range where it has more of them; so nobody has to change the type for the pin.
-A format may have fewer storages than the device, and some of them around 0 alone: there the nearest type that
-it has stands for the pin. Source: docs/specification.md, section 3; LiteRT's quantize.cc, int16 (zero points
-0).
+A fixed type says which numbers a value has, in a storage that the device may lack: `u8` where all is `i8`, 5
+bits where all are bytes. Another storage holds the very same numbers, all integers and the zero point shifted
+by one number, in a part of its range if it is wider; so the user need not change the type. A format may have
+fewer storages than the device, and some of them only around 0: there the nearest type that it has takes its
+place. Source: docs/specification.md, section 3; LiteRT's quantize.cc, int16 (zero points 0).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +21,7 @@ Storages: TypeAlias = Collection[tuple[int, bool, str]] | None
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What a format stores activations in.
+    """Storages of activations in a format.
 
     Attributes:
       storages: bits, sign and float.
@@ -36,7 +35,7 @@ class Stores:
 STORES: Final[Mapping[str, Stores]] = {
     "litert": Stores(frozenset({(8, True, ""), (16, True, "")}), frozenset({16})),
 }
-"""Formats where another type takes the place of a pin that they lack; others write floats, or refuse it."""
+"""Formats that replace a fixed type that they lack by another; others write floats, or refuse it."""
 
 
 def storages_in(storages: Storages, formats: Sequence[str]) -> Storages:
@@ -62,16 +61,16 @@ def has_storage(storages: Storages, store: Storage) -> bool:
 def held(
     pin: Uniform, storages: Storages, made: Storage | None = None, formats: Sequence[str] = ()
 ) -> Uniform:
-    """A pin in a storage of the device that has its numbers; the pin itself where the device has its own.
+    """Return a fixed type in a storage of the device that has its numbers, in its own storage if that is one.
 
-    It is the storage that the value's kernel gives, else the narrowest, of two such the one with the pin's
-    sign. Integers stay as they are in a storage of the same sign. In one of the other sign they keep their
-    place between its ends if it is as wide, or is unsigned; in a wider signed one the zero point is 0, which
-    symmetric ports take too. Where a format has a storage around 0 alone, the type is around 0 as well: with
+    It is the storage that the value's kernel gives, else the narrowest, of two such the one of the same sign.
+    Integers stay as they are in a storage of the same sign. In one of the other sign they keep their place
+    between its ends if it is as wide, or is unsigned; in a wider signed one the zero point is 0, which
+    symmetric ports take too. If a format has only a storage around 0, the type is around 0 as well: with
     the same numbers if they fit, else with wider steps over the same range, at most twice as wide.
 
     Args:
-      made: what the kernel that writes the value stores it in; None where that is float, or the model's.
+      made: the storage that the value's kernel writes; None where that is float, or the model's.
       formats: that the plan has to be written in.
     """
     if pin.storage.float_name or pin.ranges:
@@ -97,7 +96,7 @@ def _moved(pin: Uniform, storages: Storages, made: Storage | None) -> Uniform:
 
 
 def _centred(pin: Uniform) -> Uniform:
-    """A type of one signed storage around 0 that holds a pin's range, and cuts where the pin does."""
+    """A type of one signed storage around 0 that holds a fixed type's range, and clips where that does."""
     if not any(pin.zero_points) or not pin.is_per_tensor:
         return pin
     bits = pin.storage.bits

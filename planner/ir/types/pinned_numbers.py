@@ -17,7 +17,7 @@ OFF_GRID: Final = 0.5
 
 
 def integers_in_use(pin: Uniform, constant: Constant) -> tuple[Reals, Reals] | None:
-    """Least and greatest stored integer of each slice (or of all); None where the pin cuts some off."""
+    """Least and greatest stored integer of each slice (or of all); None where the fixed type clips some."""
     ends = np.asarray(pin.slice_ranges, np.float64)
     extents = None if pin.blocks or pin.grid else _extents(pin, constant)
     if extents is None:
@@ -56,7 +56,7 @@ def lies_on(pin: Uniform, constant: Constant, *, within: float = 0.0) -> bool:
 
 
 def _extents(pin: Uniform, constant: Constant) -> tuple[Reals, Reals] | None:
-    """Least and greatest real of each slice of the pin; None where they are not known."""
+    """Least and greatest real of each slice of the fixed type; None where they are not known."""
     array = constant.array
     if array is None:
         known = len(constant.lo) in (1, len(pin.scales))

@@ -229,8 +229,8 @@ class Uniform:
 class AnyType:
     """Demand for at least the bits of a storage range; parameters free. Text: `!quant.any<i4>`.
 
-    `trained`: the type that a constant had in training, which a row that holds it takes as a pin and any
-    other row lets go. It is of this storage, with one scale. Text (ours): `!quant.any<u8:f32, 0.05:117>`.
+    `trained`: the type that a constant had in training; a row that holds it keeps it fixed, any other row
+    ignores it. It is of this storage, with one scale. Text (ours): `!quant.any<u8:f32, 0.05:117>`.
     """
 
     storage: Storage
@@ -299,7 +299,7 @@ class WidthRange:
 
 @dataclass(frozen=True, slots=True)
 class AtReaders:
-    """What rounding a value to `bits` bits leaves at its readers' results, in dB, the worst of them.
+    """The worst SQNR (dB) at the results of a value's consumers once it is rounded to `bits` bits.
 
     Source: docs/specification.md, section 11.
     """
@@ -384,7 +384,7 @@ class Calibrated:
         return next(found, (self.lo, self.hi))
 
     def at_readers(self, bits: int) -> float | None:
-        """The dB that a storage of this width leaves at the readers; None where nothing is known."""
+        """The dB that a storage of this width leaves at the consumers; None where nothing is known."""
         return next((one.db for one in self.readers if one.bits == bits), None)
 
     def __str__(self) -> str:

@@ -142,7 +142,7 @@ def uniform_columns(
     power_of_two: bool = False,
     held: str = "f32",
 ) -> Uniform:
-    """What `uniform_per_axis` gives along axis 0 with scales in f32, values of `held`, in arrays."""
+    """Return the types of `uniform_per_axis` along axis 0 with scales in f32, values of `held`, as arrays."""
     low, high = np.asarray(los, np.float64), np.asarray(his, np.float64)
     _check_ranges(low, high)
     scales, zeros = affine_columns(
@@ -336,7 +336,7 @@ def range_of_type(kind: Uniform, seen: Interval | None) -> Interval:
 
 
 def within_types(seen: Interval | None, *kinds: Uniform | None) -> Interval | None:
-    """What was seen of a value, cut to the types that are fixed for it."""
+    """Return the observed range of a value, clipped to the types that are fixed for it."""
     extent = seen
     for kind in kinds:
         if kind is not None:
@@ -348,7 +348,7 @@ def within_types(seen: Interval | None, *kinds: Uniform | None) -> Interval | No
 def ranges_by_width(
     known: Interval | None, stated: Mapping[int, Interval], moved: Mapping[int, Interval]
 ) -> Mapping[int, Interval]:
-    """The ranges of single widths: what is stated of them, what a mover hands on, both within `known`.
+    """The ranges of single widths: stated ones and those that data movement hands on, both within `known`.
 
     Widths that hold all of it are left out.
     """
@@ -364,7 +364,7 @@ def ranges_by_width(
 
 
 def cutting(needed: Interval | None, extent: Interval | None) -> Interval | None:
-    """What is needed of a range, None where that is all of it but for what rounding made of its ends."""
+    """Return the needed part of a range; None where that is all of it but for the rounding of its ends."""
     if needed is None or extent is None:
         return needed
     near = NEAR * (max(extent[1], 0.0) - min(extent[0], 0.0))

@@ -63,7 +63,7 @@ HELD: Final[Mapping[str, FloatFormat]] = {
     "e8m0": FloatFormat(1, -126, math.ldexp(1.0, 127)),
     "f8E4M3FN": FloatFormat(4, -6, 448.0),
 }
-"""What files keep scales in: also an exponent alone (OCP MX), and NVFP4's float beside a factor for all."""
+"""Formats of scales in files: also an exponent alone (OCP MX), and NVFP4's float with a factor for all."""
 TWO_STEPS: Final = "f8E4M3FN"
 _E4M3: Final = np.asarray(
     [math.ldexp(m, -9) for m in range(1, 8)]
@@ -112,7 +112,8 @@ def held_in(exact: Reals, held: str) -> Reals:
 def common_factor(scales: Sequence[float]) -> float | None:
     """The float32 that all scales are f8E4M3FN multiples of, rounded to float32; None: there is none.
 
-    Where several are, the least: it makes the block's own numbers largest, farthest from the subnormal ones.
+    Of several the least is returned: it makes the block's own numbers largest, farthest from the subnormal
+    ones.
     """
     distinct = np.unique(np.asarray(scales, np.float64))
     if distinct.size > _E4M3.size:

@@ -353,7 +353,7 @@ def _calibrated(reader: Reader) -> Calibrated:
 def _seen(
     reader: Reader,
 ) -> tuple[tuple[RowMax, ...], bool, tuple[WidthRange, ...], tuple[AtReaders, ...]]:
-    """What else was observed: `, {row_max = {3: -4.1 of 128}, 8 = -6.0:1.5, readers = {8 = 15.5}}`."""
+    """Other observations: `, {row_max = {3: -4.1 of 128}, 8 = -6.0:1.5, readers = {8 = 15.5}}`."""
     rows: tuple[RowMax, ...] = ()
     readers: tuple[AtReaders, ...] = ()
     widths: dict[int, WidthRange] = {}

@@ -1,4 +1,4 @@
-"""Wanted: what is asked of a kernel rather than of a value: to run in float, or by a row of given storages.
+"""Requests for a kernel rather than for a value: to run in float, or by a row with given storages.
 
 Text: `float`, `any`, `dynamic`, `i16`, `{in: [i16, i8], out: [i16]}`. Source: docs/specification.md, section
 11; docs/library.md.
@@ -13,7 +13,7 @@ from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage
 from planner.ir.types.typetext import parse_storage
 
 Stored: TypeAlias = Storage | FloatType | None
-"""What a port is to be stored in; None is `*`, whatever the row has."""
+"""The requested storage of a port; None is `*`, any storage that the row has."""
 
 DYNAMIC: Final = "dynamic"
 FORMS: Final = "float, any, a storage such as i16, or {in: [i16, i8], out: [i16]}, or dynamic"
@@ -22,12 +22,12 @@ _SIDES: Final = ("in", "out")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked of a kernel; nothing at all is `any`: a name that a glob shall not concern.
+    """The request for a kernel; `any` is an empty one: it exempts a name from a glob.
 
     Attributes:
       float: it runs in float.
-      result: what all results of its row are stored in.
-      inputs, outputs: what the first ports of its row are stored in, as many as are listed.
+      result: the storage of all results of its row.
+      inputs, outputs: storages of the first ports of its row, as many as are listed.
       dynamic: its row quantizes the activation at run time.
     """
 
@@ -39,7 +39,7 @@ class Wanted:
 
     @property
     def is_row(self) -> bool:
-        """Whether a row is asked for, by its storages or because it quantizes at run time."""
+        """Whether a row is requested, by its storages or because it quantizes at run time."""
         return self.dynamic or self.result is not None or bool(self.inputs or self.outputs)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ def row_text(inputs: Iterable[Stored], outputs: Iterable[Stored]) -> str:
 
 
 def is_stored_in(wanted: Stored, store: Stored) -> bool:
-    """Whether a port of this storage is wanted: `i8` stands for `i8<-127:127>` too, not the reverse."""
+    """Whether this storage meets the request: `i8` stands for `i8<-127:127>` too, not the reverse."""
     if wanted is None or wanted == store:
         return True
     if not (isinstance(wanted, Storage) and isinstance(store, Storage)):
@@ -73,7 +73,7 @@ def is_stored_in(wanted: Stored, store: Stored) -> bool:
 
 
 def wanted_at(wanted: Wanted, side: tuple[str, int]) -> Stored:
-    """What is asked of one port; None where nothing is."""
+    """Return the requested storage of one port; None where there is none."""
     if wanted.result is not None:
         return wanted.result if side[0] == "out" else None
     stores = wanted.inputs if side[0] == "in" else wanted.outputs
@@ -81,13 +81,13 @@ def wanted_at(wanted: Wanted, side: tuple[str, int]) -> Stored:
 
 
 def wanted_bits(wanted: Wanted, side: tuple[str, int]) -> int:
-    """Bits that a port counts as asked for: those of its own storage, or of the results."""
+    """Return the requested bits of a port: those of its own storage, or of the results."""
     store = wanted.result if wanted.result is not None else wanted_at(wanted, side)
     return store.bits if isinstance(store, Storage) else 0
 
 
 def wanted_from_data(data: Any) -> Wanted:
-    """Read what is asked of a kernel, as annotations have it.
+    """Read the request for a kernel, as annotations have it.
 
     Raises:
       AnnotationError: none of the accepted forms, or a text that is no storage.
