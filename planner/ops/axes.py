@@ -39,7 +39,7 @@ UNKNOWN: Final = Axes()
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A result of known rank whose axes are asked for.
+    """A result of known rank whose axes are to be named.
 
     Attributes:
       at: its place among the op's results.

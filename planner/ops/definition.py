@@ -24,7 +24,7 @@ Condition: TypeAlias = Callable[[Op, Graph | None], bool]
 
 @dataclass(frozen=True, slots=True)
 class OpDef:
-    """What every part of the planner has to know of one operator.
+    """The definition of one operator, for every part of the planner.
 
     Attributes:
       name: as `Op.type` has it.
@@ -34,16 +34,17 @@ class OpDef:
       indices: of an op that moves data: for each result, where its elements come from. None where that is
         decided at run time. Shapes may be open; then so are the steps that need them.
       moves: when every element of the results is one of the operands', or one cut to a bound.
-      parameters: operands that are no data: a clip's bounds, a resize's scales. Operands that are told by
-        their element type (shapes, indices, masks) may be left out.
+      parameters: operands that are no data: a clip's bounds, a resize's scales. Operands that their element
+        type identifies (shapes, indices, masks) may be left out.
       factors: those of the first operand that the only result has: f(a x) is a f(x).
       monotone: by operand that is data, whether the results rise (`+`) or fall (`-`) with it; the last sign
-        is that of further ones. None, or "" for some attributes, where they do neither, or nobody asked.
+        is that of further ones. None, or "" for some attributes, where they do neither, or it was never
+        stated.
       bounds: what every result lies between.
       commutes: whether two operands may change places.
       is_pointwise: whether a result at an element depends on the operands at that element.
-      is_singular: whether it is not defined at 0, or at less: its models are for numbers above, where a small
-        one is told apart as a large one is.
+      is_singular: whether it is not defined at 0, or at less: its models are for numbers above, where
+        relative differences count.
       evaluate: the function of the operands in numpy, where it is one there.
       needed: what is needed of an operand where less than everything is.
       gate: the function that makes `x * gate(x)` a gated x.

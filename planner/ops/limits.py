@@ -145,7 +145,7 @@ def reshape(known: Operands) -> Iterator[str]:
 
 
 def pads(known: Operands) -> Iterator[str]:
-    """What is cut off was there."""
+    """A negative pad cuts off no more than there is."""
     shape, pads = known.sizes(0), known.array(1)
     if shape is None or pads is None or known.array(3) is not None or pads.size != 2 * len(shape):
         return

@@ -42,7 +42,7 @@ def _sigmoid(x: float, alpha: float, _: float) -> float:
 
 
 def _solved(function: Callable[[float], float], y: float, low: float, high: float) -> float:
-    """Where a function that only rises between two reals takes a value, to the last bit, by bisection."""
+    """Solve a function that rises between two reals for a value, to the last bit, by bisection."""
     for _ in range(128):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if function(middle) < y else (low, middle)
@@ -84,7 +84,7 @@ class Ask:
 
 
 NeededRule: TypeAlias = Callable[[Ask, int], Interval]
-"""What is needed of an operand, by its place."""
+"""The needed range of an operand, by its place."""
 
 
 def softmax(ask: Ask, _: int) -> Interval:
@@ -103,7 +103,7 @@ def softmax(ask: Ask, _: int) -> Interval:
 
 
 def added(ask: Ask, i: int) -> Interval:
-    """A sum told apart from `lo` up: an operand counts from `lo` minus the greatest of the other."""
+    """A sum that is needed from `lo` up: an operand counts from `lo` minus the greatest of the other."""
     lo, hi = ask.kept
     second, first = (ALL if other is None else (lo - other[1], hi - other[0]) for other in ask.ranges)
     return _opened(ask, (first, second), i)
@@ -118,7 +118,7 @@ def subtracted(ask: Ask, i: int) -> Interval:
 
 
 def _opened(ask: Ask, needed: tuple[Interval, Interval], i: int) -> Interval:
-    """What one operand is needed in, its ends one step of the coarsest operand further out."""
+    """The needed range of one operand, its ends one step of the coarsest operand further out."""
     widest = 0.0
     for extent, levels, ends in zip(ask.ranges, ask.levels, needed, strict=True):
         if extent is not None and levels is not None:
@@ -154,7 +154,7 @@ def leaky(ask: Ask, _: int) -> Interval:
 
 
 def _scaled(ask: Ask, i: int, numbers: np.ndarray | None) -> Interval:
-    """What is needed of an operand that is multiplied with these numbers, if it is worth handing on."""
+    """The needed range of an operand that is multiplied with these numbers, if it is worth handing on."""
     extent = ask.ranges[i]
     if numbers is None or extent is None or _two_values(ask, i) is not None:
         return ALL
@@ -165,7 +165,7 @@ def _scaled(ask: Ask, i: int, numbers: np.ndarray | None) -> Interval:
 
 
 def _over(kept: Interval, numbers: np.ndarray) -> Interval:
-    """What may be of an operand whose products with numbers of one sign are kept so far; ALL of any other."""
+    """The range of an operand whose products with numbers of one sign are kept so far; ALL of any other."""
     if not numbers.size or not np.isfinite(numbers).all() or not ((numbers > 0).all() or (numbers < 0).all()):
         return ALL
     lo, hi = kept if numbers.flat[0] > 0 else kept[::-1]
@@ -188,7 +188,7 @@ def _two_values(ask: Ask, i: int) -> float | None:
 
 
 def _tail(ask: Ask, gate: Op, curve: Curve) -> Interval:
-    """Where `x * gate(x)` is within half a step of 0 for all smaller x."""
+    """The range from the x below which `x * gate(x)` is within half a step of 0."""
     alpha, beta = gate.attributes.get("alpha", curve.alpha), gate.attributes.get("beta", curve.beta)
     if ask.step is None or alpha <= 0.0:
         return ALL
@@ -203,7 +203,7 @@ def _tail(ask: Ask, gate: Op, curve: Curve) -> Interval:
 
 @lru_cache(maxsize=64)
 def _lowest(curve: Curve, alpha: float, beta: float) -> float:
-    """Where `x * gate(x)` is least, to a hundredth of where the gate begins to open."""
+    """The x of the least `x * gate(x)`, to a hundredth of where the gate begins to open."""
     places = (-k / (100.0 * alpha) for k in range(1001))
     return min(places, key=lambda x: x * curve.of(x, alpha, beta))
 

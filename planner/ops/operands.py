@@ -71,7 +71,7 @@ class Operands:
 
 
 def operands_of(op: Op, graph: Graph) -> Operands:
-    """What a graph knows of an op's operands."""
+    """Facts of a graph about an op's operands."""
 
     def array_of(name: str) -> Array | None:
         constant = graph.constants.get(name)

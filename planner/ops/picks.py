@@ -98,7 +98,7 @@ def _around(size: Dim, before: int, after: int, mode: str) -> Places | None:
 
 
 def expanded(known: Operands) -> tuple[Movement, ...] | None:
-    """Axes of size 1 as often as asked for, new axes in front."""
+    """Repeat axes of size 1 up to the given shape, with new axes in front."""
     shape, asked = known.shape(), known.integers(1)
     if shape is None or asked is None:
         return None
@@ -114,7 +114,7 @@ def expanded(known: Operands) -> tuple[Movement, ...] | None:
 
 
 def tiled(known: Operands) -> tuple[Movement, ...] | None:
-    """Every axis as many times as asked for."""
+    """Repeat every axis the given number of times."""
     shape, repeats = known.shape(), known.integers(1)
     if shape is None or repeats is None:
         return None

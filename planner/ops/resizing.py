@@ -44,7 +44,7 @@ def nearest(known: Operands) -> tuple[Movement, ...] | None:
 
 
 def coordinates(known: Operands, sizes: Axis) -> Reals:
-    """Where each element of a result's axis lies among its operand's."""
+    """Return the position of each element of a result's axis among its operand's."""
     places = np.arange(sizes.after, dtype=np.float32)
     return np.asarray(MODES[mode_of(known)](sizes, places), np.float32)
 
@@ -77,7 +77,7 @@ def resized_axes(known: Operands) -> Mapping[int, Axis | None] | None:
 
 
 def _by_sizes(known: Operands, before: Reals) -> tuple[Reals, Reals] | None:
-    """Sizes and scales from the sizes that are asked for."""
+    """Sizes and scales from the given sizes."""
     given, policy = known.array(3), known.op.attributes.get("keep_aspect_ratio_policy", "stretch")
     if given is None or (policy != "stretch" and not before.all()):
         return None
@@ -91,7 +91,7 @@ def _by_sizes(known: Operands, before: Reals) -> tuple[Reals, Reals] | None:
 
 
 def _by_scales(known: Operands, before: Reals) -> tuple[Reals, Reals] | None:
-    """Sizes and scales from the scales that are asked for."""
+    """Sizes and scales from the given scales."""
     given = known.array(2) if known.is_given(2) else None
     if given is None:
         return None

@@ -1,4 +1,4 @@
-"""Steps: where each element of a result comes from, told by axes and without an index for every element.
+"""Steps: where each element of a result comes from, described by axes without an index for every element.
 
 A result of data movement is some operands, joined along an axis if they are several, and then steps in
 order: the same elements in another shape, axes in another order, places picked along one axis, or places
@@ -63,7 +63,7 @@ Step: TypeAlias = View | Turn | Pick | PickOfAll
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """What one result of an op is made of.
+    """The origin of one result of an op.
 
     Attributes:
       steps: after joining.
