@@ -1,6 +1,6 @@
 """Checking a document: pydantic's complaints as problems with file, line, column and code.
 
-The models are `schema`; the places come from the marked tree. Each problem is told once, by position.
+The models are `schema`; the places come from the marked tree. Each problem is reported once, by position.
 """
 
 import types
@@ -74,7 +74,7 @@ def _wrong_kinds(root: Node, details: Sequence[ErrorDetails]) -> set[Problem]:
 
 
 def _quoted(text: str, node: Node) -> str:
-    """What to write for a version that YAML reads as a number."""
+    """The text to write for a version that YAML reads as a number."""
     if text != "version" or isinstance(node.data, bool) or not isinstance(node.data, int | float):
         return ""
     whole = f"{node.data}.0.0" if isinstance(node.data, int) else f"{node.data}.0"

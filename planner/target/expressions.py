@@ -316,7 +316,7 @@ def _parse(text: str) -> Expression:
 
 
 def read_text(text: str) -> Reader:
-    """A reader at the start of a text.
+    """Return a `Reader` at the start of a text.
 
     Raises:
       TargetError: the text is too long.
@@ -327,7 +327,7 @@ def read_text(text: str) -> Reader:
 
 
 def read_sum(reader: Reader, depth: int) -> Expression:
-    """Read a sum, from where the reader stands to the first token that is no part of it."""
+    """Read a sum, from the current position to the first token that is no part of it."""
     if depth > MAX_DEPTH:
         reader.fail(f"nesting of at most {MAX_DEPTH}")
     return _sum_of(reader, _product_of(reader, _signed(reader, depth), depth), depth)

@@ -67,7 +67,7 @@ def load_target(
     Args:
       source: a shipped name (`target_ids`), a path, text with newlines, or the document itself.
       functions: QuantFns that `fn` rules may name.
-      trusted: False refuses paths and YAML anchors, for text that strangers send.
+      trusted: False refuses paths and YAML anchors, for untrusted text.
       name: of a text in messages, `name:line`.
 
     Raises:
@@ -307,7 +307,7 @@ def _engines(building: Building, document: Document, root: Node) -> Engines:
 
 
 def _files(building: Building, document: Document, root: Node) -> Files:
-    """What files the compiler reads, and a problem where it reads none."""
+    """The files that the compiler reads, and a problem where it reads none."""
     given = document.files
     if given is None:
         return Files()

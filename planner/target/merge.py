@@ -32,7 +32,7 @@ UNSAID: Final[Mapping[str, Any]] = {"granularity": "tensor", "symmetric": False,
 """Fields of a type that say no more than their absence."""
 
 Meaning: TypeAlias = Callable[[str, Node | None], Any]
-"""What a field of an entry says, so that entries can be compared."""
+"""The meaning of an entry's field, so that entries can be compared."""
 
 
 def merge(base: Node, child: Node) -> Node:

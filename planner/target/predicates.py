@@ -2,8 +2,8 @@
 
 `Conv.group: 1` an attribute, its ONNX default where it is absent, floats as their shortest decimals;
 `w: constant` a port; `x.rank: 4` and `x.shape[1]: ">= 2 and % 8 == 0"` a shape (`conditions`); `holds` any
-condition. A list means any of its entries; a term that is a list stands for each of its elements. What asks
-for an absent op or port holds. `min_bits` and `asked: true` belong to propagation and are passed over;
+condition. A list means any of its entries; a term that is a list stands for each of its elements. A predicate
+about an absent op or port holds. `min_bits` and `asked: true` belong to propagation and are passed over;
 `w.bits` is handed in by it. Source: docs/targets/reference.md.
 """
 
@@ -67,7 +67,7 @@ _ROLES: Final = ("constant", "dynamic", "present", "absent")
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The kernel that predicates are judged on: its ports, ops and attributes."""
+    """The kernel that predicates are evaluated on: its ports, ops and attributes."""
 
     ports: PortValues
     ops: tuple[Op, ...]
@@ -97,7 +97,7 @@ def failing(
     place: tuple[str, str] = ("", ""),
     numbers: bool = True,
 ) -> str | None:
-    """Say the first predicate that does not hold, e.g. "Conv.group is 32, wanted 1"; None if all hold.
+    """Say the first predicate that does not hold, e.g. `Conv.group is 32, wanted 1`; None if all hold.
 
     Args:
       ports: the value at each port, by the port's name; "" where absent, a tuple for a variadic port.
@@ -366,7 +366,7 @@ def _entries(wanted: Any) -> list[Any]:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a value is the one wanted, or one of them; `2` also stands for 2 along every axis."""
+    """Whether a value is the required one, or one of them; `2` also stands for 2 along every axis."""
     if _same(value, wanted):
         return True
     return isinstance(wanted, list) and any(_same(value, one) for one in wanted)

@@ -197,7 +197,7 @@ class Row:
 
     @property
     def is_on_request(self) -> bool:
-        """Whether it serves only kernels that are asked to run so (`when: {asked: true}`)."""
+        """Whether it serves only kernels that request it (`when: {asked: true}`)."""
         return self.when.get(ASKED) is True
 
     @property
@@ -209,7 +209,7 @@ class Row:
 
     @property
     def reads_table(self) -> bool:
-        """Whether a constant is all that it has in integers, and its results are float32."""
+        """Whether only a constant is quantized, and its results are float32."""
         return self.hands_on_floats and self.when.get(self.inputs[0].name) == "constant"
 
     @property
@@ -313,8 +313,8 @@ class Costs:
     """Prices per element of a rescale by kind and of lost bits (specification, section 5); floors of rows.
 
     Attributes:
-      wanted_db: what rounding at a row's ports is to leave at the readers of a value, in dB, where it was
-        measured; None asks for nothing. Source: docs/specification.md, section 11.
+      wanted_db: the least SQNR (dB) at a value's consumers after rounding at a row's ports, where it was
+        measured; None: no limit. Source: docs/specification.md, section 11.
       wanted_float: whether a kernel runs in float where no row leaves as much.
     """
 
@@ -441,5 +441,5 @@ class Target:
 
 
 def without_formats(target: Target) -> Target:
-    """Return a target whose plans need not be written: its rows are asked for, not files."""
+    """Return a target whose plans need not be written: only its rows matter, not files."""
     return replace(target, files=replace(target.files, formats=()))

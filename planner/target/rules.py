@@ -419,8 +419,8 @@ def storage_groups(row: Row, n_in: int, n_out: int) -> tuple[tuple[PortId, ...],
 def named_storages(rows: Mapping[str, tuple[Row, ...]], default: PortType) -> Storages:
     """Bits, sign and float of the storages that activations have, as results name them; None: any.
 
-    A device has any where a kernel that computes may give any: what only moves data gives what it reads. What
-    operands have besides (weights of 4 bits, sums) is nothing that data lie in between kernels.
+    A device has any where a kernel that computes may give any: what only moves data gives what it reads.
+    Other storages of operands (weights of 4 bits, sums) never hold data between kernels.
     """
     named = {default.storage}
     for row in itertools.chain.from_iterable(rows.values()):

@@ -155,7 +155,7 @@ def _dynamic(
     ports: tuple[tuple[PortPattern, ...], tuple[PortPattern, ...]],
     row: Node,
 ) -> DynamicRange | None:
-    """What is quantized at run time: a float beside stored weights, and float results."""
+    """The run-time quantization of a row: a float beside stored weights, with float results."""
     given, node = model.dynamic, child(row, "dynamic")
     if given is None:
         return None

@@ -1,1 +1,1 @@
-"""Conditions of predicates: `grammar` reads them, `verdicts` judges them on values."""
+"""Conditions of predicates: `grammar` reads them, `verdicts` evaluates them on values."""

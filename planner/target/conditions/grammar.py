@@ -8,8 +8,9 @@
     side      = sum | NAME | "'" TEXT "'"
 
 Behind a key (`x.shape[1]: ">= 8 and % 8 == 0"`) the key is meant wherever a test leaves its left side out;
-there a range or a side alone is a test too. A name without a dot is text (`linear`). Nothing is judged here:
-planning (`verdicts`) and the checker each read the tree by themselves. Source: docs/targets/reference.md.
+there a range or a side alone is a test too. A name without a dot is text (`linear`). Nothing is evaluated
+here: planning (`verdicts`) and the checker each read the tree by themselves. Source:
+docs/targets/reference.md.
 """
 
 import re
@@ -31,7 +32,7 @@ from planner.target.expressions import (
 )
 
 SUBJECT: Final = Ref("", "")
-"""What the key of a predicate names, in a condition behind it."""
+"""The term that a predicate's key names, in a condition behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ def _word(reader: Reader, word: str) -> bool:
 
 
 def _opens_condition(reader: Reader) -> bool:
-    """Whether a parenthesis here holds a condition: told by what is behind it, so nothing is read twice."""
+    """Whether a parenthesis here holds a condition: the text behind it decides, so nothing is read twice."""
     if (reader.kind, reader.token) != ("sign", "("):
         return False
     depth = 0

@@ -51,7 +51,7 @@ Look: TypeAlias = Callable[[Ref], tuple[Any, ...]]
 
 
 def verdict(condition: Condition, look: Look, steps: Steps) -> Verdict:
-    """Judge a condition.
+    """Evaluate a condition.
 
     Args:
       look: the values of a term, each of which has to do; a list of numbers stands for each of its elements.
@@ -79,7 +79,7 @@ def verdict(condition: Condition, look: Look, steps: Steps) -> Verdict:
 
 
 def _judged(test: Compared, look: Look, steps: Steps) -> Verdict:
-    """Judge a comparison on all values of its terms: of every Conv of the kernel, of a variadic port."""
+    """Evaluate a comparison on all values of its terms: of every Conv of the kernel, of a variadic port."""
     refs = refs_of(test)
     found_by = {ref: look(ref) for ref in refs}
     if not all(found_by.values()):
@@ -105,7 +105,7 @@ def _judged(test: Compared, look: Look, steps: Steps) -> Verdict:
 
 
 def _holds(test: Compared, values: Mapping[Ref, Any], steps: Steps) -> bool:
-    """Judge a comparison; lists go element by element, all in step."""
+    """Evaluate a comparison; lists go element by element, all in step."""
     steps.take()
     lengths = {len(value) for value in values.values() if isinstance(value, list)}
     if not lengths:
@@ -156,7 +156,7 @@ def _exact(value: Any) -> Any:
 
 
 def told(text: str, verdict: Verdict) -> str:
-    """A condition with the values it was judged by: `== x.shape[1] (8)`."""
+    """A condition with the values it was evaluated on: `== x.shape[1] (8)`."""
     shown = {str(ref): value for ref, value in verdict.values.items() if ref != SUBJECT}
     if shown:
         terms = "|".join(map(re.escape, sorted(shown, key=len, reverse=True)))

@@ -156,7 +156,7 @@ def accumulator_text(row: Row) -> str:
 
 
 def work_text(work: WorkRates) -> str:
-    """`mac 0.25, element 1`; what is not given is told by the word `default`."""
+    """`mac 0.25, element 1`; `default` where nothing is given."""
     given = [f"{name} {rate:g}" for name, rate in asdict(work).items() if rate is not None]
     return ", ".join(given) or "default"
 

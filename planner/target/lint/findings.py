@@ -25,7 +25,7 @@ Check: TypeAlias = Callable[[Target], Found]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something odd in a target: where (line and column from 1), its code, its severity, a message."""
+    """One finding in a target: where (line and column from 1), its code, its severity, a message."""
 
     file: str
     line: int

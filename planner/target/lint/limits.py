@@ -1,6 +1,6 @@
 """Lint of limits: expressions, conditions and patterns that take too long, or have too big numbers.
 
-What a file says alone: the sizes of a model are not known here, and planning ends an evaluation at the same
+Only the file is checked: the sizes of a model are not known here, and planning ends an evaluation at the same
 limits (`expressions`). Checks of `lint.CHECKS`; each yields `file:line` and a message.
 """
 

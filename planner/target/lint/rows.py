@@ -96,7 +96,7 @@ def _covers(wide: Row, narrow: Row) -> bool:
 
 
 _DEMANDS: Final = ("symmetric", "power_of_two", "scales", "scale_min", "scale_max", "zero_point")
-"""What a port may demand of scales and zero points."""
+"""Demands of a port on scales and zero points."""
 
 
 def _covers_port(wide: PortPattern, narrow: PortPattern) -> bool:
@@ -345,7 +345,7 @@ def axis_left_out(target: Target) -> Found:
 
 
 def idle_computes(target: Target) -> Found:
-    """L027: `computes: true` of a row that is not same_scale, so nobody took it for a mover."""
+    """L027: `computes: true` of a row that is not same_scale, so it never counted as data movement."""
     for row in rows_of(target):
         if row.computes and not any(rule.kind == "same_scale" for rule in row.rules):
             yield row.source, f"computes of {row.kernel} says nothing new: no rule is same_scale"

@@ -14,7 +14,7 @@ NOTHING: Final = Graph("nothing", {}, (), (), ())
 
 
 def place(target: Target, source: str, section: str, key: str) -> str:
-    """Where a predicate stands: its own line and column, else (a default) those of its row or fusion."""
+    """The place of a predicate: its own line and column, else (a default) those of its row or fusion."""
     own = f"{source} {section} {key}"
     return own if own in target.places else source
 

@@ -58,7 +58,7 @@ def text_for_a_number(target: Target) -> Found:
 
 
 def _kind(key: str, ports: tuple[str, ...]) -> str:
-    """What the values of a term are, a number or text; "" where that is not known."""
+    """The kind of a term's values, a number or text; "" where that is not known."""
     owner, _, what = key.rpartition(".")
     if owner in ports:
         return "text" if what == "dtype" else "a number"
@@ -73,7 +73,7 @@ def _kind(key: str, ports: tuple[str, ...]) -> str:
 
 
 def _given(wanted: Any) -> str:
-    """What the value of a predicate compares with; "" where either may be meant."""
+    """The kind that a predicate's value compares with; "" where either may be meant."""
     if not is_condition(wanted):
         plain = isinstance(wanted, str) and wanted != "absent"
         return "text" if plain else "a number" if _is_number(wanted) else ""
