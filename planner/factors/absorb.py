@@ -2,10 +2,11 @@
 
 Attention's `MatMul(q, k) / sqrt(d)`, `x / 255` in front of a convolution, a Neg: a factor goes back through
 linear ops to the constants that made the value, else forward to the weights that read it. Equal in real
-arithmetic, computed in f64, bit for bit with powers of two. Where a factor cannot go it stays an op, see
+arithmetic, computed in f64, bit for bit with powers of two. A factor that cannot be moved stays an op, see
 `factors.plain`. It is done when the ranges are known, so that names of the model serve statistics and
-annotations. A value on the way has other numbers afterwards, and so another name; `Graph.scaled` tells it,
-and its observed range is scaled with it. What somebody asks for stays as it is, and the factor with it.
+annotations. A value on the way has other numbers afterwards, and so another name, recorded in `Graph.scaled`;
+its observed range is scaled with it. Values with annotations or requests stay as they are, and the factor
+with them.
 Source: MLIR RFC "Quantization Transformations" ("scaling pushed forward and combined").
 """
 
@@ -37,7 +38,7 @@ MOST_SPREAD: Final = 16.0
 def absorb_factors(graph: Graph, kept: Collection[str] = ()) -> Graph:
     """Move what values are multiplied with into constants, where every way ends at some.
 
-    In: a flat graph of ops. What is asked of an op, alone or by a glob, keeps it. A model that was read from
+    In: a flat graph of ops. An op with a request, by name or by a glob, stays. A model that was read from
     a module stays: that text is edited in place.
 
     Args:

@@ -1,4 +1,4 @@
-"""Facts of values whose numbers are multiplied: what was observed is scaled, what is asked for forbids it."""
+"""Facts of values whose numbers are multiplied: observations are scaled, annotations forbid it."""
 
 import math
 from dataclasses import replace
@@ -21,7 +21,7 @@ def scaled_facts(value: Value, factor: float) -> Facts | None:
 
 
 def scaled(fact: Calibrated, factor: float) -> Calibrated | None:
-    """What was observed, times a factor; None where it lies beyond its type, or of rows turned round."""
+    """Return observations times a factor; None where they exceed their type, or of rows turned round."""
     ends = sorted((fact.lo * factor, fact.hi * factor))
     if not factor or not math.isfinite(factor) or max(map(abs, ends)) > FORMATS[fact.expressed].most:
         return None
@@ -43,7 +43,7 @@ def _scaled_width(width: WidthRange, factor: float) -> WidthRange:
 
 
 def with_readers_of(value: Value, other: Value) -> Value:
-    """A value that now has another's readers, with what was measured at those."""
+    """Return a value that now has another's consumers, with the measurements at those."""
     told = [fact.readers for fact in other.facts if isinstance(fact, Calibrated) and fact.readers]
     if not told:
         return value

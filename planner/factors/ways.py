@@ -36,7 +36,7 @@ class Work:
 
     Attributes:
       ops: those that are left; None where a step was.
-      writer, readers: indices into `ops`; a reader twice where it reads twice.
+      writer, readers: indices into `ops`; a consumer twice where it reads twice.
       bound: values that keep their name and numbers: outputs of the model, and what bodies read.
       scaled: as `Graph.scaled` has it.
     """
@@ -120,7 +120,7 @@ class Move:
     """One factor on its way.
 
     Attributes:
-      edits: new numbers of constants, by the index of their reader and the place there.
+      edits: new numbers of constants, by the index of their consumer and the place there.
       renamed: values that will have other numbers, nearest to the step first.
     """
 
