@@ -58,9 +58,9 @@ def annotate(
       stats: from `calibrate`, or a file of them; they become calibrated ranges.
       annotations: a path, YAML text, the document itself, or encodings of AIMET or QNN. A name decides over
         a glob, a later glob over an earlier one; `remove` comes first and leaves calibrated ranges alone.
-      kernels: what is asked of kernels, as the section `kernels` of annotations has it; after those.
-      target: that the model is planned for. Where its kernels hand on floats, inputs and outputs that a
-        quantized model leaves float get no range, so they stay as written unless an annotation asks for more.
+      kernels: requests for kernels, as the section `kernels` of annotations has them; after those.
+      target: that the model is planned for. If its kernels hand on floats, inputs and outputs that a
+        quantized model leaves float get no range, so they stay as written unless an annotation says more.
 
     Raises:
       StatsError: statistics of a value that is not there or cannot have them.
@@ -152,7 +152,7 @@ def _with_sizes(value: Value, seen: SizesSeen) -> Value:
 
 
 def _noted(graph: Graph, left: Collection[str]) -> Graph:
-    """The graph with a note about inputs and outputs that stay float."""
+    """The graph with a note about inputs and outputs that keep float."""
     ends = [repr(name) for name in (*graph.inputs, *graph.outputs) if name in left]
     if not ends:
         return graph

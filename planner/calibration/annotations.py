@@ -37,7 +37,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class KernelAnnotation:
-    """What is asked of a kernel, by its name, by an op that it holds, or by a glob of either."""
+    """A request for a kernel, by its name, by an op that it holds, or by a glob of either."""
 
     key: str
     wanted: Wanted

@@ -1,9 +1,8 @@
-"""As written: what a quantized model leaves float at its ends, which calibration data alone do not quantize.
+"""As written: float values at the ends of a quantized model, which calibration data alone do not quantize.
 
 A model from quantization-aware training says where its quantizers are. Behind the last product there is none,
-and often none before the first.
-Without calibration data it has no range, so it hands on floats. A range would store it in 8 bits that nobody
-asked for. Source: docs/qonnx.md.
+and often none before the first. Without calibration data such a value has no range, so it is float. A range
+would store it in 8 bits without a request. Source: docs/qonnx.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +20,9 @@ PRODUCTS: Final = of_form(Form.LINEAR, Form.RECURRENT)
 def left_float(graph: Graph) -> tuple[frozenset[str], ...]:
     """Return the inputs and outputs that the model's own quantizers leave float, each with what lies between.
 
-    Such an output is computed from values with a fixed type by one product at most, of a quantized weight;
-    of such an input values with a fixed type are, by an op that computes. Where there is a second product
-    the model is quantized in part, and calibration is to do the rest.
+    Such an output is computed from values with a fixed type by one product at most, of a quantized weight; of
+    such an input values with a fixed type are, by an op that computes. If there is a second product the model
+    is quantized in part, and calibration is to do the rest.
     """
     makers = {name: op for op in graph.ops for name in op.outputs if name}
     found = [_between(graph, makers, output) for output in graph.outputs]

@@ -61,9 +61,9 @@ class Sums:
 
 
 def probes(graph: Graph, wanted: Iterable[str]) -> tuple[Probe, ...]:
-    """Probes of the wanted values that a linear op multiplies with constants, in order of reading.
+    """Return probes of values in `wanted` that a linear op multiplies with constants, in order of reading.
 
-    A value that is read along two axes is probed along the first reader's.
+    A value that is read along two axes is probed along the first consumer's.
     """
     inside = homes(graph)
     asked = {name for name in wanted if name not in inside}

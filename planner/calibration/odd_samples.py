@@ -1,4 +1,4 @@
-"""Odd samples: data that no model was trained on, told before ranges are taken from them.
+"""Unusual samples: data that no model was trained on, reported before ranges are taken from them.
 
 NaN, a constant, nothing but zeros, bytes of pictures, one sample over and over, or numbers unlike the range
 that somebody wrote at the input: more often than not a loader or a preprocessing went wrong. Only float
@@ -29,7 +29,7 @@ _PREPARING: Final = of_form(Form.PRODUCT) | {"BatchNormalization", "Cast", "Sub"
 
 @dataclass(slots=True)
 class _Input:
-    """What one input was in the samples seen so far; lists have names of samples."""
+    """Observations of one input in the samples so far; lists have names of samples."""
 
     samples: int = 0
     lo: float = 0.0
@@ -59,7 +59,7 @@ class _Input:
         self.samples += 1
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """What is odd, and what to do."""
+        """Yield faults, each with what to do."""
         if self.not_finite:
             names = _named(self.not_finite, self.samples)
             yield f"has NaN or infinity in {names}", "no range counts that; clean them"

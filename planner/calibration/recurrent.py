@@ -69,7 +69,7 @@ class _Side:
 
 
 def followed(graph: Graph, wanted: Sequence[str]) -> tuple[Cell, ...]:
-    """LSTMs whose cell state is wanted and can be followed: weights and activations are known."""
+    """Return LSTMs whose cell state is in `wanted` and can be followed: weights and activations are known."""
     found = []
     for op in graph.all_ops():
         cell = op.outputs[CELL] if op.type == "LSTM" and len(op.outputs) > CELL else ""

@@ -1,8 +1,9 @@
-"""What planning reads of a tensor besides its range: the maxima of softmax rows, and tensors of two values.
+"""Observations for planning besides the range: the maxima of softmax rows, and tensors of two values.
 
-A softmax cannot tell apart what lies far below the greatest entry of its row, so the smallest of these maxima
-says where its operand's needed range begins. A row whose entries are all equal does not count (all of it is
-masked), nor does one further below the median of its sample than `APART`: left padding of another value.
+A softmax does not distinguish numbers far below the greatest entry of its row, so the smallest of these
+maxima says where its operand's needed range begins. A row whose entries are all equal does not count (all of
+it is masked), nor does one further below the median of its sample than `APART`: left padding of another
+value.
 Source: docs/specification.md, section 10.
 """
 
@@ -48,7 +49,7 @@ Watched = Mapping[str, tuple[tuple[int, ...], bool]]
 
 
 def watched(graph: Graph, wanted: Iterable[str]) -> Watched:
-    """Of the wanted values, those that a softmax reads or a constant scales."""
+    """Return the values of `wanted` that a softmax reads or a constant scales."""
     axes: dict[str, set[int]] = defaultdict(set)
     scaled: set[str] = set()
     for op in graph.all_ops():
@@ -76,7 +77,7 @@ def look(array: Array, axes: Iterable[int], rank: int, *, counts: bool, sample: 
 
 
 def join(one: Seen, other: Seen) -> Seen:
-    """What was seen of both; the order makes no difference."""
+    """Join observations; the order makes no difference."""
     rows = {**one.rows, **other.rows}
     for axis in one.rows.keys() & other.rows.keys():
         a, b = one.rows[axis], other.rows[axis]

@@ -54,7 +54,7 @@ Session: TypeAlias = tuple[onnxruntime.InferenceSession, tuple[str, ...], Mappin
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Watch:
-    """Plan of the observation of the wanted values.
+    """Plan of the observation of the values in `wanted`.
 
     Attributes:
       graph: with its ops in no regions.
@@ -254,7 +254,7 @@ def _check_observable(graph: Graph) -> None:
 
 
 def _wanted(graph: Graph, values: Iterable[str] | None) -> tuple[str, ...]:
-    """Observable values in order of definition, all or those asked for."""
+    """Observable values in order of definition, all or the requested ones."""
     defined = [*graph.inputs, *(name for op in graph.ops for name in op.outputs if name)]
     every = [name for name in defined if graph.values[name].dtype in OBSERVED_DTYPES]
     if values is None:
@@ -369,10 +369,10 @@ def _open_session(
 
 @dataclass(slots=True)
 class _Found:
-    """What one sample shows: by value, and the means by probe output.
+    """Observations of one sample: by value, and the means by probe output.
 
     Attributes:
-      looked: what more than a range was seen of a value.
+      looked: observations of a value besides its range.
       sizes: of values whose shapes leave some open.
     """
 

@@ -23,15 +23,15 @@ from planner.onnx.dtypes import NUMPY
 
 Sample: TypeAlias = Mapping[str, Array]
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any] | Callable[[], Iterable[Any]]
-"""What `open_samples` takes; readers of onnxruntime, which have a `get_next`, besides."""
+"""The sources that `open_samples` takes; also data readers of onnxruntime, which have a `get_next`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Inputs of one run of the model: arrays by input name, a name for messages, labels where asked for.
+    """Inputs of one run of the model: arrays by input name, a name for messages, labels on request.
 
     Attributes:
-      given: the element types that arrays had before they were cast, of inputs that want others.
+      given: the element types that arrays had before they were cast, of inputs that need others.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """Feeds in order, read as they are asked for, once; `count` is the number of samples if known."""
+    """Feeds in order, read on demand, once; `count` is the number of samples if known."""
 
     feeds: Iterator[Feed]
     count: int | None
@@ -81,9 +81,9 @@ def open_samples(source: Source, graph: Graph, *, labeled: bool = False) -> Samp
 
 
 def extra_names(source: str | os.PathLike[str], graph: Graph) -> tuple[str, ...]:
-    """Arrays of a file or folder of samples that are left out, as they are neither inputs nor labels.
+    """Return arrays of a file or folder of samples that are left out, as they are neither inputs nor labels.
 
-    Where an input is missing none are: the refusal names the array that is there in its place.
+    If an input is missing, none are left out: the error names the array that is there in its place.
 
     Raises:
       SampleError: a file that cannot be read.
@@ -177,7 +177,7 @@ def _labels_of(sample: Mapping[str, Any], graph: Graph, name: str) -> Array | No
 
 
 def _read_npz(path: Path, graph: Graph, *, labeled: bool) -> Sample:
-    """The model's inputs and, where asked for, labels; all arrays of the file where an input is missing."""
+    """The model's inputs and, on request, labels; all arrays of the file where an input is missing."""
     names = array_names(path)
     if not set(graph.inputs) <= set(names):
         return read_arrays(path, names)

@@ -32,7 +32,7 @@ FORMAT: Final = "qplan.stats/2"
 PERCENTILE: Final = Fraction("99.99")
 ACCEPTED: Final = "minmax, percentile, percentile:99.9, mse, entropy"
 _NUMBER: Final = re.compile(r"[0-9.]{1,20}(e[+-]?[0-9]{1,2})?(/[0-9]{1,20})?", re.ASCII)
-"""What is read as a fraction: one of a large exponent takes hours."""
+"""Texts that are read as fractions: one of a large exponent takes hours."""
 WIDTHS: Final = (2, 3, 4, 5, 6, 7, 8)
 """Widths of storages, in bits, that `mse` and `entropy` choose a range for: with more, cutting never pays."""
 
@@ -61,7 +61,7 @@ class ValueStats:
     `nan` and `inf` count the elements left out; `bins` exist per tensor only, `mean` where a linear op reads
     the value and it was finite throughout. `rows`: along each axis of a softmax that reads the value.
     `two_values`: whether every number was the least or the greatest, of a value that a constant scales.
-    `readers`: what rounding the value to a width leaves at its readers' results, where that was measured.
+    `readers`: the dB at the consumers' results after rounding the value to a width, where that was measured.
     """
 
     los: tuple[float, ...]
@@ -109,7 +109,7 @@ class Statistics:
     def by(self, method: str) -> "Statistics":
         """The same observations under another method, which then chooses the ranges.
 
-        What readers lose was measured within the ranges of the old one, and is gone.
+        Rounding at consumers was measured within the ranges of the old one, and is dropped.
 
         Raises:
           StatsError: an unknown method, or one that needs histograms where none were taken (`minmax`).
@@ -153,7 +153,7 @@ class Statistics:
         return f"<Statistics of {len(self.values)} values over {self.samples} samples, {self.method}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: each value with the range that the method keeps and the extremes."""
+        """The notebook view: each value with the range that the method keeps and the extremes."""
         rows = []
         for name, seen in self.values.items():
             los, his = range_of(seen, self.method)
@@ -225,7 +225,8 @@ def width_ranges(stats: ValueStats, method: str) -> tuple[WidthRange, ...]:
 def merge(a: Statistics, b: Statistics) -> Statistics:
     """Join statistics of two sets of samples; the order makes no difference, but to the last bit of a mean.
 
-    What readers lose was measured within the ranges of one part, so it is gone: measure it of the whole.
+    Rounding at consumers was measured within the ranges of one part, so it is dropped: measure it on the
+    whole.
 
     Raises:
       StatsError: another model or method, or a value with slices along different axes.
@@ -252,7 +253,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
 
 
 def without_readers(stats: Statistics) -> Statistics:
-    """The statistics without what readers lose."""
+    """The statistics without the measurements at consumers."""
     if not any(seen.readers for seen in stats.values.values()):
         return stats
     return replace(stats, values={name: replace(seen, readers=()) for name, seen in stats.values.items()})
@@ -290,13 +291,13 @@ def to_observed(stats: ValueStats) -> Observed:
 
 
 def seen_of(stats: ValueStats) -> Seen:
-    """What was seen besides the range."""
+    """Observations besides the range."""
     numbers = frozenset((stats.lo, stats.hi)) if stats.two_values else None
     return Seen({rows.axis: rows for rows in stats.rows}, numbers)
 
 
 def with_seen(stats: ValueStats, seen: Seen | None) -> ValueStats:
-    """Statistics with what was seen besides the range."""
+    """Statistics with observations besides the range."""
     if seen is None:
         return stats
     rows = tuple(seen.rows[axis] for axis in sorted(seen.rows))

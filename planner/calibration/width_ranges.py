@@ -30,7 +30,7 @@ FINER: Final = 4
 
 
 class Histogram(NamedTuple):
-    """What was seen of a tensor, in bins from 0.0.
+    """Observations of a tensor, in bins from 0.0.
 
     Attributes:
       first: the number of the first bin; bin k of `counts` holds `[first + k, first + k + 1)`.

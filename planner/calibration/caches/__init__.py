@@ -1,1 +1,1 @@
-"""Caches: what leaves a model and comes back in its next run, told by names, stored in few bits."""
+"""Caches: values that leave a model and come back in its next run, found by names, stored in few bits."""

@@ -1,8 +1,8 @@
 """Caches: pairs of an input and an output that is the same buffer one run later.
 
 A decoder gives its keys and values as `present.*` and gets them back as `past_key_values.*` in the next run,
-as stored: both have one type, or what is read is not what was written. Pairs are told by names, those that
-exporters use or globs of the user's; `Graph.caches` keeps them. Knows nothing of types.
+as stored: both have one type, else the numbers read differ from those written. Pairs are found by names,
+those that exporters use or globs of the user's; `Graph.caches` keeps them. Knows nothing of types.
 Source: docs/specification.md, section 5 (carried values); names as Optimum and onnxruntime's model builder
 write them.
 """

@@ -1,6 +1,7 @@
 """Caches of a model in few bits: the public function, and types per head from runs of the model.
 
-`stored` ties the two ends; it reads no model files, so that the service can annotate without their readers.
+`stored` ties the two ends; it reads no model files, so that the service can annotate without importing any
+format.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +40,7 @@ def with_caches(
         `past_*` with `present_*`, `past.*` with `present.*`.
 
     Returns:
-      The model with `Graph.caches`, both values of a pair pinned to one type.
+      The model with `Graph.caches`, both values of a pair with one fixed type.
 
     Raises:
       AnnotationError: no caches, a cache without a range, or without a fixed number of heads.

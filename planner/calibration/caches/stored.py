@@ -1,7 +1,7 @@
-"""Caches stored in few bits: each pair of `past` and `present` pinned to one type.
+"""Caches stored in few bits: each pair of `past` and `present` has one fixed type.
 
 The type comes from the range of both, per tensor; per head where heads have ranges, or from samples. It is a
-fact on the two values, so everybody who reads facts knows it: plan, log, checker, exporters. Source:
+fact on the two values, so all code that reads facts uses it: plan, log, checker, exporters. Source:
 docs/specification.md, sections 1 and 5.
 """
 

@@ -18,7 +18,7 @@ Seen: TypeAlias = Mapping[str, Observed]
 
 
 def derivable(graph: Graph, wanted: Collection[str], method: str) -> tuple[Op, ...]:
-    """Ops, in order, whose only result follows from wanted values for this method's observations."""
+    """Return ops, in order, whose only result follows from values in `wanted` for this method."""
     known = {name for name in graph.inputs if name in wanted}
     found = []
     for op in graph.all_ops():

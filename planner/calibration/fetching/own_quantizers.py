@@ -1,9 +1,10 @@
-"""A quantized model as it computes: its own quantizers where they stand, for statistics to see what they cut.
+"""A quantized model as it computes, with its own quantizers in place, so that statistics see what they clip.
 
-A graph keeps a quantizer of its file as the pin of a value, and its ops compute in float. A quantizer cuts:
-at zero point 0 of an unsigned type it is the model's Relu, and values behind it that were observed without
-would be those of another network. Here every pin is steps in float, `(clip(round(x / scale) + zero) - zero)
-* scale`. Types of more than 16 bits and of floats cut nothing that calibration would see, and are left out.
+A graph keeps a quantizer of its file as the fixed type of a value, and its ops compute in float. A quantizer
+clips: at zero point 0 of an unsigned type it is the model's Relu, and values behind it that were observed
+without would be those of another network. Here every fixed type is steps in float,
+`(clip(round(x / scale) + zero) - zero) * scale`. Types of more than 16 bits and of floats clip nothing that
+calibration would see, and are left out.
 Source: ONNX QuantizeLinear and DequantizeLinear; our 01-semantics, "facts inside a fused kernel".
 """
 

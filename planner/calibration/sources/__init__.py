@@ -1,1 +1,1 @@
-"""Samples as other libraries hold them: arrays, batches, data loaders, data sets, readers, images."""
+"""Samples of other libraries: arrays, batches, data loaders, data sets, calibration data readers, images."""

@@ -41,7 +41,7 @@ def moved_hint(shape: tuple[int, ...], wanted: Shape) -> str:
 
 
 def open_channels_hint(graph: Graph, name: str, shape: tuple[int, ...]) -> str:
-    """Return what is odd where a sample fits an input only because the size of its channels is open; else "".
+    """Return the fault of a sample that fits an input only because the size of its channels is open; else "".
 
     The convolutions that read the input say how many channels it has; where none does, pictures of one, three
     or four colours are known by a last axis of so many.

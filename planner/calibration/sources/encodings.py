@@ -1,7 +1,7 @@
 """Encodings of AIMET and QNN as annotations: versions 0.4.0 to 0.6.1, 1.0.0 and 2.0.0.
 
 A tensor between kernels gets the type; an input or output of the model the range that gives it, as a type
-there would change how the model is called. What makes a float tensor runs in float. Biases follow from
+there would change how the model is called. An op that writes a float tensor runs in float. Biases follow from
 their factors, and are left out. Source: AIMET, encoding specification; Qualcomm's converters,
 `--quantization_overrides`; docs/formats.md.
 """

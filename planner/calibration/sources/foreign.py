@@ -1,6 +1,6 @@
-"""Foreign samples: what torch, Hugging Face, onnxruntime and plain Python hand over, by duck typing.
+"""Samples of torch, Hugging Face, onnxruntime and plain Python, recognised by duck typing.
 
-Nothing is imported: a tensor is what detaches, a reader is what has a next, a data set is what has columns.
+Nothing is imported: a tensor has `detach`, a data reader has `get_next`, a data set has columns.
 Sources: onnxruntime's CalibrationDataReader; datasets.Dataset; torch.utils.data.DataLoader; TensorFlow
 Lite's representative data set, a function without arguments.
 """
@@ -56,7 +56,7 @@ def is_dataset(source: object) -> bool:
 
 
 def unwrapped(source: Any, graph: Graph) -> Any:
-    """Samples as an iterable, if they are not: a reader is read from its beginning, a function called."""
+    """Return samples as an iterable: a data reader is read from its beginning, a function called."""
     if is_reader(source):
         return _read(source)
     if is_dataset(source):
