@@ -1,6 +1,6 @@
 """Choices: for each kernel of a plan the types that are its own, so that every stored value counts once.
 
-The rounding of a stored value belongs to its writer, that of a rescale to its reader, weights to their
+The rounding of a stored value belongs to its writer, that of a rescale to its consumer, weights to their
 kernel, the first rounding of a model input to the input. A kernel that only moves numbers on one grid adds
 nothing but its rescales. Source: docs/accuracy.md.
 """
@@ -24,13 +24,13 @@ FINER: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is quantized while all else is float.
+    """The quantized part while all else is float.
 
     Attributes:
       name: of the kernel, or of the model input.
       types: by port address; every other port is float.
       pins: types that values have behind their writer, by value name.
-      read: types in which its kernel reads what others rounded, by port address; integer arithmetic wants
+      read: types in which its kernel reads what others rounded, by port address; integer arithmetic needs
         operands in them, and what it does besides rounding its result is the kernel's.
       is_input: whether it is a model input's.
       row: by which its kernel quantizes the activation at run time, noise of the kernel as well; None: it

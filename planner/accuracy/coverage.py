@@ -1,8 +1,8 @@
 """Coverage: how much of a model the device runs in types that it has rows for; the rest falls back to float.
 
-Counted are kernels that compute with floats. What moves data between floats costs nothing to speak of; where
-all rows of a plan leave activations as they are (integers are weights alone, or made at run time), kernels
-without weights were never meant. Multiply-adds are those of `ops.macs`, an open size as it counts there.
+Counted are kernels that compute with floats. Data movement between floats costs little; where all rows of a
+plan leave activations as they are (only weights are quantized, or activations at run time), kernels without
+weights do not count. Multiply-adds are those of `ops.macs`, an open size as it counts there.
 """
 
 from collections import Counter

@@ -94,7 +94,7 @@ class Decisions:
             self._chosen[int(one)] = self._chosen.get(int(one), 0) + int(many)
 
     def found(self) -> Decided | None:
-        """What the samples say by now; None where they are too few, or nothing stands out of a picture."""
+        """Return the result so far; None where samples are too few, or nothing stands out of a picture."""
         answers = (self.count, self.sequences, self._rare())[min(2, self.places)]
         if answers < LEAST:
             return None

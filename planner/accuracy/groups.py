@@ -1,11 +1,11 @@
-"""Groups: slices of an output that are alike in range, so that small numbers are not judged among large ones.
+"""Groups: slices of an output that are alike in range, so that large numbers do not hide small ones.
 
 A detector's boxes (0 to 640) drown what happens to its scores (0 to 1) in any figure over both. Slices along
 an axis are put in order of range; where one is more than 2^4 below the next larger, a new group begins. So a
-hundred class scores of all sizes stay together, and boxes come apart from them. Where all differ by more than
-2^4 but no two neighbours do, the widest step, from 2^2 on, parts them in two (boxes of -3 to 3 and scores).
-Nothing is cut along places of a picture, along time, or along the classes of a softmax: what is small there
-is small on these samples alone.
+hundred class scores of all sizes stay together, and boxes come apart from them. If all differ by more than
+2^4 but no two neighbours do, the widest step, from 2^2 on, divides them in two (boxes of -3 to 3 and scores).
+Nothing is divided along places of a picture, along time, or along the classes of a softmax: a slice that is
+small there is small on these samples alone.
 Source: docs/accuracy.md.
 """
 

@@ -84,15 +84,15 @@ class ValueLoss:
 
 @dataclass(frozen=True, slots=True)
 class KernelLoss:
-    """What one kernel, or the rounding of a model input, does to the outputs alone.
+    """The effect on the outputs of one kernel, or of the rounding of a model input, alone.
 
     Attributes:
       name: of the kernel or the input.
       kernel: its kind (`conv2d`); "input" for an input.
-      share: of the noise at the judged output, all kernels by themselves added.
-      sqnr: of the judged output, if this were all noise, dB.
+      share: of the noise at the evaluated output, all kernels by themselves added.
+      sqnr: of the evaluated output, if this were all noise, dB.
       noise: mean power at each output, by its label.
-      parts: of its noise at the judged output; None where it was not taken apart.
+      parts: of its noise at the evaluated output; None where it was not divided into parts.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Losses:
     Attributes:
       model, target: their names.
       samples: number of them.
-      outputs: worst first; the first is the judged one.
+      outputs: worst first; the first is the evaluated one.
       kernels: worst first, those without noise of their own last.
       values: in plan order.
       begins: the first kernel in plan order among the few that make half of the noise; "" if there is none.
@@ -128,7 +128,7 @@ class Losses:
 
     @property
     def sqnr(self) -> float:
-        """SQNR (dB) of the judged output."""
+        """SQNR (dB) of the evaluated output."""
         return self.outputs[0].sqnr
 
     def __repr__(self) -> str:
@@ -137,7 +137,7 @@ class Losses:
         return f"<Losses of {self.model!r} on {self.target}: {judged.label} {judged.sqnr:.1f} dB{begin}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the kernels, worst first, and what would help."""
+        """The notebook view: the kernels, worst first, and remedies."""
         kernels = [(loss.name, loss.kernel, f"{loss.share:.1%}", f"{loss.sqnr:.1f}") for loss in self.kernels]
         judged = self.outputs[0]
         title = f"Losses of {self.model} on {self.target}: {judged.label} {judged.sqnr:.1f} dB"
@@ -165,8 +165,8 @@ def losses(
       samples: a folder of .npz files, one .npz, or an iterable of {input name: array}; 8 are enough to name
         the culprits.
       reference: the float model, if the plan's has corrected biases.
-      output: the output to judge by; the worst by default.
-      limit: kernels whose noise is taken apart.
+      output: the output to evaluate; the worst by default.
+      limit: kernels whose noise is divided into parts.
       progress: called with (runs done, runs in all or None).
       executor: runs `parts` of the samples at once; any of `concurrent.futures`.
 
@@ -300,7 +300,7 @@ def _values(plan: Plan, seen: Seen) -> Iterator[ValueLoss]:
 def _apart(
     plan: Plan, worst: Sequence[tuple[Choice, float]], seen: Seen, measure: Measure, judged: Part
 ) -> tuple[Parts, ...]:
-    """Powers of weights, rounding and clipping at the judged output, of choices with their own noise."""
+    """Powers of weights, rounding and clipping at the evaluated output, of choices with their own noise."""
     weights = [weights_of(choice, plan) for choice, _ in worst]
     clips = [clips_of(choice, plan, seen.ranges) for choice, _ in worst]
     found = [powers[judged] for powers in measure([*weights, *clips]).power] if worst else []

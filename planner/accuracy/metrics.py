@@ -84,10 +84,10 @@ class Judge:
     """Metrics over the samples seen so far.
 
     Attributes:
-      output: the one that labels judge; "" where none is named and there are several.
+      output: the one that labels are for; "" where none is named and there are several.
       asked: names of metrics that must be there.
       metrics: the user's.
-      notes: labels that judge nothing, and why.
+      notes: labels that are for no output, and why.
     """
 
     output: str
@@ -196,7 +196,7 @@ class Judge:
 
 
 def judge_of(outputs: Sequence[str], output: str | None, metrics: Sequence[str | Metric]) -> Judge:
-    """Make ready to judge.
+    """Return a `Judge` for a model's outputs.
 
     Args:
       outputs: of the model, those that are numbers.

@@ -40,7 +40,7 @@ class OwnNoise:
     """Powers at the outputs, means over elements and samples.
 
     Attributes:
-      choices: in the order that was asked for.
+      choices: in the requested order.
       signal: of the float outputs, by output and group.
       power: of the noise of each choice.
       samples: their number.
@@ -120,7 +120,7 @@ def decibels(signal: float, noise: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """What a worker needs to measure a shard of the samples."""
+    """The input of a worker that measures a shard of the samples."""
 
     model: Graph
     plan: Plan

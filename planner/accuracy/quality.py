@@ -49,7 +49,7 @@ class Tally:
     """Sums over the samples seen so far.
 
     Attributes:
-      is_cut: whether slices are told apart; of inner values they are not.
+      is_cut: whether slices are measured separately; of inner values they are not.
       axes: what the axes of an output are.
     """
 
@@ -91,7 +91,7 @@ class Tally:
             self._largest[axis] = np.maximum(self._largest.get(axis, largest), largest)
 
     def quality(self) -> Quality:
-        """What the samples say by now."""
+        """Return the result of the samples so far."""
         parts = {} if self._slices is None else dict(self._groups(self._slices))
         decided = None if self._decisions is None else self._decisions.found()
         return Quality(_decibels(self.signal, self.noise), self.largest, self.elements, parts, decided)

@@ -1,10 +1,10 @@
-"""Readers: how many dB rounding a value to a width leaves at the results of the ops that read it.
+"""Consumers: how many dB rounding a value to a width leaves at the results of the ops that read it.
 
-One reader deep: an op that computes is run on the rounded value and, of everything else it reads, on the
-float model's; what only moves data is looked through. All of it is one model for onnxruntime, which hands
-back sums of squares and no tensor. The ranges of all samples come first, then the first few samples are run
-in order, so the result does not depend on how calibration was cut into shards. Values inside loops and
-branches are left out. Source: docs/specification.md, section 11.
+One consumer deep: an op that computes is run on the rounded value and otherwise on the float model's; data
+movement is looked through. All of it is one model for onnxruntime, which hands back sums of squares and no
+tensor. The ranges of all samples come first, then the first few samples are run in order, so the result does
+not depend on how calibration was cut into shards. Values inside loops and branches are left out. Source:
+docs/specification.md, section 11.
 """
 
 import math
@@ -38,13 +38,13 @@ from planner.target.records import Costs, PortPattern, PortType, Row, Target
 Array: TypeAlias = NDArray[Any]
 
 SAMPLES: Final = 4
-"""Samples that readers are computed on where nobody says how many."""
+"""Samples that consumers are computed on, by default."""
 WIDTHS: Final = (8, 16)
 """Widths, in bits, that values are rounded to."""
 MOST_WIDTH: Final = 16
 """Greater integers are not exact in the float32 that values are rounded in."""
 MOST_READERS: Final = 4
-"""Readers of one value that are computed, the first ones: behind a chain of concats there may be hundreds."""
+"""Limit of consumers computed for one value: behind a chain of concats there may be hundreds."""
 LEAST: Final = -100.0
 """The dB of a result that is infinite, or no number, once its operand is rounded."""
 GREAT: Final = 1e15
@@ -62,9 +62,9 @@ class _Work:
     Attributes:
       flat: as it was; `ops_read` are its ops that are looked at, and `readers` their places by value.
       stats: of its values.
-      needed: by value and width, the range that its own readers need, where that is less than all of it.
+      needed: by value and width, the range that its own consumers need, where that is less than all of it.
       signals: the result that holds a value's sum of squares; the same within what is needed of it.
-      pairs: by value and width, signal and noise of each reader's result.
+      pairs: by value and width, signal and noise of each consumer's result.
     """
 
     flat: Graph
@@ -102,7 +102,7 @@ def measure_readers(
     widths: Sequence[int] = WIDTHS,
     threads: int = 0,
 ) -> Statistics:
-    """Add to statistics what rounding each value leaves at its readers.
+    """Add to statistics the dB that rounding each value leaves at its consumers.
 
     Args:
       graph: the model, expanded; facts do not matter.
@@ -145,9 +145,9 @@ def measure_readers(
 
 
 def value_types(flat: Graph, stats: Statistics, bits: int) -> Mapping[str, Uniform]:
-    """The type of each value where every op runs on integers of one width: of the range its readers need.
+    """The type of each value if every op is quantized to one width: of the range its consumers need.
 
-    Propagation knows what readers need, so it is asked, for a device that has a row for every op.
+    Propagation computes what consumers need, so it runs for a device that has a row for every op.
     """
     bare = {name: replace(value, facts=()) for name, value in flat.values.items()}
     known = annotate(replace(flat, values=bare, wanted={}), stats=stats)
@@ -175,7 +175,7 @@ def _every_op(kinds: Iterable[str], store: Storage) -> Target:
 
 
 def _grown(flat: Graph, stats: Statistics, widths: Sequence[int]) -> _Work:
-    """The model with the readers of every rounded value, and the sums that tell of them."""
+    """The model with the consumers of every rounded value, and the sums of squares of their results."""
     # What a body reads or writes runs many times, or not at all.
     ops = [op for op in flat.ops if not op.scope and op.type not in BORDERS and not op.captures]
     made = {*flat.inputs, *(name for op in ops for name in op.outputs)}
@@ -198,7 +198,7 @@ def _grown(flat: Graph, stats: Statistics, widths: Sequence[int]) -> _Work:
 
 
 def _pairs(work: _Work, name: str, kind: Uniform) -> list[tuple[str, str]]:
-    """Signal and noise of the results that a value's readers make of it, once it is rounded."""
+    """Signal and noise of the results of a value's consumers, once it is rounded."""
     flat, readers = work.flat, work.readers
     rounded = {name: _rounded(work, name, kind)}
     told = [name] if name in flat.outputs else []
@@ -267,7 +267,7 @@ def _finite(work: _Work, told: str, array: str, name: str) -> str:
 
 
 def _cut(work: _Work, array: str, name: str, bits: int) -> str:
-    """An array within what the readers of a value need of it: the rest is nothing to anybody."""
+    """An array clipped to the range that the consumers of a value need."""
     extent, dtype = work.needed.get((name, bits)), work.values[name].dtype
     if extent is None or dtype == "f16":
         return array

@@ -21,7 +21,7 @@ Measure: TypeAlias = Callable[[Sequence[Choice]], OwnNoise]
 KERNELS: Final = 3
 """Kernels that remedies are looked for at, worst first."""
 WORTH: Final = 0.1
-"""dB that a remedy has to bring to be told."""
+"""Least gain in dB of a reported remedy."""
 RANGES: Final[Mapping[float, str]] = {0.25: "a quarter of", 0.5: "half", 2.0: "twice"}
 """Other ranges that are tried, as factors of the planned one."""
 WIDE: Final = 16
@@ -44,7 +44,7 @@ class Parts:
 
 
 Worst: TypeAlias = tuple[Choice, float, Parts]
-"""A choice, its own noise at the judged output, and the parts of that."""
+"""A choice, its own noise at the evaluated output, and the parts of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Remedy:
     Attributes:
       names: of the kernels or the model input.
       what: `float`, `16 bits`, `finer weights`, or `half its range` and the like.
-      sqnr: predicted for the judged output, dB.
+      sqnr: predicted for the evaluated output, dB.
       how: what to write or to run.
     """
 
@@ -141,7 +141,7 @@ def _in_float(plan: Plan, worst: Iterable[Worst]) -> tuple[str, ...]:
 
 
 def _rounding_readers(plan: Plan, kernel: str) -> Iterator[str]:
-    """Kernels that read results of a kernel in integers, through those that only move them too."""
+    """Kernels that read quantized results of a kernel, through data movement too."""
     made = {port.value for port in plan.kernels[kernel].outputs if port.value}
     regions = plan.graph.regions
     for at in sorted({at for value in made for at in plan.kernels_at[value]}):
@@ -181,9 +181,9 @@ def _value(plan: Plan, choice: Choice) -> str:
 
 
 def _wide(plan: Plan, choice: Choice) -> str:
-    """What to annotate for 16 bits; "" where the target is known to have no such row.
+    """The annotation for 16 bits; "" where the target is known to have no such row.
 
-    They are those of the results; of the operands where a kernel stores no result, as a comparison does.
+    It is for the results; for the operands where a kernel stores no result, as a comparison does.
     """
     if choice.is_input or not isinstance(plan, Planned):
         return f'values: {{"{_value(plan, choice)}": "!quant.any<i16>"}}'

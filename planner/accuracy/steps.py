@@ -30,7 +30,7 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """Where a run with one choice differs from the float run.
+    """The difference of a run with one choice from the float run.
 
     Attributes:
       rounded: values that are the float run's, rounded; computed by nothing.
@@ -95,7 +95,7 @@ class Steps:
         return FloatRun(memory, frozenset(memory.names()))
 
     def start(self, choice: Choice) -> Start:
-        """Where a run with a choice begins, and which steps it takes."""
+        """Return the start of a run with a choice, and its steps."""
         typed_inputs = {address.rpartition(".")[0] for address in choice.types if ".in[" in address}
         quantized = with_choice(self._plan, choice)
         rounded = dict(choice.pins)
@@ -119,7 +119,7 @@ class Steps:
         return Start(rounded, computed, self._arithmetic(choice), self._leading(found))
 
     def _arithmetic(self, choice: Choice) -> tuple[Block, Block] | None:
-        """One kernel twice, in integers; None where it only adds up products, or has a float port."""
+        """One quantized kernel twice; None where it only adds up products, or has a float port."""
         full = replace(choice, types={**choice.read, **choice.types})
         step = self._step_of.get(choice.name)
         if choice.is_input or step is None or len(step.regions) > 1 or kernels_of(full) != {choice.name}:
@@ -143,7 +143,7 @@ class Steps:
 
         Args:
           start: of the choice.
-          own: the pins of the choice.
+          own: the fixed types of the choice.
           floats: the float run of the sample.
         """
         memory = self._memory({**self._pins, **own})

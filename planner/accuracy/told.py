@@ -1,4 +1,4 @@
-"""Told: losses as lines for a reader and as JSON data.
+"""Losses as lines of text and as JSON data.
 
 Source: docs/accuracy.md.
 """
@@ -21,7 +21,7 @@ def decibels(sqnr: float) -> str:
 
 
 def sentence(losses: Losses) -> str:
-    """What is lost, and where it begins."""
+    """The loss, and the kernel where it begins."""
     judged = losses.outputs[0]
     head = f"{judged.label}: {decibels(judged.sqnr)}"
     if not losses.begins:
@@ -63,7 +63,7 @@ def value_row(value: ValueLoss) -> tuple[str, ...]:
 
 
 def remedy_lines(losses: Losses) -> tuple[str, ...]:
-    """What would help most, a line each."""
+    """The most effective remedies, a line each."""
     return tuple(
         f"{_listed(one.names)}: {one.what} gives {decibels(one.sqnr)}: {one.how}" for one in losses.remedies
     )

@@ -1,6 +1,6 @@
 """Unlike: held-out samples that take values where calibration saw none, so that ranges clip them.
 
-What counts is what calibration saw, and not what a percentile kept of it: that was cut on purpose. Source:
+The observed range counts, not the part that a percentile kept: the rest was clipped on purpose. Source:
 docs/accuracy.md.
 """
 

@@ -1,10 +1,10 @@
 """Verdict: whether a quantized model is good enough to go on with, in a word and a reason.
 
 It has two parts: accuracy, and coverage, how much of the model the device runs in its own types; the worse
-decides. Where the quantized file has nothing to offer over the float model, the verdict is to keep that one.
-Accuracy goes by labels where there are some: what counts is how many more answers are wrong. Else by
-the worst output's SQNR. There is one scale, this one, for the command, the report, the page and the service.
-The bounds are ours, for a first look; a bound that matters is `--min-sqnr`, `--min-metric`, `--min-coverage`.
+decides. If the quantized file has no advantage over the float model, the verdict is to keep that one.
+Accuracy goes by labels where there are some, by the number of additional wrong answers. Else it goes by the
+worst output's SQNR. There is one scale, this one, for the command, the report, the page and the service. The
+bounds are ours, for a first look; a bound that matters is `--min-sqnr`, `--min-metric`, `--min-coverage`.
 """
 
 import math
