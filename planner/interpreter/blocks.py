@@ -33,9 +33,9 @@ class Block:
 
     Attributes:
       core: the ops but for a fused activation.
-      activation: the last Relu or Clip, where its result is the region's only one and stored in integers.
+      activation: the last Relu or Clip, where its result is the region's only one and quantized.
       kinds: integer types of the operands that are ports, by (op name, operand index).
-      arithmetic: of the row, or the one asked for.
+      arithmetic: of the row, or the requested one.
       row: of the target, where the arithmetic is its own or the activation is quantized at run time.
       others: values without a type (indices, masks) that something outside reads.
     """
@@ -50,7 +50,7 @@ class Block:
 
     @property
     def result(self) -> Uniform | None:
-        """The type of the only result, if there is one and it is stored in integers."""
+        """The type of the only result, if there is one and it is quantized."""
         kinds = [port.type for port in self.kernel.outputs if port.value]
         only = kinds[0] if len(kinds) == 1 else None
         return only if isinstance(only, Uniform) else None
@@ -86,7 +86,7 @@ def stages_of(
       graph: the float model.
       plan: of that model.
       arithmetic: for every kernel; None: each row's own.
-      pinned: values with a pin: their readers start from the pin, so it ends a float step.
+      pinned: values with a fixed type: their consumers start from it, so it ends a float step.
       regions: of the plan, in order.
 
     Raises:
@@ -150,7 +150,7 @@ def mover_kind(block: Block, graph: Graph) -> Uniform | None:
 def clamped(stored: Array, kind: Uniform, op: Op | None, numbers: Mapping[str, Array]) -> Array:
     """Cut stored integers to their storage range and by a Relu or Clip.
 
-    Bounds act at their stored values. Where a type has several scales or floats they act on reals instead.
+    Bounds act at their stored values. If a type has several scales or floats they act on reals instead.
 
     Args:
       stored: integers of `kind`.

@@ -230,7 +230,7 @@ def _direction(body: Body, index: int) -> tuple[int, bool]:
 
 
 def _without_slices(memory: Memory, body: Body, end: Border) -> Array:
-    """What a loop collects that makes no trip: no slices, of the size that one would have."""
+    """The collected result of a loop that makes no trip: no slices, of the size that one would have."""
     value = memory.graph.values[end.op.inputs[0]]
     sizes = [size for size in value.shape or () if isinstance(size, int)]
     if value.shape is None or len(sizes) < len(value.shape):

@@ -91,11 +91,11 @@ class Call:
         return self.arithmetic == FLOAT32_EVEN
 
     def operand(self, index: int, op: Op | None = None) -> Operand | None:
-        """An operand stored in integers; None where it is float, computed inside, or absent."""
+        """A quantized operand; None where it is float, computed inside, or absent."""
         return self.operands.get(((op or self.op).name, index))
 
     def all_operands(self) -> tuple[Operand, ...] | None:
-        """The main op's operands, if all are stored in integers per tensor."""
+        """The main op's operands, if all are quantized per tensor."""
         found = [self.operand(i) for i in range(len(self.op.inputs))]
         kept = tuple(item for item in found if item is not None and item.kind.is_per_tensor)
         return kept if len(kept) == len(found) else None

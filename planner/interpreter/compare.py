@@ -1,7 +1,7 @@
 """Compare: a model, the reference, and a quantized ONNX file of it side by side, sample by sample.
 
-Optimisations are off unless asked for: with them onnxruntime's numbers are no oracle. What is made of the
-numbers is in `accuracy`. Source: docs/formats.md; docs/accuracy.md.
+Optimisations are off by default: with them onnxruntime's numbers are no oracle. `accuracy` evaluates the
+numbers. Source: docs/formats.md; docs/accuracy.md.
 """
 
 import math
@@ -88,11 +88,11 @@ class Comparison:
     Attributes:
       samples: number of runs.
       outputs: by model output.
-      values: by inner value, where asked for and both files have a float tensor of that name.
+      values: by inner value, on request where both files have a float tensor of that name.
       scores: by name of a metric, where the samples have labels or a metric was given.
       reference: `written` or `stripped`, with or without quantizers of its own, else `float`.
-      held_out: whether the samples are others than those of calibration; None where nobody said.
-      notes: labels that judge nothing, and why; a reference that is not the one asked for.
+      held_out: whether the samples are others than those of calibration; None where that is not stated.
+      notes: labels that are for no output, and why; a reference that is not the requested one.
       of: what the figures are of, where it is not the file itself.
       by: how the file was run, where no engine ran it.
       coverage: of the file's plan, where that is known.
@@ -116,7 +116,7 @@ class Comparison:
         return f"<Comparison {self.measured_on}: {self.verdict or 'no outputs'}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: each output and group, and metrics of both."""
+        """The notebook view: each output and group, and metrics of both."""
         outputs = [
             (f"{name}{label}", decibels(part.sqnr), f"{part.max_error:.4g}")
             for name, quality in self.outputs.items()
@@ -156,7 +156,7 @@ class Comparison:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Outputs and groups of less than 10 dB (`LEAST_SQNR`), and labels that judge nothing."""
+        """Outputs and groups of less than 10 dB (`LEAST_SQNR`), and labels that are for no output."""
         poor = [
             f"{name}{label} has {part.sqnr:.1f} dB, less than {LEAST_SQNR:g}: {_ADVICE}"
             for name, quality in self.outputs.items()
@@ -197,7 +197,7 @@ def compare(
     """Run both models on the same samples.
 
     Args:
-      graph: the model; its pins say how stored inputs and outputs of the file are to be read.
+      graph: the model; its fixed types say how stored inputs and outputs of the file are to be read.
       data: the quantized file, as bytes or a path; or a plan, which the interpreter runs as its file with
         Q/DQ pairs would be, for plans that no such file can say; or `Evaluated`, in another arithmetic.
       samples: anything `open_samples` reads, labels among it; gone through once.
@@ -206,7 +206,7 @@ def compare(
       exact_products: see `sessions.session_options`.
       reference: `stripped` leaves out the quantizers that the model's own file has.
       known: that reference, opened before, for outputs alone.
-      output: the one that labels judge; by default the only one.
+      output: the one that labels are for; by default the only one.
       metrics: names of `metrics.BUILT_IN`, or functions; top-1 and top-5 are there wherever labels fit.
       progress: called with (samples done, samples in all or None).
 
@@ -295,12 +295,12 @@ class _Pair:
 
 
 def _pinned(graph: Graph) -> Mapping[str, Uniform]:
-    """Types of the model's ends that are pinned to integers."""
+    """Fixed integer types of the model's inputs and outputs."""
     return {name: kind for name, kind in pins(graph).items() if kind is not None}
 
 
 def _stored(arrays: Mapping[str, Array], kinds: Mapping[str, Uniform]) -> Mapping[str, Array]:
-    """Inputs with those of `kinds` in integers."""
+    """Inputs with those of `kinds` quantized."""
     return {
         name: quantize_array(as_f32(array), kinds[name]) if name in kinds else array
         for name, array in arrays.items()
@@ -358,8 +358,8 @@ def _check_ports(graph: Graph, quantized: onnxruntime.InferenceSession) -> None:
     """Compare the names at both models' boundaries.
 
     Raises:
-      ModelError: an input of the file that the model lacks, or an output the other way round; an input
-        that the file has stored and the model does not pin.
+      ModelError: an input of the file that the model lacks, or an output the other way round; an input that
+        the file has stored and the model has no fixed type for.
     """
     given = [port.name for port in quantized.get_outputs()]
     asked = [port.name for port in quantized.get_inputs()]

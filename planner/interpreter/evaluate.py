@@ -1,8 +1,8 @@
 """Evaluate: a whole plan in the reference interpreter, every value's stored integers and reals.
 
-Walks the planned kernels in order. A region with an integer kernel computes on stored integers; a mover
-copies them; everything else dequantizes, runs its float ops in onnxruntime and quantizes. With
-`float32_even` the stored integers are those of the onnx-qoperator file with optimisations off.
+Walks the planned kernels in order. A region with an integer kernel computes on stored integers; data movement
+copies them; everything else dequantizes, runs its float ops in onnxruntime and quantizes. With `float32_even`
+the stored integers are those of the onnx-qoperator file with optimisations off.
 Source: docs/specification.md, sections 3, 7 and 8.
 """
 
@@ -58,8 +58,8 @@ class Evaluation:
 
     Attributes:
       stored: stored integers (or 8-bit floats) of each value defined in such a type, in its numpy dtype.
-      reals: each float value in float32, as its readers see it: behind its pin, if it has one.
-      outputs: the model's, as an exported file gives them: float, or stored where they are pinned.
+      reals: each float value in float32, as its consumers see it: in its fixed type, if it has one.
+      outputs: the model's, as an exported file gives them: float, or stored where their type is fixed.
     """
 
     stored: Mapping[str, Array]
@@ -75,7 +75,7 @@ def evaluate(
     Args:
       graph: the imported float model the plan was made from, with the numbers of its constants.
       plan: of that model.
-      sample: an array per model input; a pinned input may be given as stored integers.
+      sample: an array per model input; an input with a fixed type may be given as stored integers.
       arithmetic: requantize by this instead of each row's own (`float32_even` is onnxruntime's;
         `float32_qdq` is that of a file with Q/DQ pairs, `float32_quant` with Quant nodes: each op in float32
         between them).
@@ -257,7 +257,7 @@ class Interpreter:
             self._define_real(memory, name, array)
 
     def _run_layer(self, memory: Memory, block: Block) -> bool:
-        """Run a recurrent op on integers from step to step; False where there is no such kernel."""
+        """Run a quantized recurrent op from step to step; False where there is no such kernel."""
         op, kernel = block.core[0], LITERT_LAYERS.get(block.core[0].type)
         ports = [port for port in block.kernel.outputs if port.value]
         if kernel is None or len(block.core) > 1 or not all(isinstance(p.type, Uniform) for p in ports):

@@ -124,7 +124,7 @@ def _reals(ratio: Array) -> npt.NDArray[np.float64]:
 def _power_of_two(terms: Sequence[Term], _headroom: int) -> Integers:
     """One arithmetic shift, half up; terms of an addition are aligned first, without a loss.
 
-    Where a ratio is no shift (an average, a pin off the powers of two) the product is exact before.
+    If a ratio is no shift (an average, a fixed type off the powers of two) the product is exact before.
     """
     if not all(is_shift(ratio) for _, ratio in terms):
         return _exact(terms, _half_up, lambda total: math.floor(total + Fraction(1, 2)))

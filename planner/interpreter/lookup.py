@@ -24,7 +24,7 @@ def entry_inputs(table: LookupTable, x: Uniform) -> Array:
 
 
 def stored_results(table: LookupTable, x: Uniform, y: Uniform, function: Callable[[Array], Array]) -> Array:
-    """What a device with a table stores for each integer of the input's storage, ascending from qmin.
+    """Return the stored result of a table for each integer of the input's storage, ascending from qmin.
 
     Args:
       x, y: per-tensor types of the input, of at most 16 bits, and of the result.

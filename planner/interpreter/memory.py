@@ -1,9 +1,9 @@
-"""Memory: the arrays of each value while a plan runs, in every type that is asked for.
+"""Memory: the arrays of each value while a plan runs, in every requested type.
 
-A value has a base: its pin (an integer type, or float), else the type at its definition; readers start
-from it. Every (value, type) is stored once. A rescale between integer types dequantizes to float32 and
-quantizes; in another arithmetic than `float32_even`, the row's of the first reader (of the writer where it
-leads to a pin), it multiplies integers.
+A value has a base: its fixed type (integer or float), else the type at its definition; consumers start from
+it. Every (value, type) is stored once. A rescale between integer types dequantizes to float32 and quantizes;
+in another arithmetic than `float32_even`, the row's of the first consumer (of the producer where it leads to
+a fixed type), it multiplies integers.
 Source: docs/specification.md, section 3; plans/rescales.
 """
 
@@ -60,7 +60,7 @@ class Memory:
         return kind_of(source, wanted, self._costs) is None
 
     def base(self, value: str) -> PortTyped:
-        """The type readers of a value start from; None: float."""
+        """The type that consumers of a value start from; None: float."""
         return self._bases.get(value)
 
     def names(self) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class Memory:
         return tuple(self._bases)
 
     def define(self, value: str, array: Array) -> None:
-        """Give a value its float (or integer, if that is its element type) array, then its pin."""
+        """Give a value its float (or integer, if that is its element type) array, then its fixed type."""
         self._forget(value)
         pinned = self._pinned.get(value)
         self._bases[value] = pinned
@@ -78,7 +78,7 @@ class Memory:
             self._stored[value, pinned] = quantize_array(as_f32(array), pinned)
 
     def define_stored(self, value: str, kind: Uniform, stored: Array, arithmetic: str) -> None:
-        """Give a value its stored integers; a rescale to its pin follows."""
+        """Give a value its stored integers; a rescale to its fixed type follows."""
         self._forget(value)
         self.defined[value] = stored
         pinned = self._pinned.get(value, kind)

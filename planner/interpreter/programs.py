@@ -1,7 +1,7 @@
 """Programs: the float ops of one or more regions as one small onnxruntime session.
 
-Operands of a program are fed, weights seen through a quantized type included; constants that stay float are
-part of its model. Optimisations are off, so each op runs as written. Source: docs/formats.md.
+Operands of a program are fed, weights seen through a quantized type included; float constants are part of its
+model. Optimisations are off, so each op runs as written. Source: docs/formats.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

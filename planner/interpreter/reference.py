@@ -1,4 +1,4 @@
-"""Reference: what a quantized model is judged against, the model as its user gave it.
+"""Reference: the model as its user gave it, which a quantized model is compared with.
 
 A float model runs in onnxruntime. One whose file has quantizers of its own (QAT) runs as that file says,
 rounding included: without them it is another model, which nobody trained. Source: docs/accuracy.md.
@@ -30,7 +30,7 @@ def open_reference(graph: Graph, watched: Iterable[str] = (), kind: ReferenceKin
     """Make the reference ready to run.
 
     Args:
-      watched: inner values wanted beside the outputs.
+      watched: inner values to return beside the outputs.
       kind: `stripped` leaves out the quantizers that the model's file brought.
 
     Raises:

@@ -46,7 +46,7 @@ class _Sides:
     """Operands of a linear op: the activation, the weight, and the bias if it has one.
 
     Attributes:
-      real_bias: (C_out,) float32, of a bias that stays float or has a grid of its own.
+      real_bias: (C_out,) float32, of a bias that is float or has a grid of its own.
     """
 
     x: Operand

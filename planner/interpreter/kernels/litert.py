@@ -1,8 +1,8 @@
 """LiteRT: kernels of rows in the arithmetic `litert`, as the runtime's reference kernels round.
 
-What rounds in a way of its own is here: averages, means, sums, tables of 513 entries, sigmoids of 16 bits,
-piecewise linear functions, comparisons, bilinear resizing. All else is in `table`, where `litert` rounds as
-`gemmlowp`.
+Kernels that round in a way of their own are here: averages, means, sums, tables of 513 entries, sigmoids of
+16 bits, piecewise linear functions, comparisons, bilinear resizing. All else is in `table`, where `litert`
+rounds as `gemmlowp`.
 Source: TensorFlow Lite, reference kernels and their preparation; measured in docs/litert.md.
 """
 

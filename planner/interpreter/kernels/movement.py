@@ -14,7 +14,7 @@ from planner.ops.steps import apply
 
 
 def moved_integers(memory: Memory, block: Block, kind: Uniform) -> dict[str, Array] | None:
-    """The results of an op on integers of one type; None where its definition does not say them."""
+    """The results of an op with operands of one integer type; None where its definition does not say them."""
     op = block.core[0]
     if defined(op.type).indices is None:
         return None

@@ -36,7 +36,7 @@ class Steps:
 
     @property
     def border(self) -> int:
-        """What RESIZE is told of the places behind the last pixel."""
+        """RESIZE's `border`, for the places behind the last pixel."""
         return self.d * (self.count - 1) - (self.size - 1) * self.n + self.offset
 
     @property

@@ -22,7 +22,7 @@ _ROOM: Final = 128
 def overflows(size: int, step: float) -> bool:
     """Whether a softmax of so many numbers may overflow at such a step of its result: files avoid the kernel.
 
-    What it lifts to the largest float32 over `size` e^5, it multiplies by the steps in 1.
+    The kernel lifts its numbers to the largest float32 over `size` e^5 and multiplies them by the steps in 1.
     """
     return step * _ROOM * size < 1
 
