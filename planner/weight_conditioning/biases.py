@@ -66,9 +66,9 @@ def correct_biases(
     """Return the model with the biases of its integer linear kernels corrected for one target.
 
     Conv, ConvTranspose, Gemm and MatMul + Add with a constant weight, planned as integers, and a constant
-    bias. Kernels in float, without a bias, or with a pinned bias stay. Zero padding counts: a tap of a
+    bias. Kernels in float, without a bias, or with a bias of fixed type stay. Zero padding counts: a tap of a
     kernel weighs as often as it meets the input. A corrected bias is a constant of its kernel alone, named
-    `BIAS@KERNEL`, so no other reader of BIAS changes, and correcting again changes nothing. A model whose
+    `BIAS@KERNEL`, so no other consumer of BIAS changes, and correcting again changes nothing. A model whose
     file has quantizers of its own stays, with a note where a bias would have changed.
 
     Args:

@@ -102,10 +102,9 @@ def condition(
 ) -> Conditioned:
     """Change the weights of a float model so that less is lost when it is quantized.
 
-    Methods run in the order `equalize`, `absorb`, `migrate`, `clip` or `round`, `correct`.
-    The first and third keep the float function up to rounding; what each moved is in `changes`. Constants and
-    values that are pinned, or have a type asked of them, stay as they are, and so does what they would be
-    rescaled with.
+    Methods run in the order `equalize`, `absorb`, `migrate`, `clip` or `round`, `correct`. The first and
+    third keep the float function up to rounding; what each moved is in `changes`. Constants and values with a
+    fixed or requested type stay as they are, and so do those that they would be rescaled with.
 
     Args:
       model: of ops; its facts stay, but for calibrated ranges of values that were rescaled.

@@ -22,7 +22,7 @@ from planner.weight_conditioning.seams import Seam
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What is known of a model's values.
+    """The known statistics of a model's values.
 
     Attributes:
       stats: those that still hold are in it, None where there never were any.
@@ -34,7 +34,7 @@ class Known:
 
 
 def followed(known: Known, model: Graph, changed: Iterable[tuple[Seam, Reals]]) -> Known:
-    """What is known once the channels of seams were divided by factors."""
+    """Return the statistics that hold after the channels of seams were divided by factors."""
     values = {} if known.stats is None else dict(known.stats.values)
     stale = dict.fromkeys(known.stale)
     for seam, factors in changed:
@@ -71,7 +71,7 @@ def divided(seen: ValueStats, axis: int, factors: Reals) -> ValueStats | None:
 
 
 def forgotten(known: Known, model: Graph, names: Iterable[str]) -> Known:
-    """What is known once values have other numbers that nothing known says."""
+    """Return the statistics that hold after values got other, unknown numbers."""
     values = {} if known.stats is None else dict(known.stats.values)
     gone = [name for name in names if values.pop(name, None) is not None or has_range(model, name)]
     stats = None if known.stats is None else replace(known.stats, values=values)
@@ -79,7 +79,7 @@ def forgotten(known: Known, model: Graph, names: Iterable[str]) -> Known:
 
 
 def observed_again(known: Known, model: Graph, samples: Source | None) -> Known:
-    """What is known with stale values observed on the samples, where there are any."""
+    """Return the statistics with stale values observed on the samples, where there are any."""
     stats = known.stats
     if known.stale and samples is not None:
         method = "minmax" if stats is None else stats.method

@@ -21,7 +21,7 @@ Reals = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """What the rows of a layer meet: layers of the same share an H.
+    """The inputs that the rows of a layer multiply: layers with equal ones share an H.
 
     Attributes:
       value: the layer's input.
@@ -52,7 +52,7 @@ def from_rows(op: Op, rows: Reals, shape: tuple[int, ...]) -> Reals:
 
 
 def patches_of(graph: Graph, op: Op) -> Patches | None:
-    """What the rows of a linear op's weight meet; None where that is not known."""
+    """Return the inputs that the rows of a linear op's weight multiply; None where they are not known."""
     shape, weight = graph.values[op.inputs[0]].shape, graph.values[op.inputs[1]].shape
     if shape is None or weight is None or op.scope or op.inputs[0] in graph.constants:
         return None
@@ -86,7 +86,7 @@ def grams(graph: Graph, samples: Source, wanted: Iterable[Patches]) -> Mapping[P
 
 
 def _columns(array: Reals, patches: Patches) -> Reals:
-    """What the rows meet, `(groups, n_in, n_positions)`."""
+    """The inputs that the rows multiply, `(groups, n_in, n_positions)`."""
     array = array.astype(np.float32, copy=False)
     if not patches.kernel:
         return array.reshape(-1, array.shape[-1]).T[None]

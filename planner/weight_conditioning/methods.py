@@ -10,12 +10,12 @@ from planner.errors import InputError, UnknownName
 from planner.weight_conditioning.migrate import ALPHA
 
 ORDER: Final = ("equalize", "absorb", "migrate", "clip", "round", "correct")
-"""Methods in the order in which they run, whatever order they are asked for in."""
+"""Methods in the order in which they run, whatever order they are given in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method asked for.
+    """One requested method.
 
     Attributes:
       alpha: of `migrate`.
@@ -41,7 +41,7 @@ def read_methods(asked: str | Iterable[str]) -> tuple[Method, ...]:
 
     Raises:
       UnknownName: no such method.
-      InputError: none asked for, one asked for twice, or a parameter that it does not take.
+      InputError: none given, one given twice, or a parameter that it does not take.
     """
     if not isinstance(asked, str) and not isinstance(asked, Iterable):
         raise InputError(f"methods are texts such as 'equalize,migrate:0.8', not a {type(asked).__name__}")

@@ -1,9 +1,9 @@
 """Migration: outlying channels of activations are divided, and the weights behind them multiplied.
 
-s_j = max|X_j|^alpha / max|W_j|^(1 - alpha), channel by channel: alpha 1 makes all channels of the
-activation alike, 0 those of the weight. What divides is the scale of a normalisation, a constant factor, or
-the linear op in front. Source: Xiao et al. 2022, "SmoothQuant: Accurate and Efficient Post-Training
-Quantization for Large Language Models", section 4, equation 4.
+s_j = max|X_j|^alpha / max|W_j|^(1 - alpha), channel by channel: alpha 1 makes all channels of the activation
+alike, 0 those of the weight. The division goes into the scale of a normalisation, a constant factor, or the
+linear op in front. Source: Xiao et al. 2022, "SmoothQuant: Accurate and Efficient Post-Training Quantization
+for Large Language Models", section 4, equation 4.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Narrow: scales below that of a slice's range, where clipping the largest weights costs less than it saves.
 
-Each slice is judged by itself, by the squares of its weights' errors. Zero points stay: both ends of a range
-shrink alike. Nothing here reads samples. Source: docs/accuracy.md, "Ranges" (`mse` below 8 bits);
+Each slice is evaluated by itself, by the squares of its weights' errors. Zero points stay: both ends of a
+range shrink alike. Nothing here reads samples. Source: docs/accuracy.md, "Ranges" (`mse` below 8 bits);
 Banner et al. 2019, "Post training 4-bit quantization of convolutional networks", section 3.
 """
 
@@ -110,13 +110,13 @@ def _add_lost(
 
 
 def clipped(graph: Graph, slices: Mapping[str, Slices]) -> tuple[Graph, tuple[str, ...]]:
-    """Pin the weights of linear ops to the grids of `narrowed`; the numbers themselves stay.
+    """Fix the types of linear ops' weights to the grids of `narrowed`; the numbers themselves stay.
 
     Args:
       slices: the grid of each layer's weight, by op.
 
     Returns:
-      The model, and the names of the constants that were pinned.
+      The model, and the names of the constants whose type was fixed.
     """
     kinds: dict[str, Uniform] = {}
     arrays: dict[Key, Reals] = {}

@@ -25,7 +25,7 @@ class Operand:
     """A constant operand whose channels are those of a seam.
 
     Attributes:
-      op, index: its reader, and its place there.
+      op, index: its consumer, and its place there.
       view: the shape under which factors broadcast.
       factors: their shape there, one element a channel.
       channels: channel of the seam that each of its own is, shape `(n_channels,)`.

@@ -1,8 +1,8 @@
-"""Rounding: weights of a model as points of the grids that a plan gives them, and pinned there.
+"""Rounding: weights of a model as points of the grids that a plan gives them, with their types fixed.
 
-A pin (a Uniform fact on the constant) keeps planning on the very grid: ranges of rounded weights would give
-another scale. Below 8 bits scales are narrower than the range where a row's output then loses less. Without
-a target a grid is given: bits, and a block of inputs that share a scale.
+A fixed type (a Uniform fact on the constant) keeps planning on the very grid: ranges of rounded weights would
+give another scale. Below 8 bits scales are narrower than the range where a row's output then loses less.
+Without a target a grid is given: bits, and a block of inputs that share a scale.
 Source: docs/accuracy.md, "Conditioning"; `second_order` for the method.
 """
 
@@ -121,7 +121,7 @@ def slices_of(op: Op, weight: Reals, kind: Uniform) -> Slices:
 def rounded(
     graph: Graph, slices: Mapping[str, Slices], met: Mapping[str, Patches], grams: Mapping[Patches, Reals]
 ) -> Rounded:
-    """Round weights onto their grids so that the layers' outputs move least, and pin them.
+    """Round weights onto their grids so that the layers' outputs move least, and fix their types.
 
     Args:
       slices: the grid of each layer's weight, by op.
@@ -175,8 +175,8 @@ def _least(
 ) -> tuple[Slices, Reals]:
     """The grid, of those to be tried, and the stored integers that move each row's output least.
 
-    What a narrower range clips falls on all samples alike, which no sum over single weights sees: so rows are
-    judged by what their output loses, errors of all their weights together.
+    Clipping by a narrower range affects all samples alike, which no sum over single weights shows: so rows
+    are compared by their output's error, of all their weights together.
     """
     best, chosen, kept = np.full(rows.shape[:2], np.inf), own.scales.copy(), np.zeros_like(rows)
     is_shared = not _is_one_row_each(own.of)
