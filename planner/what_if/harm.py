@@ -1,8 +1,8 @@
 """Harm: what the types of one plan cost the numbers, beside those of another plan of the same model.
 
-A price does not say it: what a pin loses or cuts off is unavoidable once the pin is there. Only ranges are
-known here, so decibels are an estimate: 6.02 for each bit that a reader loses, and for what is cut off the
-most it can be, as if numbers were spread evenly over their range.
+A price does not say it: the loss and clipping of a fixed type are unavoidable once the type is there. Only
+ranges are known here, so decibels are an estimate: 6.02 for each bit that a consumer loses, and for clipping
+the most it can be, as if numbers were spread evenly over their range.
 """
 
 import math
@@ -15,7 +15,7 @@ from planner.plans.diff import stored_types
 from planner.plans.plan import Plan
 
 DECIBELS: Final = 20 * math.log10(2)
-"""What a bit is worth."""
+"""Decibels of one bit."""
 HARMLESS: Final = 0.01
 """Share of a range that may be cut off, as `max_clip` has it."""
 
@@ -25,10 +25,11 @@ class Harm:
     """The worst of it; a name is "" where there is nothing.
 
     Attributes:
-      cut: largest share of a value's range, observed or else pinned, that the new types cut off and the old
-        ones did not.
+      cut: largest share of a value's range, observed or else fixed, that the new types clip and the old ones
+        did not.
       cut_at: that value.
-      lost: most bits that a reader of a value loses more than before, bits of a narrower storage among them.
+      lost: most bits that a consumer of a value loses more than before, bits of a narrower storage among
+        them.
       lost_at: that value.
       decibels: how much less of signal to noise the worse of the two leaves there.
     """
@@ -40,7 +41,7 @@ class Harm:
     decibels: float = 0.0
 
     def lines(self) -> Iterator[str]:
-        """What there is to say of it."""
+        """Yield the lines of a report."""
         if self.cut > HARMLESS:
             most = f", up to {self.decibels:.0f} dB" if self.decibels >= 1 else ""
             yield f"cuts off {self.cut:.0%} of the range of {self.cut_at!r}{most}"
@@ -49,7 +50,7 @@ class Harm:
 
 
 def harm(before: Plan, after: Plan) -> Harm:
-    """Compare two plans of one model; what the facts of `before` say of a value's range counts."""
+    """Compare two plans of one model; ranges of values are those of the facts of `before`."""
     touched = _touched(before, after)
     cuts = [(_newly_cut(before, after, name), name) for name in touched]
     losses = [(_more_lost(before, after, name), name) for name in touched]
@@ -70,7 +71,7 @@ def _touched(before: Plan, after: Plan) -> list[str]:
 
 
 def _more_lost(before: Plan, after: Plan, name: str) -> float:
-    """Bits that readers of a value lose more; they are told against a storage, so its bits count too."""
+    """Additional bits that consumers of a value lose, those of a narrower storage included."""
     old, new = _bits(before, name), _bits(after, name)
     narrower = old - new if old and new else 0  # a float has no steps to compare
     return after.values[name].bits_lost - before.values[name].bits_lost + narrower
@@ -89,7 +90,7 @@ def _newly_cut(before: Plan, after: Plan, name: str) -> float:
 
 
 def _range(plan: Plan, name: str) -> tuple[float, float]:
-    """What the facts of a plan say of a value's range, observed or else pinned, widened to contain 0."""
+    """A value's range by the facts of a plan, observed or else fixed, widened to contain 0."""
     facts = plan.graph.values[name].facts
     seen = [(fact.lo, fact.hi) for fact in facts if isinstance(fact, Calibrated)]
     known = seen or [(fact.lo, fact.hi) for fact in facts if isinstance(fact, Uniform)]

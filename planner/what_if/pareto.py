@@ -22,7 +22,7 @@ from planner.what_if.vicinity import component_of, cut_out, stands_alone
 KEPT: Final = ("free_bits", "max_clip", "wanted_db", "wanted_float")
 """Costs of the plan that the front is made under too."""
 UNIT: Final = 1024
-"""Bits are told apart to 1/1024."""
+"""Bits are compared to 1/1024."""
 MOST_BITS: Final = 64
 SEARCHED: Final = {
     "bit_price": 0.0,
@@ -43,9 +43,9 @@ class Tradeoff:
       max_bits_lost: the limit that gives it (`plan(..., max_bits_lost=...)`), None for no limit.
       rescaled_elements: elements that rescales in the component run over.
       rescales: how many there are, casts left out.
-      worst_bits_lost: by a reader in the component.
+      worst_bits_lost: by a consumer in the component.
       types: of every value of the component where it is defined.
-      chosen: whether the plan has it. A plan weighs all readers, the front only the worst, so a plan
+      chosen: whether the plan has it. A plan weighs all consumers, the front only the worst, so a plan
         may lie behind the front.
     """
 

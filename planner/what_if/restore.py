@@ -1,8 +1,8 @@
 """Restore: put a kernel of a plan back into float, with casts around it.
 
-Its ports get the fact `!quant.none`, so that the plan says who asked for it and the checker agrees. It is
-the later word: a kernel that annotations ask to be stored is asked to be float from then on, and a warning
-says what it was asked before. Source: MLIR quantization RFC, "restore"; docs/specification.md, section 6.
+Its ports get the fact `!quant.none`, so that the plan names the request and the checker agrees. It overrides
+earlier requests: a kernel that annotations quantize is float from then on, and a warning names the earlier
+request. Source: MLIR quantization RFC, "restore"; docs/specification.md, section 6.
 """
 
 from dataclasses import replace

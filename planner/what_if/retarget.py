@@ -40,8 +40,8 @@ def retarget(
     Args:
       target: the other target; its patterns fuse the model's ops anew.
       model, source: the model, and the target the plan was made for; needed for a plan read from a file.
-      best_effort: where pinned ports and rows cannot all hold, give some up, each with a warning; a plan
-        that was made so stays so.
+      best_effort: where fixed types of ports and rows cannot all hold, give some up, each with a warning; a
+        plan that was made so stays so.
 
     Returns:
       A plan of the same model and its constraints, with at least as many quantized kernels as planning from

@@ -1,8 +1,8 @@
 """Suggest: the smallest edits of the constraints that remove a rescale, each verified by planning again.
 
 Candidates come from both ends of the rescale: facts that could go, types that could be alike. A range that
-was observed is no candidate: another would be untrue, and losses would be counted against it. What is offered
-was planned; nothing is promised on the word of a rule. Source: docs/specification.md, section 6.
+was observed is no candidate: another would be untrue, and losses would be counted against it. Every
+suggestion was planned; none rests on a rule alone. Source: docs/specification.md, section 6.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """Vicinity: the part of a planned model that a change of facts can reach, as a graph of its own.
 
-What is decided at one value reaches another only through a kernel that ties its ports together: a mover, a
+A decision at one value reaches another only through a kernel that ties its ports together: data movement, a
 rule that joins or derives, a wildcard. Everything else keeps its ports apart, so a change stays inside the
 closure of the values it touches. One ring of kernels around it is taken along, so that all ports of the
 kernels in the closure see whole components. Source: docs/specification.md, section 5, the price, item 2.
@@ -93,8 +93,8 @@ def cut_out(plan: Plan, graph: Graph, positions: tuple[int, ...]) -> Graph:
 def stands_alone(plan: Plan, part: Graph) -> bool:
     """Whether a part that was cut out has the types of the whole at its border.
 
-    A pin there is held in the storage that a kernel outside gives, which the part cannot know: it would take
-    the value for one of the model's own, stored as the pin says.
+    A fixed type there is held in the storage that a kernel outside gives, which the part cannot know: it
+    would take the value for one of the model's own, stored in the fixed type.
     """
     border = {*part.inputs, *part.outputs} - {*plan.graph.inputs, *plan.graph.outputs}
     pins = (fact for name in border for fact in part.values[name].facts if isinstance(fact, Uniform))
