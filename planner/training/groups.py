@@ -108,7 +108,7 @@ def _refuse(plan: Plan) -> None:
 
 
 def _bases(plan: Plan) -> Mapping[str, PortTyped]:
-    """The type that the consumers of each value start from: its pin, else that of the port that makes it."""
+    """The type that the consumers of each value start from: its fixed type, else that of its port."""
     pinned = plan.stored_pins
     found: dict[str, PortTyped] = {name: pinned.get(name) for name in plan.graph.inputs}
     for kernel in plan.kernels_in_order:

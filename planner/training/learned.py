@@ -34,7 +34,7 @@ MOST_SPEC: Final = 1 << 28
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
-    """What training found under a spec.
+    """The result of training under a spec.
 
     Attributes:
       scales: of every group but derived ones, by its name.

@@ -100,7 +100,7 @@ class Bias:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSpec:
-    """What a plan asks of training.
+    """The requirements of a plan on training.
 
     Attributes:
       model: digest of the annotated model that the plan was made of.
