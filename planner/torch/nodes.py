@@ -123,7 +123,7 @@ def _starts_of(node: Node, starts: set[Node]) -> bool:
 
 
 def _with_norm(node: Node) -> Node:
-    """A node, or the BatchNorm behind it that the model's reader has folded into it."""
+    """A node, or the BatchNorm behind it that the import has folded into it."""
     users = [*node.users]
     is_folded = len(users) == 1 and onnx_of(str(users[0].target)) == "BatchNormalization"
     return users[0] if is_folded else node

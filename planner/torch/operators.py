@@ -356,4 +356,4 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
-"""What each operator computes, by its ONNX name."""
+"""The function of each operator, by its ONNX name."""

@@ -46,7 +46,7 @@ DTYPES: Final[Mapping[tuple[bool, int], torch.dtype]] = {
     (False, 16): torch.uint16,
     (True, 32): torch.int32,
 }
-"""What PT2E stores integers in, by sign and width; narrower types are a part of their range."""
+"""Integer types of PT2E, by sign and width; narrower types are a part of their range."""
 
 
 class GroupFakeQuantize(FakeQuantizeBase):
@@ -90,7 +90,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Weight:
-    """Where the program holds a constant of the model, and whether it holds its transpose."""
+    """The place of a model's constant in the program, and whether the program holds its transpose."""
 
     target: str
     turned: bool

@@ -80,7 +80,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Write:
-    """What becomes of a result: the edges whose quantizers it passes.
+    """The treatment of a result: the edges whose quantizers it passes.
 
     Attributes:
       sums: of the first of them, where its integers are known.
