@@ -97,7 +97,7 @@ def with_bits(model: Graph, target: TargetSource, bits: Mapping[str, int]) -> Gr
 def missed_bits(plan: Plan, bits: Mapping[str, int]) -> tuple[str, ...]:
     """A sentence for each width that some quantized kernels of a plan do not have, and how many.
 
-    Where the model or an annotation asks for another width, that one counts and not this.
+    A width that the model or an annotation requests overrides this one.
     """
     found = []
     regions = {region.name: region for region in plan.graph.regions}

@@ -31,7 +31,7 @@ from planner.ops.macs import Count
 MODES: Final = ("qonnx", "table3", "eq5")
 _FLOAT_BITS: Final = 32
 _MIXING: Final = of_form(Form.CONCAT, Form.SELECT, Form.UNARY, Form.VARIADIC)
-"""Movers whose results have the bits of several operands, or fewer than one has."""
+"""Data movement whose results have the bits of several operands, or fewer than one has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Layer:
 
     Attributes:
       macs: multiply-accumulates.
-      bops: bit operations of those, by the mode asked for.
+      bops: bit operations of those, by the requested mode.
       weights, weight_bits: numbers in its constant operands, and the bits to store them.
       other: elementwise results, comparisons and additions, which no mode counts.
       bits_a, bits_w: widths of its operands.

@@ -193,7 +193,7 @@ def expect(argument: object, kinds: type | tuple[type, ...], what: str) -> None:
 def nearest_names(name: str, known: Iterable[str], *, n: int = 3, cutoff: float = 0.4) -> list[str]:
     """Find the names that are most like `name`.
 
-    Comparing takes the product of two lengths. Where that is long, only the names with the longest common
+    Comparing takes the product of two lengths. If that is long, only the names with the longest common
     beginning are compared: models and addresses may be untrusted.
     """
     names = list(known)

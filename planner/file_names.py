@@ -1,4 +1,4 @@
-"""Names of files: what a model is called by its file, in the library, the clients and the service alike.
+"""Names of files: the name of a model by its file, in the library, the clients and the service alike.
 
 Plans of one model have one key only where it has one name. Formats that name their models themselves, which
 are annotated JSON and MLIR, are not called by their files.
@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Final
 
 CORRECTED: Final = ".corrected-float"
-"""What `qplan plan` puts behind a model's name in the file of it with corrected biases; not of the name."""
+"""The suffix of `qplan plan` for the file of a model with corrected biases; not part of the model's name."""
 CALLED_BY_FILE: Final = (".onnx", ".tflite")
 
 

@@ -122,11 +122,11 @@ _SUFFIXES: Final[Mapping[str, Foreign]] = {
 
 
 def foreign_bytes(data: bytes, name: str = "") -> Foreign | None:
-    """What bytes are, if they are of a kind known here; None for anything else, an ONNX file say.
+    """Return the kind of bytes, if it is known here; None for anything else, an ONNX file say.
 
     Args:
       data: of the whole file: the names of an archive stand at its end.
-      name: of the file, whose suffix is asked last.
+      name: of the file, whose suffix is used last.
     """
     head = data[:HEAD]
     for at, magic, found in _MAGIC:
@@ -156,7 +156,7 @@ def is_safetensors(data: bytes) -> bool:
 
 
 def foreign_folder(path: Path) -> Foreign | None:
-    """What a folder is, by a file that lies in it; None where that says nothing."""
+    """Return the kind of a folder, by a file that lies in it; None where it is not known."""
     return next((found for name, found in _FOLDERS.items() if (path / name).is_file()), None)
 
 

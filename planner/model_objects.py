@@ -1,6 +1,6 @@
-"""Model objects: what other libraries hold in memory, as the bytes or text that our readers take.
+"""Model objects of other libraries in memory, as the bytes or text that an import takes.
 
-Objects are known by the module of their class and asked for by duck typing, so that nothing is imported that
+Objects are known by the module of their class and used by duck typing, so that nothing is imported that
 the caller has not: only `torch.onnx` is, for a `torch.export.ExportedProgram`.
 """
 

@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 ModelSource: TypeAlias = Any
-"""What `load_model` takes; see there."""
+"""The sources that `load_model` takes; see there."""
 _File: TypeAlias = str | Path | bytes
 
 _READERS: Mapping[str, Callable[[_File, Mapping[str, int]], Graph]] = {
@@ -84,7 +84,8 @@ def load_model(
         `jax.export`.
       format: `onnx`, `litert`, `json` or `mlir`; by default a file's suffix says, or the bytes do.
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
-      outputs: values that the model shall end at; what computes others is left out. Of ONNX models only.
+      outputs: values that become the outputs of the model; ops that compute only others are left out. Of ONNX
+        models only.
 
     Raises:
       ModelError: what is wrong with the file, and where; what it is instead of a model.
@@ -138,8 +139,8 @@ def calibrate(
       method: `minmax`, `percentile`, `percentile:99.9`, `mse` or `entropy`; docs/accuracy.md compares them.
       progress: called with (samples done, samples in all or None).
       executor: runs `parts` of the samples at once, one thread each; any of `concurrent.futures`.
-      readers: of so many samples, the first, measure too what rounding each value to 8 and to 16 bits leaves
-        at its readers, which `costs.wanted_db` of a target is held against.
+      readers: number of samples, the first ones, on which to measure also the dB at each value's consumers
+        after rounding it to 8 and to 16 bits, which is compared with `costs.wanted_db` of a target.
 
     Raises:
       SampleError: a sample of the wrong name, shape or element type; samples of nothing but NaN.
@@ -331,9 +332,9 @@ def compare(
     Args:
       model: the float model, loaded or as `load_model` takes it.
       data: the quantized file, a path or its bytes; or a plan as the interpreter computes a file of it.
-      samples: with arrays `label` or `labels` beside the inputs, scores of classes are judged by them.
+      samples: arrays `label` or `labels` beside the inputs evaluate scores of classes.
       optimisation: the level at which onnxruntime loads the file; its own default is `all`.
-      exact_products: x86 without VNNI adds products of u8 and i8 in 16 bits, unless it is told not to.
+      exact_products: x86 without VNNI adds products of u8 and i8 in 16 bits, unless this is set.
       reference: of a model that has quantizers of its own: as `written`, or `stripped` of them.
       output: the output that labels are for; by default the only one.
       metrics: `top1`, `top5`, `cross_entropy`, or functions `metric(outputs, labels) -> float`: arrays of all

@@ -1,7 +1,7 @@
 """The middle of the pipeline: an annotated graph becomes a plan.
 
-Nothing here reads or writes files of models, so the service may plan in a process that holds no reader of
-them; `pipeline` has these functions too. Source: docs/library.md.
+Nothing here reads or writes files of models, so the service may plan in a process that imports no format;
+`pipeline` has these functions too. Source: docs/library.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,10 +43,10 @@ def annotate(
     hold other numbers then are called `NAME/scaled`.
 
     Args:
-      kernels: what is asked of kernels, by name or glob of a kernel or an op: `float`, a storage, or
+      kernels: requests for kernels, by name or glob of a kernel or an op: `float`, a storage, or
         `{"in": [..], "out": [..]}`; the section `kernels` of an annotations file says the same.
-      target: the target of the plan. Where its kernels have float results, outputs that a quantized model
-        leaves float get no range from statistics, and stay float unless a constraint names them.
+      target: the target of the plan. If its kernels have float results, outputs that a quantized model leaves
+        float get no range from statistics, and are float unless a constraint names them.
 
     Raises:
       StatsError: statistics for values that are not there.
@@ -84,7 +84,7 @@ def plan(
       target: a loaded target, a shipped name, or a path.
       strategy: `minimal` (least price) or `rfc` (the RFC's greedy order).
       best_effort: where constraints cannot all hold, give some up, each with a warning.
-      bias_pins: `error` or `derive` where a bias is pinned to another scale than its factors' product.
+      bias_pins: `error` or `derive` where a bias has a fixed scale that is not its factors' product.
       progress: called with (kernels typed, kernels in all), and again where a try asks for another.
       formats: that the plan is to be exported in. A kernel that one of them cannot write by its row takes the
         next row, or runs in float. By default the format of the target's own tools, where it has one alone.
@@ -92,7 +92,7 @@ def plan(
 
     Raises:
       Conflict: constraints that cannot all hold; `.facts` is a small set of them.
-      AnnotationError: something is asked of a kernel that is not there.
+      AnnotationError: a request for a kernel that does not exist.
       UnsupportedExport: a kernel that one of `formats` cannot write in any form; names its operands.
 
     Example:

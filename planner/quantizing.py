@@ -88,8 +88,8 @@ class Quantized:
         with this object; `save` copies them. () where `data` is all of it.
       search: for a better plan, where the first one was not good; its `best` is this plan.
       given_up: what this plan gave up for what, or that none was better; "" without a search.
-      asked: of kernels by that search: `kernels` over your own that make this plan without one.
-      min_coverage: the least share of the multiply-adds that you asked for.
+      asked: requests of that search: `kernels` over your own that make this plan without one.
+      min_coverage: the least share of the multiply-adds that you requested.
     """
 
     data: bytes
@@ -115,7 +115,7 @@ class Quantized:
     def verdict(self) -> Verdict | None:
         """Whether the file is good, fair or poor, by accuracy and coverage, and by which figure.
 
-        Where the file has nothing to offer over the float model, its `keeps_float` is true.
+        If the file has no advantage over the float model, its `keeps_float` is true.
         """
         if self.comparison is None:
             return verdict_of({}, {}, coverage_of(self.plan))
@@ -123,7 +123,7 @@ class Quantized:
 
     @property
     def missed(self) -> str:
-        """What falls short of `min_coverage`, or why the float model is to be kept; "" where nothing does."""
+        """The shortfall of `min_coverage`, or the reason to keep the float model; "" where there is none."""
         found = self.verdict
         return (
             ""
@@ -151,7 +151,7 @@ class Quantized:
         return f"<Quantized {self.plan.graph.name!r} for {device}: {self.size:,} bytes, {judged}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict, size, plan and comparison in a line each."""
+        """The notebook view: the verdict, size, plan and comparison in a line each."""
         rows = [
             ("verdict", self.verdict or "not compared"),
             ("file", f"{self.format}, {self.size:,} bytes"),
@@ -186,15 +186,15 @@ def quantize(
 ) -> Quantized:
     """Quantize a float model for a device: calibrate, plan, check, export, compare.
 
-    Where accuracy is not good then, a search looks for a plan that is, for the least work; an interrupt ends
-    the search, and the best plan so far is the result.
+    If accuracy is not good then, a search looks for a plan that is, for the least work; an interrupt ends the
+    search, and the best plan so far is the result.
 
     Args:
       model: loaded, or anything `load_model` takes.
       samples: to calibrate with, 32 to 128 representative ones, as `calibrate` takes them.
       target: a shipped name, a path or a loaded target; by default that of the engine installed with it.
       format: of the file; `EXPORTERS` has the names.
-      eval_samples: held-out samples to judge by, with labels or not; by default `samples`.
+      eval_samples: held-out samples for evaluation, with labels or not; by default `samples`.
       method: of calibration.
       annotations, kernels: your own constraints, as `annotate` takes them.
       bits: widths of all weights and activations, such as `{"w": 4, "a": 8}`, as `with_bits` takes them.
@@ -206,7 +206,6 @@ def quantize(
       progress: called with (what is done, steps done, steps in all or None).
       effort: of that search: `quick` measures none; `normal` 16 plans at most; `high` 48, and aims further.
       state: a file that keeps what the search measured; one that finds it goes on.
-      executor: calibrates and measures noise on shards of the samples at once; any of `concurrent.futures`.
       executor: calibrates and measures noise on shards of the samples at once; any of `concurrent.futures`.
 
     Raises:
@@ -280,7 +279,7 @@ def sizes_to_read_with(
 
 @dataclass(frozen=True)
 class _Job:
-    """What a call of `quantize` is given, the ranges measured."""
+    """The arguments of a call of `quantize`, with measured ranges."""
 
     graph: Graph
     device: Target

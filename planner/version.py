@@ -7,7 +7,7 @@ VERSION: Final = "0.1.0"
 PLANNING: Final = 15
 """Raised by every change after which a request may get another plan (`tests/plans/test_revision.py`)."""
 MADE_BY: Final = f"{VERSION}, planning {PLANNING}"
-"""What makes plans; what is kept of another maker is read, and not given as the answer of today."""
+"""The maker of new plans; stored plans of another maker are read, but not returned as today's answer."""
 EARLIER: Final[Mapping[str, int]] = {}
 """The last revision of planning of each version before this one, the latest first; a release adds its own."""
 
