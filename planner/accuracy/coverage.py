@@ -92,7 +92,7 @@ class Coverage:
 
     @property
     def is_bigger(self) -> bool:
-        """Whether the file has more bytes than the float model's; False where nobody compared them."""
+        """Whether the file has more bytes than the float model's; False where they were not compared."""
         return self.size is not None and self.float_size is not None and self.size > self.float_size
 
     @property

@@ -35,7 +35,7 @@ from planner.notebook import html_of, html_table
 from planner.plans.plan import Plan, require_plan
 
 LIMIT: Final = 10
-"""Kernels whose noise is taken apart, worst first."""
+"""Number of kernels whose noise is divided into parts, worst first."""
 DROP: Final = 3.0
 """dB between a float kernel's operands and its result from which on the value is marked."""
 HALF: Final = 0.5

@@ -1,8 +1,8 @@
-"""Remedies: what would take most noise out of a plan, each with the SQNR that it predicts.
+"""Remedies: changes that would remove most noise from a plan, each with its predicted SQNR.
 
-Rounding to steps of another width scales with the square of the width, so finer types are predicted from what
-was measured; another range is measured, as what it cuts off nobody can foretell. Predictions are corrected by
-how far the own noises added up to what the whole program showed. Source: docs/accuracy.md, docs/search.md.
+Rounding to steps of another width scales with the square of the width, so finer types are predicted from the
+measurement; another range is measured, as its clipping cannot be predicted. Predictions are corrected by how
+far the own noises added up to what the whole program showed. Source: docs/accuracy.md, docs/search.md.
 """
 
 import json

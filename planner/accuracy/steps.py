@@ -61,7 +61,7 @@ class Steps:
     """
 
     def __init__(self, model: Graph, plan: Plan, *, reference: Graph | None = None, threads: int = 1) -> None:
-        """Take the plan apart.
+        """Divide the plan into steps.
 
         Args:
           model: the plan's, with the numbers of its constants.

@@ -90,7 +90,7 @@ def _hands_on(target: Target) -> bool:
 
 
 def _left_float(graph: Graph, annotations: Annotations | None, kernels: Mapping[str, Any]) -> frozenset[str]:
-    """Values that a quantized model leaves float, where nobody asks for more."""
+    """Values that a quantized model leaves float and that have no annotation."""
     ends = left_float(graph)
     if not ends:
         return frozenset()

@@ -1,4 +1,4 @@
-"""Npz: the arrays of one file of samples, read without pickles and without what nobody asks for.
+"""Npz: the arrays of one file of samples, read without pickles and only as far as requested.
 
 `numpy.load` parses every header anew; the samples of a folder have few. Nothing here knows a model.
 """

@@ -79,7 +79,7 @@ def odd_samples(graph: Graph, samples: Source | Samples) -> tuple[str, ...]:
 
     Args:
       graph: whose inputs may have ranges, annotated or of the model's own quantizers.
-      samples: anything `open_samples` reads; gone through once, the model is not run.
+      samples: anything `open_samples` reads; iterated once, the model is not run.
 
     Raises:
       SampleError: a sample that does not fit.

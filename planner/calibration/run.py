@@ -108,7 +108,7 @@ def calibrate(
     Args:
       graph: with ops; where its file has quantizers, values are observed behind those. Other facts do not
         matter.
-      samples: anything `open_samples` reads; gone through once.
+      samples: anything `open_samples` reads; iterated once.
       method: `minmax`, `percentile` (99.99), `percentile:99.9`, `mse` or `entropy`.
       values: names to observe; every float input and result of an op otherwise.
       progress: called after each sample with the number done and, if known, of all.

@@ -1,4 +1,4 @@
-"""Shards: calibrating parts of the samples apart, and joining the statistics as if it had been done at once.
+"""Shards: calibrating parts of the samples separately, and joining the statistics with the result of one run.
 
 Extremes and histograms join exactly (`observe.merge`). A mean joins exactly where its shard has a power of
 two of samples: multiplied back, it is the sum that was divided; sums are added in order and divided once, as

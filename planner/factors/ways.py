@@ -91,7 +91,7 @@ class Work:
         self.scaled[old] = new, factor
 
     def may_scale(self, name: str, factor: float | Reals) -> bool:
-        """Whether a value may have other numbers: nobody asks anything of it."""
+        """Whether a value may have other numbers: it has only observations, and is not in `bound`."""
         value = self.values[name]
         if name in self.bound or not is_observed(value):
             return False

@@ -1,8 +1,8 @@
 """At defaults: why onnxruntime does not load or run an exported file as users do, with its optimisations on.
 
 The levels are tried one after the other, and at the first that fails each optimisation by name: the message
-says the node, the level, and what runs. Optimisations rewrite a file into one that nobody wrote, so that the
-error of the engine alone leads nowhere.
+says the node, the level, and what runs. Optimisations rewrite a file, so the error of the engine alone may
+name nodes that the file does not have.
 """
 
 import re

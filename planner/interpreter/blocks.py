@@ -1,7 +1,8 @@
 """Blocks: planned regions as the interpreter runs them, each with its ports, core and fused activation.
 
 A last Relu or Clip is no op of the core but a clamp of the stored result. Consecutive float regions become
-one step. Written apart from the exporters' reading of a plan, so that each can be checked against the other.
+one step. Written independently of the exporters' reading of a plan, so that each can be checked against the
+other.
 Source: docs/specification.md, sections 3 and 7.
 """
 

@@ -200,7 +200,7 @@ def compare(
       graph: the model; its fixed types say how stored inputs and outputs of the file are to be read.
       data: the quantized file, as bytes or a path; or a plan, which the interpreter runs as its file with
         Q/DQ pairs would be, for plans that no such file can say; or `Evaluated`, in another arithmetic.
-      samples: anything `open_samples` reads, labels among it; gone through once.
+      samples: anything `open_samples` reads, labels among it; iterated once.
       values: compare inner values too.
       optimisation: of the quantized file in onnxruntime; the reference always runs as written.
       exact_products: see `sessions.session_options`.

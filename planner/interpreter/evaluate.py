@@ -93,7 +93,7 @@ class Interpreter:
     """A plan ready to run on many samples: weights are quantized and float ops loaded only once."""
 
     def __init__(self, graph: Graph, plan: Plan, *, arithmetic: str | None = None, threads: int = 0) -> None:
-        """Take the plan apart; see `evaluate`.
+        """Divide the plan into stages; see `evaluate`.
 
         Args:
           threads: of each of onnxruntime's sessions; 0 is one a core.

@@ -44,7 +44,7 @@ class ModelRunner:
     """A model ready to run on many samples."""
 
     def __init__(self, graph: Graph, *, watched: Iterable[str] = ()) -> None:
-        """Take a model apart.
+        """Divide a model into steps.
 
         Args:
           graph: of ops, as `read_written` gives it.

@@ -44,7 +44,7 @@ def open_reference(graph: Graph, watched: Iterable[str] = (), kind: ReferenceKin
 def remembered(run: Run, names: Iterable[str]) -> Run:
     """A reference that runs each sample once and keeps these results of it, by the sample's name.
 
-    For samples that are gone through many times, each under a name of its own.
+    For samples that are iterated many times, each under a name of its own.
     """
     wanted, known, store = tuple(names), dict[str, Mapping[str, Array]](), Store()
 

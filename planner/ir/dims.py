@@ -101,7 +101,7 @@ def odd_sizes(value: Value) -> str:
 
 
 def named_sizes(values: Mapping[str, Value], inputs: Iterable[str]) -> dict[str, Value]:
-    """Return the values, those nobody looked at with the sizes that dimensions of inputs have by name."""
+    """Return the values; those without observed sizes take those of the inputs' dimensions by name."""
     known: dict[str, tuple[int, bool]] = {}
     for name in inputs:
         value = values[name]

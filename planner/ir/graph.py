@@ -39,7 +39,7 @@ class Value:
 
     Attributes:
       seen: sizes that it had on the largest sample, where its shape leaves some open. They weigh prices and
-        work and decide nothing else; None where nobody looked.
+        work and decide nothing else; None where none were observed.
       varies: axes of `seen` that had other sizes on other samples.
     """
 
@@ -65,7 +65,7 @@ class Value:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes to count with: of an open dimension that of the samples, 1 where nobody looked."""
+        """The sizes to count with: of an open dimension that of the samples, 1 where none was observed."""
         if self.shape is None:
             return self.seen or ()
         if self.seen is None or len(self.seen) != len(self.shape):

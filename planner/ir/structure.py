@@ -69,7 +69,7 @@ class Scope:
       parent: path of the scope around it, "" for the model.
       index: among the bodies of its kernel.
       trips: number of runs of the body in one run of the model.
-      ran: the most runs that a sample took, 0 where nobody looked: prices count it in place of `trips`.
+      ran: the most runs that a sample took, 0 where none were observed: prices count it in place of `trips`.
     """
 
     kind: Literal["call", "loop", "branch"]

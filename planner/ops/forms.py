@@ -61,7 +61,7 @@ class Form(StrEnum):
 
 
 class Factors(StrEnum):
-    """Factors that an operator hands on, as far as anybody asked."""
+    """Factors that an operator hands on."""
 
     NONE = ""
     POSITIVE = auto()

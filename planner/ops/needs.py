@@ -1,8 +1,8 @@
-"""Needs: what an op can tell apart of its operands, given what is needed of its result.
+"""Needs: the part of its operands' ranges that an op can distinguish, given the needed range of its result.
 
 A softmax sends all that lies far below the greatest entry of a row to 0; a sigmoid's storage has a first and
-a last step. Sums, differences and products hand on what is needed of them. Source: docs/specification.md,
-section 10; cases 59 to 64.
+a last step. Sums, differences and products hand on the range that is needed of them. Source:
+docs/specification.md, section 10; cases 59 to 64.
 """
 
 import math
@@ -63,14 +63,14 @@ Gate: TypeAlias = tuple[Op, Curve]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One op whose operands are looked at.
+    """One op whose operands' needs are computed.
 
     Attributes:
-      kept: what is asked of its result, in reals.
+      kept: the needed range of its result, in reals.
       step: of the result's storage; None in float.
       ranges, levels: of each operand, its range, and the steps of the storage it is read in; None: unknown.
       gates: by operand of a product, the gate that makes it out of the other one.
-      tells_small: whether a consumer of the result tells small numbers apart.
+      tells_small: whether a consumer of the result distinguishes small numbers.
     """
 
     graph: Graph
@@ -209,7 +209,7 @@ def _lowest(curve: Curve, alpha: float, beta: float) -> float:
 
 
 def bounded(curve: Curve) -> NeededRule:
-    """A function of the first operand, between the ends that the result's storage still tells apart."""
+    """A function of the first operand, between the ends that the result's storage still distinguishes."""
 
     def needed(ask: Ask, i: int) -> Interval:
         alpha, beta = ask.op.attributes.get("alpha", curve.alpha), ask.op.attributes.get("beta", curve.beta)

@@ -46,7 +46,7 @@ class Operands:
         return _dims(self.shape(index))
 
     def result(self, index: int = 0) -> Shape | None:
-        """Shape of a result that is there, as somebody inferred it."""
+        """Shape of a present result, as it was inferred."""
         return self.shape_of(self.op.outputs[index])
 
     def result_sizes(self) -> Dims | None:

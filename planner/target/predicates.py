@@ -79,7 +79,7 @@ class _Scope:
 
 
 class _Unsaid(Exception):
-    """A term asks for numbers that are in a model, which is not at hand."""
+    """A term needs the constants of a model, which are not available."""
 
 
 STEPS_CODE: Final = "L044"
@@ -105,7 +105,7 @@ def failing(
       attributes: the kernel's own, for annotated models that have no ops.
       bits: the bits that facts ask for at each value of a port; None in a `where`.
       place: `file:line` of the predicates and the clause they are, "when of add", for errors.
-      numbers: whether the numbers of constants are at hand; else predicates that ask for them hold.
+      numbers: whether the numbers of constants are available; else predicates that need them hold.
 
     Raises:
       TargetError: a predicate of no known form, or one that compares values without an order.
@@ -167,7 +167,7 @@ def found_instead(
 
 
 def bits_unsaid(_: str) -> Iterator[Any]:
-    """Bits of ports of which no facts are at hand."""
+    """Bits of ports without available facts."""
     yield Unknown("not said")
 
 

@@ -76,7 +76,7 @@ def correct_biases(
       stats: from `calibrate`, or a file of them. Without channel means the model stays, with a note.
       meant: weights that were rounded before, as they were, by name: their error counts, too.
 
-    Constraints that cannot all hold are no matter here: weights have the types of a best-effort plan.
+    Constraints that cannot all hold are allowed here: weights have the types of a best-effort plan.
 
     Raises:
       StatsError: means that do not fit the weights.

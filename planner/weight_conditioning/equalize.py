@@ -2,8 +2,8 @@
 
 With r1 the range of a channel among the rows of the first layer and r2 that among the columns of the second,
 the first is divided and the second multiplied by s = sqrt(r1 / r2): both ranges become sqrt(r1 r2). Pairs
-share layers, so all are gone through until no factor moves. Without data. Source: Nagel et al. 2019,
-"Data-Free Quantization Through Weight Equalization and Bias Correction", section 4.1.
+share layers, so all are iterated until no factor moves. Without data. Source: Nagel et al. 2019, "Data-Free
+Quantization Through Weight Equalization and Bias Correction", section 4.1.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

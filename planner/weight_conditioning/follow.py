@@ -1,7 +1,7 @@
 """Following: statistics and calibrated ranges of a model whose values were rescaled.
 
 Exact where a range per channel is known, or where all channels have one factor; a range of the whole tensor
-says nothing of its channels, so the value is observed again, or its statistics are gone. Source:
+says nothing of its channels, so the value is observed again, or its statistics are dropped. Source:
 docs/accuracy.md.
 """
 
@@ -102,7 +102,7 @@ def _ordered(model: Graph, values: Mapping[str, ValueStats]) -> dict[str, ValueS
 
 
 def with_ranges(model: Graph, known: Known, rescaled: Iterable[str]) -> Graph:
-    """The model with the calibrated ranges that its rescaled values have now; unknown ones are gone."""
+    """The model with the calibrated ranges that its rescaled values have now; unknown ones are dropped."""
     names = {name for name in rescaled if has_range(model, name)}
     values = {
         name: replace(value, facts=tuple(fact for fact in value.facts if not isinstance(fact, Calibrated)))

@@ -140,7 +140,7 @@ def _edited_model(plan: Planned, fused: Graph) -> Graph:
 
 
 def _is_apart(plan: Planned, near: Vicinity) -> bool:
-    """Whether a part of a kernel that was taken apart is near, which may be whole again now."""
+    """Whether a part of an unfused kernel is near, which may be fused again now."""
     return any(plan.kernels_in_order[at].name in plan.apart for at in near.around if plan.apart)
 
 
@@ -160,7 +160,7 @@ def _from_scratch(plan: Planned, annotated: Graph, fused: Graph) -> Planned:
 def _whole(plan: Planned, annotated: Graph, fused: Graph) -> Graph:
     """The model fused as a whole, with the constraints of its ports.
 
-    Kernels that were taken apart stay so where constraints stand on ports of their parts.
+    Unfused kernels stay unfused where constraints are on ports of their parts.
     """
     if annotated.regions:
         return fused

@@ -1,6 +1,6 @@
 """Retarget: a planned model for another target, whose kernels may have other names and other sizes.
 
-Each region is taken apart into the model's ops, which are fused anew by the other target's patterns. A kernel
+Each region is unfused into the model's ops, which the other target's patterns fuse anew. A kernel
 that the other target's `legalize` table lists keeps the types of its ports as wishes, where no kernel falls
 back to float for them. The kernels of an annotated model are its own, and stay. Source:
 docs/specification.md, section 6.

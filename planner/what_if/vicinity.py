@@ -1,7 +1,7 @@
 """Vicinity: the part of a planned model that a change of facts can reach, as a graph of its own.
 
 A decision at one value reaches another only through a kernel that ties its ports together: data movement, a
-rule that joins or derives, a wildcard. Everything else keeps its ports apart, so a change stays inside the
+rule that joins or derives, a wildcard. Other kernels do not relate their ports, so a change stays inside the
 closure of the values it touches. One ring of kernels around it is taken along, so that all ports of the
 kernels in the closure see whole components. Source: docs/specification.md, section 5, the price, item 2.
 """

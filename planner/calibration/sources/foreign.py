@@ -67,7 +67,7 @@ def unwrapped(source: Any, graph: Graph) -> Any:
 
 
 def replayable(source: Any) -> Any:
-    """Samples that can be gone through again: what ends after once is kept in a list."""
+    """Return samples that can be iterated again: an iterator's are kept in a list."""
     if is_reader(source) and not callable(getattr(source, "rewind", None)):
         return list(_read(source))
     return list(source) if isinstance(source, Iterator) and not is_reader(source) else source

@@ -18,7 +18,7 @@ SUFFIXES: Final = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Pictures below a folder, in the order of their paths; can be gone through again.
+    """Pictures below a folder, in the order of their paths; can be iterated again.
 
     Attributes:
       paths: of the pictures.

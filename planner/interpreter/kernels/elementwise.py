@@ -3,7 +3,7 @@
 Modelled: ONNX Runtime's CPU kernels on x86 with AVX2 and FMA3 (AVX512 machines run the same code), bit for
 bit, vector body and tail alike. Which CPU matters for two of them:
 - QLinearAdd: `fma(a, a/y, fma(b, b/y, fixed))`, and `fixed` holds one more fused step; a scalar left side
-  swaps the two. Without AVX2 x86 multiplies and adds apart; Arm uses integer multipliers and shifts: there
+  swaps the two. Without AVX2 x86 multiplies and adds unfused; Arm uses integer multipliers and shifts: there
   single elements can differ by one step.
 - QLinearSigmoid: its table comes from a rational polynomial in FMA; without FMA3 an entry may differ by one.
 The others use plain float32 steps, the same on every x86. Source: MLAS, read for its order of operations.

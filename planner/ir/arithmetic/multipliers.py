@@ -219,7 +219,7 @@ def beyond_of(arithmetic: str) -> float | None:
 
 
 def least_of(arithmetic: str) -> float:
-    """The least factor that an arithmetic's multipliers tell from 0; 0 where nobody asks."""
+    """The least nonzero factor of an arithmetic's multipliers; 0 where there is no limit."""
     known = multiplier_of(arithmetic)
     return 0.0 if known is None else known.least
 

@@ -278,7 +278,7 @@ def symmetric_steps(store: Storage) -> int:
 
 
 def check_range(lo: float, hi: float) -> None:
-    """Refuse a range that is none.
+    """Refuse an invalid range.
 
     Raises:
       QTypeError: NaN, infinity or lo > hi.

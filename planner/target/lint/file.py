@@ -85,7 +85,7 @@ def idle_wanted_float(target: Target) -> Found:
 
 
 def tests_of_one_name(target: Target) -> Found:
-    """L025: two tests have one name, so a report cannot tell them apart."""
+    """L025: two tests have one name, so a report cannot distinguish them."""
     first: dict[str, str] = {}
     for case in target.tests:
         before = first.setdefault(case.name, case.source)

@@ -146,7 +146,7 @@ def unreadable_where(target: Target) -> Found:
 
 
 def idle_accumulator(target: Target) -> Found:
-    """L035: an accumulator of a kernel without products, whose sums nobody counts."""
+    """L035: an accumulator of a kernel without products, whose sums are never counted."""
     opened = {kernel: _ops(target, kernel) for kernel in target.rows}
     for row in rows_of(target):
         ops = opened[row.kernel]
