@@ -1,9 +1,9 @@
 """Formats `encodings`: the types of a plan as AIMET and Qualcomm's converters read them, one per tensor.
 
 `--quantization_overrides` takes such a file beside the float model. Versions 0.6.1 and 1.0.0 count stored
-values from 0 (`real = (stored + offset) * scale`), 2.0.0 as QuantizeLinear does. What a consumer wants in
-another type than the value has is left out: a file has one encoding for each tensor. So is a bias that
-folding a BatchNorm made, of which the float model has no tensor: converters work it out.
+values from 0 (`real = (stored + offset) * scale`), 2.0.0 as QuantizeLinear does. A type that a consumer needs
+other than the value's own is left out: a file has one encoding for each tensor. So is a bias that folding a
+BatchNorm made, of which the float model has no tensor: converters work it out.
 Source: AIMET, encoding specification; docs/formats.md.
 """
 

@@ -19,7 +19,7 @@ from planner.onnx.write import write_graph
 ARITHMETICS: Final[Mapping[str, str | None]] = {
     name: form.arithmetic for name, form in FORMATS.items() if form.in_interpreter
 }
-"""What formats that onnxruntime does not run compute in; None: in the arithmetic of each row."""
+"""The arithmetic of formats that onnxruntime does not run; None: the arithmetic of each row."""
 
 
 def is_runnable(name: str) -> bool:
@@ -38,7 +38,7 @@ def is_comparable(name: str) -> bool:
 
 
 def not_the_file(name: str, compared: str) -> str:
-    """What figures are of, where another file than the one in a format was compared; else ""."""
+    """A note on figures of another file than the one in a format; "" where that one was compared."""
     if name == compared:
         return ""
     return f"of the {compared} file of the same plan, not of the {name} file"

@@ -26,13 +26,14 @@ _SMALL: Final = 64
 _LISTED: Final = 160
 _KEPT: Final = 1 << 14
 _WRITTEN: Final[set[object]] = set()
-"""What was written before: kernels that look alike are not asked about again, in this plan or the next."""
+"""Kernels written before: those that look alike are not checked again, in this plan or the next."""
 
 
 def unwritten(plan: Planned) -> Mapping[str, str]:
-    """Return why kernels have to leave their rows: a format that is wanted cannot write them so.
+    """Return why kernels have to leave their rows: a requested format cannot write them so.
 
-    Where nobody requested a format by name, a kernel that it cannot write in float either keeps its row.
+    A kernel that a format cannot write in float either keeps its row, unless the format was requested by
+    name.
     """
     if not any(region.ops for region in plan.fused.regions):
         return {}  # there is nothing to write, and no exporter is loaded
@@ -224,7 +225,7 @@ class _Parts:
         )
 
     def _entering(self, name: str) -> Value:
-        """A value as a kernel finds it: in its pin, else in the type that it is defined in."""
+        """A value as a kernel finds it: in its fixed type, else in the type that it is defined in."""
         value = self.graph.values[name]
         kind = self.plan.held_pins.get(name, self._defined.get(name))
         return replace(value, facts=(kind,) if isinstance(kind, Uniform) else ())
@@ -250,7 +251,7 @@ class _Parts:
 
 
 def _sight(part: Graph, kernel: KernelPlan) -> tuple[object, ...]:
-    """What a format can tell kernels apart by, names aside; of scales no more than their powers of two."""
+    """The properties that distinguish kernels for a format, but names; of scales only powers of two."""
     at = {name: i for i, name in enumerate(part.values)}
     ops = tuple(
         (

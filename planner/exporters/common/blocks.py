@@ -37,7 +37,7 @@ class Block(NamedTuple):
 
     Attributes:
       core: the ops but for the activation.
-      activation: a last Relu or Clip whose result alone leaves the region, in integers; else None.
+      activation: a final Relu or Clip that gives the region's only result, quantized; else None.
       kinds: the port type of each operand that is a port, by (op name, operand index).
     """
 
@@ -49,12 +49,12 @@ class Block(NamedTuple):
 
     @property
     def is_integer(self) -> bool:
-        """Whether any port is stored in integers."""
+        """Whether any port is quantized."""
         return any(isinstance(port.type, Uniform) for port in (*self.kernel.inputs, *self.kernel.outputs))
 
     @property
     def float_result(self) -> str:
-        """The only result, if there is one and a kernel on integers hands it on as float; else ""."""
+        """The only result, if there is one and an integer kernel gives it as float; else ""."""
         ports = [port for port in self.kernel.outputs if port.value]
         only = ports[0] if len(ports) == 1 and self.is_integer else None
         return only.value if only is not None and only.type is None else ""
@@ -168,7 +168,7 @@ def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
 
 
 def is_written_in_f32(graph: Graph, block: Block) -> bool:
-    """Whether all a block reads and writes in float is stored in integers, or constant.
+    """Whether every float operand and result of a block is stored quantized, or constant.
 
     Its floats are float32 then, whatever the model's are.
     """
@@ -190,8 +190,8 @@ def is_written_in_f32(graph: Graph, block: Block) -> bool:
 def clamp_of(values: Values[Any], op: Op | None, kind: Uniform) -> Clamp | None:
     """Stored bounds of a Relu or Clip, or of the storage range alone; None: bounds known only at run time.
 
-    A bound b is at its stored value q(b), so a Relu's is the zero point. Bounds that the value's pin implies
-    are none.
+    A bound b is at its stored value q(b), so a Relu's is the zero point. Bounds that the value's fixed type
+    implies are left out.
     """
     low, high = kind.storage.qmin, kind.storage.qmax
     if op is None:
@@ -235,6 +235,6 @@ class Operand:
 
 
 def operand_of(block: Block, op: Op, index: int) -> Operand | None:
-    """An operand that is stored in integers; None where it is float, inner or absent."""
+    """A quantized operand; None where it is float, inner or absent."""
     kind = block.kinds.get((op.name, index))
     return Operand(op.inputs[index], kind) if isinstance(kind, Uniform) else None

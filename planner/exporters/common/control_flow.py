@@ -140,7 +140,7 @@ class Cycle:
         return self.scope.type == "Loop" and begin.index == 1
 
     def pairs(self, *, is_steady: bool) -> tuple[tuple[Border, Border], ...]:
-        """Where values that trips hand on enter and leave, but for a condition that always holds."""
+        """Borders where loop-carried values enter and leave, without a condition that always holds."""
         left = {end.carried: end for end in self.ends if end.carried >= 0}
         return tuple(
             (begin, left[begin.index])

@@ -32,7 +32,7 @@ def left_open(graph: Graph) -> tuple[str, str]:
 
 
 def _advice(graph: Graph) -> str:
-    """What to do about dimensions that inputs leave open."""
+    """Advice about dimensions that inputs leave open."""
     known = seen_sizes(graph)
     names = dict.fromkeys(name or place for place, name in open_dims(graph) if (name or place) not in known)
     sizes = ", ".join(f"{name!r}: N" for name in names)

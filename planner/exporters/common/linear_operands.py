@@ -29,7 +29,7 @@ class Product:
       w_axis: of the output channels in the weight.
       trailing: axes behind the channels of the result.
       bias: stored on the accumulator's grid.
-      real_bias: reals of a bias that stays float or has a grid of its own, exact arithmetic only.
+      real_bias: reals of a bias that is float or has a grid of its own, exact arithmetic only.
     """
 
     op: Op

@@ -69,7 +69,7 @@ class Turn(Generic[Tensor]):
 
 
 class Language(ABC, Generic[Tensor]):
-    """What a format has for loops and branches.
+    """The operations of a format for loops and branches.
 
     Attributes:
       builder: of the format.
@@ -84,11 +84,11 @@ class Language(ABC, Generic[Tensor]):
     @property
     @abstractmethod
     def place(self) -> str:
-        """What is being written, for refusals."""
+        """The item that is being written, for refusals."""
 
     @abstractmethod
     def start(self, item: Border | Choice | Cycle, /) -> None:
-        """What is written from here on belongs to a border, a choice or a loop."""
+        """Attribute all that is written from here on to a border, a choice or a loop."""
 
     @abstractmethod
     def shape(self, value: str, /) -> tuple[int, ...]:
@@ -178,7 +178,7 @@ class Language(ABC, Generic[Tensor]):
         """The same before the first trip, all zero."""
 
     def collected(self, rows: Tensor, _shape: tuple[int, ...], _axis: int, /) -> Tensor:
-        """What the slices, each of a shape, are together."""
+        """All slices, each of a shape, as one tensor."""
         return rows
 
     @abstractmethod

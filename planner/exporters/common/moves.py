@@ -31,7 +31,7 @@ Picker: TypeAlias = Callable[[Tensor, Mapping[int, Array], str], Tensor]
 
 
 class Program(Protocol[Tensor]):
-    """What a format's program does with the order of axes."""
+    """The operations of a format's program that deal with the order of axes."""
 
     def ordered(self, tensor: Tensor, order: Order) -> Tensor:
         """The tensor with its axes stored in an order."""
@@ -97,5 +97,5 @@ class Lowering(Generic[Tensor]):
 
 
 def movements_of(values: Values[Any], op: Op, sizes: tuple[int, ...]) -> tuple[Movement, ...] | None:
-    """What an op makes of an operand of these sizes; None where it is not known before running."""
+    """The movements of an op on an operand of these sizes; None where they are not known before running."""
     return find_movements(Operands(op, {op.inputs[0]: sizes}.get, values.known))

@@ -1,4 +1,4 @@
-"""Tables: a Gather of a table in integers whose rows float ops read, as ops that every format has.
+"""Tables: a Gather of a quantized table whose rows float ops read, as ops that every format has.
 
 The rows that are read are gathered as they are stored, then dequantized; where each row of the table has a
 scale of its own, the scales are gathered by the same indices. So an engine never dequantizes the whole table.

@@ -1,9 +1,9 @@
 """Values: which tensor holds which value of a plan in which type, for all formats alike.
 
-A value has a base: its pin (an integer type, or float), else the type at its definition. Every (value, type)
-has one stored tensor and one float form; both come into being at their first use, so nothing unread is
-written. How a tensor changes its type is the format's own: `Casts`. Source: docs/specification.md, section 3;
-plans/rescales.
+A value has a base: its fixed type (an integer type, or float), else the type at its definition. Each pair of
+value and type has one stored tensor and one float form; both come into being at their first use, so nothing
+unread is written. How a tensor changes its type is the format's own: `Casts`.
+Source: docs/specification.md, section 3; plans/rescales.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def is_cut(source: Uniform, wanted: Uniform) -> bool:
 
 
 def _cut_to(kind: Uniform, pinned: Uniform) -> Uniform | None:
-    """A type with the integers alone that stand for a pin's numbers; None where it has not all of them."""
+    """A type restricted to the integers of a fixed type's numbers; None where it lacks some of them."""
     store, pin = kind.storage, pinned.storage
     plain = kind.is_per_tensor and pinned.is_per_tensor and not (store.float_name or pin.float_name)
     same = plain and (kind.scale, kind.expressed) == (pinned.scale, pinned.expressed)
@@ -89,8 +89,8 @@ class Values(Generic[Tensor]):
       graph: the float model, with the numbers of its constants.
       plan: types of all ports; its graph has the regions.
       arithmetic: of the row being written.
-      pins: what readers of a value start from whatever defines it: an integer type, or None for float.
-      bases: what they start from, of every value defined so far.
+      pins: the type that consumers of a value start from, whatever defines it; None for float.
+      bases: the type that they start from, of every value defined so far.
       stored: tensors of integers, by the value and what `held` makes of the type.
       reals: float forms, by the value and the integer type it is seen through.
       numbers: values that follow from constants alone.
@@ -138,16 +138,16 @@ class Values(Generic[Tensor]):
             self.stored[value, self._held(kind)] = tensor
 
     def define_real(self, value: str, tensor: Tensor) -> None:
-        """Say that a value is defined in its own element type; its pin follows right behind."""
+        """Say that a value is defined in its own element type; a change to its fixed type follows at once."""
         pinned = self.pins.get(value)
         self.enter(value, pinned, tensor if pinned is None else self._casts.quantize(value, tensor, pinned))
 
     def define_stored(self, value: str, kind: Uniform, tensor: Tensor) -> None:
-        """Say that a value is defined in stored integers; a rescale to its pin follows right behind.
+        """Say that a value is defined in stored integers; a rescale to its fixed type follows at once.
 
-        A pin of fewer bits stays in the integers of a kernel that has its scale: cut to the pin's, they are
-        the same numbers, and a reader that wants the kernel's own type takes them as they are. The model's
-        results are handed out in their pins.
+        A fixed type of fewer bits stays in the integers of a kernel that has its scale: clamped to its range,
+        they are the same numbers, and a consumer that expects the kernel's own type takes them as they are.
+        The model's results get their fixed types.
         """
         pinned = self.bases[value] = self.pins.get(value, kind)
         if pinned is None:
@@ -157,7 +157,7 @@ class Values(Generic[Tensor]):
         self.enter(value, pinned, self._casts.rescale(value, tensor, kind, pinned))
 
     def cut_to_pin(self, value: str, kind: Uniform) -> Uniform | None:
-        """What a value of that type is cut to, for its pin; None where a cut is not all that it takes."""
+        """The type that a value is clamped to for its fixed type; None where a clamp is not enough."""
         pinned = self.pins.get(value)
         if pinned is None or value in self.graph.outputs:
             return None

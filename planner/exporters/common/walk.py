@@ -167,7 +167,7 @@ class Walk(Generic[Tensor]):
             self._define(begin, tensor)
 
     def _whole(self, cycle: Cycle, begin: Border) -> tuple[Tensor, int, tuple[int, ...]]:
-        """What a Scan takes slice by slice, its axis of slices, and its shape."""
+        """The tensor that a Scan takes slice by slice, its axis of slices, and its shape."""
         whole = self._read(begin)
         axis = cycle.axis("input", begin.index, len(whole.shape))
         return self._own.rows(begin, whole, axis), axis, whole.shape

@@ -30,7 +30,7 @@ def binary(call: Call) -> Sequence[Tensor] | None:
 
 
 def power(call: Call) -> Sequence[Tensor] | None:
-    """POW; a stored square as MUL of a tensor and itself, as POW has no kernel on integers."""
+    """POW; a stored square as MUL of a tensor and itself, as POW has no integer kernel."""
     if call.kind(0) is None or call.kind(1) is not None:
         return binary(call)
     if np.any(call.builder.values.array(call.op.inputs[1]) != 2):

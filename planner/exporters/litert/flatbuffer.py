@@ -25,7 +25,7 @@ MOST_BYTES: Final = 2**31 - 1
 """A flatbuffer's offsets have 32 bits, and flatbuffers' own writer stops here."""
 
 _OLD_CODES: Final = 127
-"""Greater codes of operators do not fit the field that readers of old files look at."""
+"""Greater codes of operators do not fit the field that old versions of the runtime read."""
 
 
 def file_bytes(program: Program, *, name: str, description: str) -> bytes:

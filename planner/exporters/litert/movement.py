@@ -1,8 +1,8 @@
 """Movement: ops whose results are elements of their operands, on stored integers, floats and indices alike.
 
-A TRANSPOSE of the model is no operator, only another order of the same tensor. What picks elements axis by
-axis (slices, tiles, nearest resizes, reflecting pads) is SLICE where they lie in a row, STRIDED_SLICE where
-they are steps apart, TILE where the axis repeats, else GATHER along that axis.
+A TRANSPOSE of the model is no operator, only another order of the same tensor. An op that picks elements axis
+by axis (slices, tiles, nearest resizes, reflecting pads) is SLICE where they are contiguous, STRIDED_SLICE
+where they are evenly spaced, TILE where the axis repeats, else GATHER along that axis.
 Source: TensorFlow Lite, builtin operators; ONNX.
 """
 

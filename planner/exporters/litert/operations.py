@@ -99,7 +99,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """What becomes a subgraph: operators, the tensors that are handed in, and those that are handed out."""
+    """The contents of a subgraph: operators, the tensors that enter, and those that leave."""
 
     name: str
     operators: tuple[Operator, ...]
@@ -203,7 +203,7 @@ class Program:
     def ordered(self, tensor: Tensor, order: Order) -> Tensor:
         """The tensor with its axes stored in an order: itself, an earlier transpose, or a new one.
 
-        Where only axes of one element change places, a RESHAPE does.
+        A RESHAPE is enough where only axes of one element change places.
         """
         if tensor.order == order:
             return tensor
@@ -380,7 +380,7 @@ class Program:
 
 
 def _form(tensor: Tensor) -> tuple[tuple[int, ...], str, Uniform | None]:
-    """What a tensor and its entry have in common."""
+    """The properties that a tensor and its entry have in common."""
     return tensor.shape, tensor.element, tensor.kind
 
 

@@ -1,7 +1,7 @@
 """ProgramBuilder: a planned model as LiteRT operators, with QUANTIZE and DEQUANTIZE between types.
 
-Interfaces are float unless the plan pins them. Source: docs/specification.md, section 3; docs/litert.md;
-plans/rescales.
+Interfaces are float unless the plan fixes their types. Source: docs/specification.md, section 3;
+docs/litert.md; plans/rescales.
 """
 
 from collections.abc import Iterator
@@ -218,7 +218,7 @@ class ProgramBuilder:
         )
 
     def result(self, value: str) -> None:
-        """Make a value an output of the program: stored where the model's is pinned, else float."""
+        """Make a value an output of the program: quantized where the model's type is fixed, else float."""
         pinned = self.values.pins.get(value)
         tensor = self.real(value) if pinned is None else self.values.integers(value, pinned)
         self.program.result(value, self.program.ordered(tensor, plain(len(tensor.shape))))

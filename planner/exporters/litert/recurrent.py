@@ -22,7 +22,7 @@ from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.records import PortTyped
 
 _GATES: Final = (0, 2, 3, 1)
-"""Where ONNX has the input, forget, cell and output gate: it packs them input, output, forget, cell."""
+"""Places of the input, forget, cell and output gate in ONNX: it packs them input, output, forget, cell."""
 _HOLES: Final = (0, 2, 1)
 """The same of peepholes, which the cell has none of."""
 _TANH: Final = 4

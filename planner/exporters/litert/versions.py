@@ -15,7 +15,7 @@ from planner.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the version of an operator depends on.
+    """The properties that the version of an operator depends on.
 
     Attributes:
       element: of the operand that decides.

@@ -1,8 +1,8 @@
 """litert: a planned model as a LiteRT (TensorFlow Lite) file.
 
-Stored integers are computed by the runtime's integer operators, what the plan leaves float by its float ones,
-with QUANTIZE and DEQUANTIZE between. Images are stored channels last, with a TRANSPOSE only where the model's
-own order is asked for. Source: TensorFlow Lite's schema and reference kernels; docs/litert.md.
+Quantized kernels become the runtime's integer operators, and float kernels its float operators, with QUANTIZE
+and DEQUANTIZE between. Images are stored channels last, with a TRANSPOSE only where the model's own order is
+required. Source: TensorFlow Lite's schema and reference kernels; docs/litert.md.
 """
 
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ def _problem(kind: PortTyped, *, is_constant: bool) -> str:
 
 
 def _write_block(builder: ProgramBuilder, block: Block) -> None:
-    """Write one region; shape arithmetic has no plan and is left out, its readers say what they miss."""
+    """Write one region; shape arithmetic has no plan and is left out, its consumers report the gap."""
     kernel = block.kernel
     with sizes_blamed(builder.graph, f"kernel {kernel.name!r}"):
         if kernel.name not in builder.plan.kernels or fold(builder.values, builder.sizes, block):
@@ -177,7 +177,7 @@ def _added_bias(builder: ProgramBuilder, block: Block) -> tuple[str, PortTyped] 
 
 
 def _is_whole(builder: ProgramBuilder, op: Op, kinds: dict[int, PortTyped]) -> bool:
-    """Whether all data of an op is stored in integers."""
+    """Whether all data of an op is quantized."""
     others, values = defined(op.type).parameters, builder.graph.values
     if op.type == "Pow" and builder.values.is_constant(op.inputs[1]) and kinds.get(1) is None:
         others |= {1}  # a stored square, see `power`

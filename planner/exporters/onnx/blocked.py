@@ -29,7 +29,7 @@ def block_dtype(kind: Uniform) -> str:
 
 
 def kept_scales(plan: Plan) -> Mapping[Uniform, str]:
-    """What scales of types in blocks are stored in, where the target's rows say `f16`, `e8m0` or `f8E4M3FN`.
+    """The storages of the scales of block types, where the target's rows say `f16`, `e8m0` or `f8E4M3FN`.
 
     Beside integers exponents alone are written as float32, which more engines read.
     """

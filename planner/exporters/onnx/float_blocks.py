@@ -206,8 +206,8 @@ def write_clamped(
 ) -> None:
     """Clamp a stored tensor by an activation and the storage range, and define the value as the result.
 
-    On integers where the format's `integer_clamps` has the type; else through float, which is exactly
-    the same: stored values survive the way to float and back.
+    The clamp is an integer one where the format's `integer_clamps` has the type; else it goes through float,
+    which is exactly the same: stored values survive the way to float and back.
     """
     clamp = clamp_of(builder.values, activation, kind)
     result = builder.stored_name(value, kind)

@@ -2,7 +2,7 @@
 
 Each becomes com.microsoft MatMulNBits with float32 sums; a bias is an Add behind it. Other widths lie in the
 next of these. A table read by Gather becomes GatherBlockQuantized, so that engines dequantize the rows they
-read. What the plan has on integers besides is written with Q/DQ pairs. Source: onnxruntime's contrib operator
+read. Other quantized kernels of the plan are written with Q/DQ pairs. Source: onnxruntime's contrib operator
 pages MatMulNBits, GatherBlockQuantized.
 """
 

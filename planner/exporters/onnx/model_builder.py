@@ -1,8 +1,8 @@
 """ModelBuilder: the ONNX model being written, with QuantizeLinear and DequantizeLinear between types.
 
 Which tensor holds which value is kept in `values`. The float form of a value's base keeps the value's own
-name, unless the model's boundary is pinned: then the stored tensor has it. Source: docs/specification.md,
-section 3.
+name, unless the model's boundary has a fixed type: then the stored tensor has it.
+Source: docs/specification.md, section 3.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +70,7 @@ class ModelBuilder:
         clips_constants: bool = False,
         rescale: Rescale | None = None,
     ) -> None:
-        """Start with the model's inputs: float, or stored where they are pinned."""
+        """Start with the model's inputs: float, or quantized where their types are fixed."""
         self.graph, self.plan, self.integer_clamps = graph, plan, integer_clamps
         self.file, self.values = OnnxFile(graph, plan), Values[str](graph, plan, self)
         self._rescale, self._clips_constants = rescale, clips_constants
@@ -113,13 +113,13 @@ class ModelBuilder:
         return self.file.fresh(f"{value}_float")
 
     def stored_name(self, value: str, kind: Uniform) -> str:
-        """Name for the stored tensor a value is defined in: its own where the boundary is pinned to it."""
+        """Name for the stored tensor of a value: the value's own where the boundary has that fixed type."""
         if value in self._boundary and self.values.is_same(kind, self._boundary[value]):
             return value
         return self.file.fresh(f"{value}_quantized")
 
     def define_stored(self, value: str, kind: Uniform, tensor: str) -> None:
-        """Say that a value is defined in stored integers; a rescale to its pin follows right behind."""
+        """Say that a value is defined in stored integers; a rescale to its fixed type follows at once."""
         with self._beside(value):
             if self.values.pins.get(value, kind) is None:
                 self.values.stored[value, kind] = tensor
@@ -140,14 +140,14 @@ class ModelBuilder:
         return result
 
     def quantize(self, value: str, tensor: str, kind: Uniform) -> str:
-        """Append a QuantizeLinear of a value's float tensor, where readers of the value can read it."""
+        """Append a QuantizeLinear of a value's float tensor, where consumers of the value can read it."""
         result = self.stored_name(value, kind)
         with self._beside(value):
             self._quantize_in_range(self.as_f32(value, tensor), kind, result)
         return result
 
     def dequantize(self, value: str, tensor: str, kind: Uniform) -> str:
-        """Append a DequantizeLinear of a value that is defined in integers and read in float."""
+        """Append a DequantizeLinear of a value that is defined quantized and read in float."""
         self._dequantize_value(value, tensor, kind, value)
         return value
 
@@ -235,7 +235,7 @@ class ModelBuilder:
         return self.values.real(value)
 
     def any_form(self, value: str) -> str:
-        """The tensor of a value in whatever form it is in, for readers of its shape."""
+        """The tensor of a value in whatever form it is in, for consumers of its shape."""
         is_stored = isinstance(self.values.bases.get(value), Uniform)
         return self.values.form(value) if is_stored else self.operand(value)
 
@@ -330,7 +330,7 @@ class ModelBuilder:
     def block_scales(self, stem: str, scales: Array, kind: Uniform, real: str) -> str:
         """The scales of blocks as an operator on reals of `real`, f32 or f16, takes them.
 
-        Where a row stores them in a narrower float the file does, too; float32 is then one operator away.
+        The file stores them in a narrower float where a row does; one more operator then gives float32.
         """
         if real == "f16":
             return self.file.constant(stem, scales.astype(np.float16))

@@ -59,7 +59,7 @@ class Names:
 
 
 def origin_of(plan: Plan) -> dict[str, str]:
-    """What a file says of where it comes from: the plan, the target and the model, each by its digest."""
+    """The origin that a file states: the plan, the target and the model, each by its digest."""
     return {
         "qplan.plan": plan.key,
         "qplan.target": f"{plan.target.id} {plan.target.version} {plan.target.digest}",

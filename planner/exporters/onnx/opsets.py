@@ -27,7 +27,7 @@ OLDER_OPSET: Final = 20
 NARROW_FLOATS: Final = 23
 EXPONENTS: Final = 24
 _PLACE: Final = re.compile(r"^\S+: \w+: Assertion `.*` failed: ")
-"""Where in the converter's own source it gave up."""
+"""The place in the converter's own source where it gave up."""
 
 
 def choose_opset(plan: Plan, held: Iterable[str] = ()) -> int:
@@ -54,7 +54,7 @@ def choose_opset(plan: Plan, held: Iterable[str] = ()) -> int:
 
 
 def _activations(plan: Plan, bases: Mapping[str, PortTyped]) -> Iterator[PortTyped]:
-    """Types of what is no constant, at ports and by pins."""
+    """Types of values that are no constants, at ports and as fixed types."""
     yield from bases.values()
     for kernel in plan.kernels_in_order:
         for port in (*kernel.inputs, *kernel.outputs):
@@ -67,7 +67,7 @@ def _is_signed_byte(kind: PortTyped) -> bool:
 
 
 def _needs_newer(plan: Plan, bases: Mapping[str, PortTyped]) -> bool:
-    """Whether a port or a pin stores words or blocks, or an op is of opset 21."""
+    """Whether a port or a fixed type stores words or blocks, or an op is of opset 21."""
     kinds = [port.type for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
     kinds += bases.values()
     has_words = any(isinstance(kind, Uniform) and 8 < kind.storage.bits <= 16 for kind in kinds)

@@ -84,9 +84,10 @@ def beyond(kernel: KernelPlan, error: RuleError) -> UnsupportedExport:
 
 
 def typed_ports(plan: Plan) -> Iterator[tuple[str, str, str, PortTyped]]:
-    """Address, row, value and type of every port that has a type, the pinned boundary last.
+    """Address, row, value and type of every port that has a type, the model's fixed boundary last.
 
-    A pin of a float storage within the model may be no port's: that value is stored in it all the same.
+    A fixed type of a float storage within the model may be no port's: that value is stored in it all the
+    same.
     """
     for kernel in plan.kernels_in_order:
         row = "in float" if kernel.row is None else f"row {kernel.row}"
@@ -104,7 +105,7 @@ def typed_ports(plan: Plan) -> Iterator[tuple[str, str, str, PortTyped]]:
 
 
 def pinned_results(plan: Plan) -> Iterator[tuple[str, str, str, PortTyped]]:
-    """Address, row, value and pin of every result that is stored in its pin and not in its port's type."""
+    """Address, row, value and type of every result that is stored in a fixed type and not in its port's."""
     pinned = plan.held_pins
     for kernel in plan.kernels_in_order:
         for port in kernel.outputs:

@@ -1,6 +1,6 @@
 """onnx-qcdq: QuantizeLinear, Clip, DequantizeLinear around float ops: storage ranges under 8 bits by a Clip.
 
-Stored integers lie in bytes; a Clip of bytes says the range, on weights too, so that a reader finds it. All
+Stored integers lie in bytes; a Clip of bytes says the range, on weights too, so that a consumer finds it. All
 ops, fused activations included, are float ones between the pairs. Source: the QONNX paper, "QCDQ";
 docs/formats.md.
 """

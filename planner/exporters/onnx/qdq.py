@@ -38,7 +38,7 @@ def write_qdq(graph: Graph, plan: Plan) -> bytes:
 
 
 def write_block(builder: ModelBuilder, block: Block) -> None:
-    """Write one region: a Relu or Clip on its own on integers where that is exact, else in float."""
+    """Write one region: a lone Relu or Clip in integer arithmetic where that is exact, else in float."""
     if not any(write(builder, block) for write in (write_clamp_alone, write_view, write_lookup)):
         write_real(builder, block)
 

@@ -253,7 +253,7 @@ FLOAT_CALLS: Final[Mapping[tuple[str, ...], FloatCallMaker]] = {
     ("MatMul",): matmul_to_float,
     ("MatMul", "Add"): matmul_add,
 }
-"""Operators on integers whose result is float, by the types of a region's ops but for a last Relu or Clip."""
+"""Integer operators whose result is float, by the types of a region's ops without a final Relu or Clip."""
 
 CALLS: Final[Mapping[tuple[str, ...], CallMaker]] = {
     ("Add",): elementwise("QLinearAdd"),

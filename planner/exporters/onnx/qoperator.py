@@ -1,9 +1,9 @@
 """onnx-qoperator: QLinear and contrib operators on stored integers, float only at the borders.
 
 In: regions whose ops `qlinear.CALLS` knows, in types onnxruntime has the kernel for, become one operator;
-movers work on the stored integers as they are; a fused Relu or Clip is a Clip of stored integers. What
-onnxruntime has no integer kernel for runs between DequantizeLinear and QuantizeLinear. Source:
-docs/formats.md.
+data-movement operators work on the stored integers as they are; a fused Relu or Clip is a Clip of stored
+integers. A kernel that onnxruntime has in float alone runs between DequantizeLinear and QuantizeLinear.
+Source: docs/formats.md.
 """
 
 from functools import partial
@@ -111,7 +111,7 @@ def _emit(builder: ModelBuilder, block: Block, call: Call, result: str) -> None:
 
 
 def write_mover(builder: ModelBuilder, block: Block) -> bool:
-    """Write a mover on stored integers; False where types differ or the integer kernel is missing."""
+    """Write data movement on stored integers; False where types differ or the integer kernel is missing."""
     op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
     kinds = [port.type for port in ports if port.value]
     kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)

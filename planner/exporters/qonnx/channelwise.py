@@ -1,7 +1,7 @@
 """Channelwise: ops on one stream with constants per channel, as thresholds per channel.
 
-What the row makes of each stored integer is asked of the interpreter. A channel that rises with its operand
-is thresholds as it is, one that falls is turned by a sign in front; what does both has no such form.
+The interpreter says what the row makes of each stored integer. A channel that rises with its operand is
+thresholds as it is, and one that falls is negated first; one that does both has no such form.
 Source: FINN documentation, "Streamlining" and ChannelwiseOp.
 """
 
@@ -56,7 +56,7 @@ def channelwise(streams: FinnModelBuilder, block: Block, _y: Uniform, clamp: Cla
 
 
 def _levels(streams: FinnModelBuilder, block: Block, x: Operand, axis: int, channels: int) -> Integers | None:
-    """What each stored integer, ascending, becomes in each channel: (channels, integers)."""
+    """The result of each stored integer, ascending, in each channel: (channels, integers)."""
     rank, store = len(streams.graph.values[x.value].shape or ()), x.kind.storage
     ramp = np.arange(store.qmin, store.qmax + 1)
     sizes = [channels if i == axis else 1 for i in range(rank)]

@@ -1,7 +1,7 @@
 """finn: integer weights, MultiThresholds for activations and requantizes, scales behind the linear ops.
 
-What the row's arithmetic makes of each sum is in the thresholds, exactly: ties, biases, fused activations.
-What has no such form is refused; what the plan leaves float stays float. Source: FINN documentation,
+The thresholds hold exactly what the row's arithmetic makes of each sum: ties, biases, fused activations. A
+quantized kernel without such a form is refused; float kernels remain float. Source: FINN documentation,
 "Streamlining"; docs/formats.md.
 """
 
@@ -192,7 +192,7 @@ def _write_floats(streams: FinnModelBuilder, block: Block, ops: Sequence[Op], in
 
 
 def _write_mover(streams: FinnModelBuilder, block: Block) -> bool:
-    """Ops that move data work on integers less their zero point as they are."""
+    """Data-movement operators take integers less their zero point as they are."""
     op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
     kinds = [port.type for port in ports if port.value]
     kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)

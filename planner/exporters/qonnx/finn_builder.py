@@ -1,8 +1,8 @@
 """The FINN model being written: float tensors that hold integers, each with its FINN datatype.
 
 A value lives as `stored - zero_point` in float32, so no zero point is left and a padding of 0 is real zero;
-its scale follows where a float reader needs it. Types change in a MultiThreshold, which counts the thresholds
-a number reaches. Source: FINN documentation, "Streamlining"; QONNX operator page MultiThreshold.
+its scale follows where a float consumer needs it. Types change in a MultiThreshold, which counts the
+thresholds a number reaches. Source: FINN documentation, "Streamlining"; QONNX operator page MultiThreshold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ class FinnModelBuilder:
             self.define_integers(port.value, port.type, result)
 
     def define_integers(self, value: str, kind: Uniform, tensor: str) -> None:
-        """Say which tensor holds a value's integers; a rescale to its pin follows."""
+        """Say which tensor holds a value's integers; a rescale to its fixed type follows."""
         if self.values.pins.get(value) is None:
             self.values.stored[value, kind] = tensor
         self.values.define_stored(value, kind, tensor)
@@ -206,8 +206,8 @@ class FinnModelBuilder:
 def layout_of(axis: int, rank: int) -> str:
     """A MultiThreshold's layout with its channels at an axis; -1: of one channel.
 
-    "" where every version of QONNX takes this axis without being told: the second of a matrix, the last of
-    three. FINN's QONNX accepts NCHW and NHWC alone.
+    "" where every version of QONNX takes this axis by default: the second of a matrix, the last of three.
+    FINN's QONNX accepts NCHW and NHWC alone.
     """
     if (axis, rank) in {(1, 2), (2, 3)}:
         return ""

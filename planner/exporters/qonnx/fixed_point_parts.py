@@ -28,7 +28,7 @@ MOST_BITS: Final = 32
 
 
 class Extent(NamedTuple):
-    """What a result that is rounded further on has to hold: bounds as reals, and bits behind the point."""
+    """The precision of a result that is rounded later: bounds as reals, and bits behind the point."""
 
     low: float
     high: float
@@ -62,7 +62,7 @@ def steps_of(kind: Uniform) -> tuple[int, int]:
 
 
 def factors_of(kind: PortTyped) -> Reals:
-    """What a value of a type is divided by, () or (slices,)."""
+    """The divisors of a value of a type, () or (slices,)."""
     to = fixed(kind)
     if is_plain(kind) or to is None or not isinstance(kind, Uniform):
         return np.ones(())
@@ -97,7 +97,7 @@ def extent_of(kind: Uniform, factor: float = 1.0) -> Extent:
 
 @dataclass(slots=True)
 class Draft:
-    """What is written so far: values and constants beside the graph's, and where each value is.
+    """The parts written so far: values and constants beside the graph's, and the place of each value.
 
     Attributes:
       taken: names that are in use.
@@ -168,7 +168,7 @@ class Draft:
         return self.views[name, None]
 
     def pin(self, name: str) -> None:
-        """Put a value on the grid of its pin, from which its users start."""
+        """Put a value on the grid of its fixed type, from which its consumers start."""
         kind, own = self.pinned.get(name), self.types.get(name)
         if not isinstance(kind, Uniform) or kind == own:
             return

@@ -36,7 +36,7 @@ GUARD_BITS: Final = 8
 MOST_BITS: Final = 64
 TABLE_BITS: Final = 18
 TABLE_REST: Final = 1 / 256
-"""What the exponentials behind the end of a softmax's table may add up to, the largest being 1."""
+"""The largest sum of the exponentials beyond the end of a softmax's table, the largest of all being 1."""
 # Zip files have no time before this one, and every export of a plan is the same bytes.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 

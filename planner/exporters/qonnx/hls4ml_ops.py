@@ -59,7 +59,7 @@ _MERGED: Final = of_form(Form.CONCAT, Form.VARIADIC)
 
 @dataclass(slots=True)
 class _Draft:
-    """What stands for ops: constants and values of their own beside the graph's."""
+    """Replacements of ops: constants and values of their own beside the graph's."""
 
     graph: Graph
     values: dict[str, Value] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def readable(graph: Graph, blocks: Sequence[Block]) -> tuple[Graph, list[Block]]
 
 
 def _steps(draft: _Draft, block: Block, op: Op) -> list[Op]:
-    """What stands for an op; itself where hls4ml reads it."""
+    """The ops that replace an op; itself where hls4ml reads it."""
     if op.type == "Concat" and len(op.inputs) > 2:
         steps = _joined(draft, op)
     elif op.type == "Clip":
@@ -209,7 +209,7 @@ def _numbers(constants: Constants, name: str) -> np.ndarray | None:
 
 
 def _pad_problem(node: Node, nodes: Sequence[Node], constants: Constants) -> str:
-    """What hls4ml does not pad: with numbers but 0, vectors, and images once they are channels last."""
+    """Why hls4ml cannot do a Pad: numbers other than 0, vectors, or images once they are channels last."""
     mode = node.attributes.get("mode", "constant")
     fill = _numbers(constants, node.inputs[2]) if len(node.inputs) > 2 else None
     if mode != "constant" or (fill is not None and np.any(fill)):

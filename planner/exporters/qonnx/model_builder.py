@@ -1,8 +1,8 @@
 """The QONNX model being written: float tensors all, each value seen through its types by a Quant.
 
-A value has a base, as in `builder`: its pin, else the type at its definition. The tensor on the base's grid
-keeps the value's name; other types of it are Quants of that one. Model inputs stay float: a pinned one is
-on its grid behind a Quant. Source: docs/specification.md, section 3; plans/rescales.
+A value has a base, as in `builder`: its fixed type, else the type at its definition. The tensor on the base's
+grid keeps the value's name; other types of it are Quants of that one. Model inputs are float: one of a fixed
+type is on its grid behind a Quant. Source: docs/specification.md, section 3; plans/rescales.
 """
 
 from collections import Counter
@@ -90,7 +90,7 @@ class FloatModelBuilder:
         return value if is_bare else self.file.fresh(f"{value}_float")
 
     def define(self, value: str, tensor: str, kind: PortTyped, *, on_grid: bool = False) -> None:
-        """Say which tensor an op gave a value; the Quant of its type, and of its pin, follow.
+        """Say which tensor an op gave a value; the Quants of its type and of its fixed type follow.
 
         Args:
           on_grid: whether the op only moved numbers of this type; FINN's files have no Quant behind it.
@@ -138,7 +138,7 @@ class FloatModelBuilder:
         """Serialise, outputs bound.
 
         Args:
-          shapes: write the shapes of all tensors inside too, for readers that infer none behind a Quant.
+          shapes: write the shapes of all tensors inside too, for tools that infer none behind a Quant.
         """
         opset = self.graph.opsets.get("", OPSET)
         data = self.file.to_bytes(opset=opset, port=self.file.port)

@@ -10,7 +10,7 @@ from planner.ir.graph import Graph, Op
 
 
 class Sign(NamedTuple):
-    """The value that was asked for its sign, what asked, and the number that the result is plus or minus."""
+    """The value whose sign is taken, the comparison that takes it, and the result's magnitude."""
 
     source: str
     question: str

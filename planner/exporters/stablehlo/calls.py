@@ -72,7 +72,7 @@ class Call:
         return None if found is None else tuple(int(item) for item in found.reshape(-1))
 
     def operands(self) -> Operands:
-        """What the op's definition asks of its operands; numbers that come at run time are refused."""
+        """The operands for the op's definition; numbers that come at run time are refused."""
         places = {name: i for i, name in reversed(list(enumerate(self.op.inputs)))}
         return Operands(
             self.op,

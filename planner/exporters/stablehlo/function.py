@@ -36,8 +36,8 @@ _FEW: Final = 64
 class Program:
     """Operations in order, and what tells them apart.
 
-    Constants are written at their first use, and a number as large as its reader needs it; those that a body
-    reads stand in the function, in front of what runs the body.
+    Constants are written at their first use, and a number as large as its consumer needs it; those that a
+    body reads stand in the function, in front of what runs the body.
 
     Attributes:
       operations: so far, of the function or of the body being written.

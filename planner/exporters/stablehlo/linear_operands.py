@@ -1,7 +1,7 @@
 """Linear operands: Conv, ConvTranspose, Gemm and MatMul on stored integers, taken apart for both forms.
 
-What has an integer accumulator here has one in the reference interpreter. Source: docs/specification.md,
-sections 3, 7.
+A kernel has an integer accumulator here if it has one in the reference interpreter.
+Source: docs/specification.md, sections 3, 7.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Linear:
       weight: reals of constant weights, a transposed convolution's turned; None for an activation.
       channel_axis: of the result.
       bias: stored on the accumulator's grid.
-      real_bias: reals of a bias that stays float or has a grid of its own.
+      real_bias: reals of a bias that is float or has a grid of its own.
       reach: the largest magnitude the accumulator may have, bias included.
     """
 

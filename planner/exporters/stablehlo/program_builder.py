@@ -1,6 +1,7 @@
-"""ProgramBuilder: the StableHLO function being written, in quantized element types or in integers (`Form`).
+"""ProgramBuilder: the StableHLO function being written, in quantized or in integer element types (`Form`).
 
-What is known before running stays numbers until somebody needs a tensor. Unknown dimensions of inputs are 1.
+Values known before running are kept as numbers until an operation needs a tensor. Unknown dimensions of
+inputs are 1.
 Source: docs/specification.md, section 3; plans/rescales.
 """
 
@@ -146,7 +147,7 @@ class ProgramBuilder:
         return convert(self.p, tensor, ELEMENTS[self.graph.values[value].dtype])
 
     def result(self, name: str) -> Tensor:
-        """The tensor of a model output: stored where pinned."""
+        """The tensor of a model output: quantized where its type is fixed."""
         base = self.values.pins.get(name)
         if base is not None and self.graph.values[name].is_float:
             return self.values.integers(name, base)

@@ -1,8 +1,8 @@
 """Quantized: kernels of `stablehlo`, operations on quantized element types.
 
 A dot or convolution ends in i32 at the scale of its products, the bias is added there, and one
-uniform_quantize follows. What breaks a constraint of the specification, or has no operation on quantized
-types, is dequantized, computed in f32 and quantized, which is what the specification says of the others.
+uniform_quantize follows. A kernel that breaks a constraint of the specification, or has no operation on
+quantized types, is dequantized, computed in f32 and quantized, as the specification says of the others.
 Source: StableHLO specification; docs/specification.md, sections 8 and 9.4.
 """
 

@@ -1,7 +1,7 @@
 """Write: a planned model as one StableHLO function, region by region, in either form.
 
-A region is a clamp of stored values, a mover of them, a kernel of the form, or else float operations between
-dequantize and quantize. Source: docs/formats.md; docs/specification.md, section 7.
+A region is a clamp of stored values, a data-movement operator on them, a kernel of the form, or else float
+operations between dequantize and quantize. Source: docs/formats.md; docs/specification.md, section 7.
 """
 
 from collections.abc import Iterator
@@ -125,7 +125,7 @@ def _write_block(builder: ProgramBuilder, block: Block) -> None:
 
 
 def _write_mover(builder: ProgramBuilder, block: Block) -> bool:
-    """Write a mover, or a clamp alone, on stored elements; False where types differ."""
+    """Write a data-movement operator, or a clamp alone, on stored elements; False where types differ."""
     op = block.core[0]
     ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
     kind = ports[0].type if ports else None
@@ -230,7 +230,7 @@ def _write_real(builder: ProgramBuilder, block: Block) -> None:
 
 
 def _handed_on(builder: ProgramBuilder, block: Block, made: dict[str, Tensor]) -> tuple[Op, ...]:
-    """Make the float result of a product on integers; the ops that are still to be written."""
+    """Make the float result of an integer product, and return the ops that are still to be written."""
     whole, tail = split_tail(block.core)
     is_linear = INTEGER_KERNELS.get(tuple(op.type for op in whole)) is linear
     product = linear_to_float(builder, block._replace(core=whole)) if is_linear else None

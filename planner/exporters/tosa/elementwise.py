@@ -87,7 +87,7 @@ def concat(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> b
 
 
 def where(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
-    """Where, both branches brought onto the result's grid."""
+    """Write a Where, both branches rescaled to the result's grid."""
     op = block.core[0]
     sides = [operand_of(block, op, i) for i in (1, 2)]
     kept = [side for side in sides if side is not None and side.kind.is_per_tensor]
@@ -152,7 +152,7 @@ def joined(
 
 
 def operands_of(block: Block, count: int) -> list[Operand] | None:
-    """The first operands of a block's op, if each is stored in integers with one scale."""
+    """The first operands of a block's op, if each is quantized with one scale."""
     found = [operand_of(block, block.core[0], i) for i in range(count)]
     kept = [item for item in found if item is not None and item.kind.is_per_tensor]
     return kept if len(kept) == count == len(block.core[0].inputs) else None

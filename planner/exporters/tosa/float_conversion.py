@@ -31,7 +31,7 @@ def dequantized(program: Program, tensor: Tensor, kind: Uniform, stem: str) -> T
 def quantized(program: Program, tensor: Tensor, kind: Uniform, element: str, stem: str) -> Tensor:
     """`rint(x / scale) + zero point` onto a signed type with one scale, saturated to the element type.
 
-    What lies outside a narrower storage range may come out one step off: callers clamp. NaN is not expected.
+    A value outside a narrower storage range may come out one step off: callers clamp. NaN is not expected.
     """
     low, high = (end - kind.zero_point for end in (kind.storage.qmin, kind.storage.qmax))
     inverse = _FLOAT(1) / _FLOAT(kind.scale)

@@ -36,7 +36,8 @@ FloatOp: TypeAlias = Callable[[ProgramBuilder, Op, Sequence[Tensor]], Tensor | N
 def write_floats(builder: ProgramBuilder, block: Block) -> None:
     """The ops of a float region, one by one.
 
-    Shape arithmetic that TOSA cannot say is left out: sizes are numbers here, readers say what they miss.
+    Shape arithmetic that TOSA cannot say is left out: sizes are numbers here, and consumers report missing
+    operands.
 
     Raises:
       UnsupportedExport: an op that TOSA cannot say.
@@ -169,7 +170,7 @@ def _results(builder: ProgramBuilder, op: Op, operands: Sequence[Tensor]) -> Seq
 
 
 def _data(op: Op) -> Sequence[int]:
-    """Which operands are data: not the shapes, indices and bounds of movers and reductions."""
+    """Which operands are data: not the shapes, indices and bounds of data movement and reductions."""
     several = ("Gemm", "LayerNormalization", "MatMul", "Pow", "Where")
     is_variadic = op.type in several or op.type in _PAIRS
     return range(len(op.inputs)) if is_variadic else (0,)

@@ -105,7 +105,7 @@ def conv_reals(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Te
 
 
 def _sums(builder: ProgramBuilder, parts: _Weighted, x: Tensor) -> Tensor:
-    """What a Conv adds up, its bias included; one spatial axis is two."""
+    """The sums of a Conv, its bias included; one spatial axis is written as two."""
     x, trailing = _spread(builder, x), parts.weight.ndim - 2
     geometry = conv_geometry(parts.op.attributes, x.sizes[-trailing:], parts.weight.shape[2:])
     windows = windows_of(geometry, parts.weight.shape[2:])

@@ -1,8 +1,8 @@
 """Movement: ops whose results are elements of their operands, on stored integers or on floats alike.
 
-A TRANSPOSE of the model is no operation, only another order of the same tensor. What picks elements axis by
-axis (slices, tiles, gathers, nearest resizes, splits) is SLICE where they lie in a row, TILE where the axis
-repeats, else GATHER along that axis. Source: TOSA 1.0, data layout and gather operators.
+A TRANSPOSE of the model is no operation, only another order of the same tensor. An op that picks elements
+axis by axis (slices, tiles, gathers, nearest resizes, splits) is SLICE where they are contiguous, TILE where
+the axis repeats, else GATHER along that axis. Source: TOSA 1.0, data layout and gather operators.
 """
 
 from collections.abc import Callable, Mapping, Sequence

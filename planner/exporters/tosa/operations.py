@@ -191,7 +191,7 @@ class Program:
     def ordered(self, tensor: Tensor, order: Order) -> Tensor:
         """The tensor with its axes stored in an order: itself, an earlier transpose, or a new one.
 
-        Where only axes of one element change places, a RESHAPE does.
+        A RESHAPE is enough where only axes of one element change places.
         """
         if tensor.order == order:
             return tensor

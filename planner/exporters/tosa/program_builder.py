@@ -182,7 +182,7 @@ class ProgramBuilder:
         return self.values.arithmetic
 
     def _feed(self, name: str, wanted: set[PortTyped]) -> None:
-        """An argument: stored where it is pinned or all its readers want one type, else float."""
+        """Add an argument: quantized where its type is fixed or all its consumers need one, else float."""
         value, kind = self.graph.values[name], self.values.pins.get(name)
         if name not in self.values.pins and len(wanted) == 1:
             only = next(iter(wanted))

@@ -1,6 +1,6 @@
 """Scaling: RESCALE with the multipliers and shifts of a row's arithmetic, and the CLAMP behind it.
 
-What it gives is interpreter `fixed_point`'s. Source: TOSA 1.0, RESCALE, apply_scale_32;
+The results are those of interpreter `fixed_point`. Source: TOSA 1.0, RESCALE, apply_scale_32;
 docs/specification.md, section 8.
 """
 

@@ -1,8 +1,8 @@
 """tosa: a planned model as a TOSA 1.0 program: integer operators and RESCALE, MLIR in generic form.
 
-Every row's arithmetic is RESCALE's own, so the stored integers are the reference interpreter's. What is
-computed on integers there is computed on integers here; float regions become float operators. The function's
-arguments and results are stored integers wherever the plan reads or writes them so.
+Every row's arithmetic is RESCALE's own, so the stored integers are the reference interpreter's. Integer
+kernels there are integer kernels here; float regions become float operators. The function's arguments and
+results are stored integers wherever the plan reads or writes them so.
 Source: TOSA specification 1.0; docs/specification.md, sections 7 and 8; docs/formats.md.
 """
 
@@ -99,7 +99,7 @@ def _problem(kind: PortTyped, *, is_constant: bool) -> str:
 
 
 def _write_block(builder: ProgramBuilder, block: Block) -> None:
-    """Write one region; shape arithmetic has no plan and is left out, its readers say what they miss."""
+    """Write one region; shape arithmetic has no plan and is left out, its consumers report the gap."""
     kernel = block.kernel
     with sizes_blamed(builder.graph, f"kernel {kernel.name!r}"):
         if kernel.name not in builder.plan.kernels or fold(builder.values, builder.sizes, block):

@@ -110,7 +110,7 @@ def softmax_sizes(graph: Graph) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class _File:
-    """What the optimiser sees of a file.
+    """The parts of a file that the optimiser looks at.
 
     Attributes:
       makers: by tensor: the node that gives it.

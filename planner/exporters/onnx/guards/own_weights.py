@@ -19,7 +19,7 @@ from planner.ops import LINEAR
 
 DQ: Final = "DequantizeLinear"
 _WEIGHTS: Final = {DQ: (0, 2), **{name.rpartition("::")[2]: at for name, at in INTEGER_PRODUCTS.items()}}
-"""Where a node has its integers and the zero point of them."""
+"""Operands of a node that are its integers and their zero point."""
 
 
 def with_own_weights(

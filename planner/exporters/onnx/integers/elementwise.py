@@ -197,6 +197,6 @@ def _stored_values(kind: Uniform) -> Integers:
 
 
 def _is_like(a: Operand, b: Operand, y: Uniform) -> bool:
-    """Whether onnxruntime has an integer kernel, so that the plan computes on integers there."""
+    """Whether onnxruntime has an integer kernel, so that the plan uses integer arithmetic there."""
     kinds = (a.kind, b.kind, y)
     return all(kind.storage.bits <= 8 for kind in kinds) and len({kind.storage.signed for kind in kinds}) == 1

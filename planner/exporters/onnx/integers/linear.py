@@ -68,7 +68,7 @@ def linear_to_float(builder: ModelBuilder, block: Block) -> bool:
 
 
 def _product(builder: ModelBuilder, part: Block) -> Product | None:
-    """The product that a part of a block is, if its sums fit 32 bits and its row computes it on integers."""
+    """The product that a part of a block is, if its sums fit 32 bits and its row uses integer arithmetic."""
     if tuple(op.type for op in part.core) not in PRODUCTS or not _computes(builder, part):
         return None
     found = product_of(builder.values, part) or _stack(builder, part)

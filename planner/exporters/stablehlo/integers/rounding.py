@@ -2,8 +2,8 @@
 
 The scales are float32, so each ratio is a fraction P / Q with one Q for all. A multiplication and a shift
 give a quotient q that is at most one off; the remainder `v P - q Q` says which way. Products wrap around
-2^64, and the remainder, smaller than Q, does not: that makes it exact for every v. Where Q does not fit in 64
-bits the remainder is kept in two limbs. Source: docs/specification.md, section 8, `exact_even`.
+2^64, and the remainder, smaller than Q, does not: that makes it exact for every v. The remainder is kept in
+two limbs where Q does not fit in 64 bits. Source: docs/specification.md, section 8, `exact_even`.
 """
 
 import math
