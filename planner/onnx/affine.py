@@ -43,7 +43,7 @@ Fold: TypeAlias = tuple[Op, dict[str, np.ndarray]]
 
 
 def fold_affine(graph: Graph) -> Graph:
-    """Fold every affine step into its producer, where the value between has no other reader."""
+    """Fold every affine step into its producer, where the value between has no other consumer."""
     work = _Work(dict(graph.values), dict(graph.constants), use_counts(graph), set(graph.values))
     ops: list[Op | None] = list(graph.ops)
     # A Loop may leave its first result unnamed.

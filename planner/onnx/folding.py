@@ -71,7 +71,7 @@ def fold_constants(graph: Graph, kept: Collection[str] = ()) -> Graph:
 
 
 def _is_constrained(op: Op, graph: Graph) -> bool:
-    """Whether something is known or wanted of what an op computes of, or gives: rounding would be lost."""
+    """Whether an operand or a result of an op has facts: folding would lose their rounding."""
     values = graph.values
     # Movers take no numbers from their operands, shapes not even those.
     names = op.outputs if is_mover(op) or op.type in _OF_SHAPES else (*op.inputs, *op.outputs)

@@ -1,4 +1,4 @@
-"""Grids of weights: those pinned on import, and the rest of one whose channels are scaled.
+"""Grids of weights: those fixed on import, and the rest of one whose channels are scaled.
 
 A device that stores symmetric bytes (above 8 bits: symmetric words) says each number of a grid of as many
 integers around zero at the grid's own scale. Nothing here knows ops. Source: docs/qonnx.md; QONNX Quant.
@@ -43,7 +43,7 @@ def scaled(
     Args:
       columns: the factors, of the weight's rank, dimensions of 1 where they do not vary.
       biases: of the slices, with the factors in them.
-      per_axis: whether most devices have such a weight per slice; else only the bits are asked for.
+      per_axis: whether most devices have such a weight per slice; else only the bits are required.
     """
     array = (weight * columns).astype(weight.dtype)
     grids = [fact for fact in facts if isinstance(fact, Bipolar | Uniform)]
@@ -97,7 +97,7 @@ def _along(kind: Uniform, rank: int) -> npt.NDArray[np.float32]:
 
 
 def _width(fact: QType) -> QType:
-    """A fact of a weight whose slices are scaled: its types no longer hold, the bits asked for do."""
+    """A fact of a weight whose slices are scaled: its types no longer hold, the required bits do."""
     if isinstance(fact, Bipolar | Uniform):
         return AnyType(_uniform(fact).storage)
     return replace(fact, trained=None) if isinstance(fact, AnyType) else fact

@@ -59,7 +59,7 @@ def read_onnx(
     Args:
       name: the graph's name; by default the file's stem (without `CORRECTED`), or the name in it.
       dims: sizes of open dimensions (`ir.dims`).
-      outputs: values that it shall end at, instead of its own outputs.
+      outputs: values to end it at, instead of its own outputs.
 
     Returns:
       A valid Graph: ops in topological order with the meaning of opset 21, constants as arrays; bodies of
@@ -149,7 +149,7 @@ def _with_names(graph: Graph) -> Graph:
 
 
 def _scaled(model: ModelProto) -> Mapping[str, tuple[str, float]]:
-    """What `onnx.write` says of absorbed factors; nothing where somebody else says something there."""
+    """The absorbed factors that `onnx.write` stored; none where another tool has written that entry."""
     text = next((entry.value for entry in model.metadata_props if entry.key == SCALED), "[]")
     try:
         return scaled_from_json(json.loads(text))

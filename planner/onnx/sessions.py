@@ -1,8 +1,8 @@
 """Sessions of onnxruntime: loading models and nodes, its exceptions, and its messages on one line.
 
-On the CPU, silent, and as written: with its optimisations on its numbers are no oracle, so whoever wants
-them asks. What it has for wide integers only is widened (`wider_integers`); a model that still does not load
-is refused with the node that does not load alone. Source: docs/formats.md.
+On the CPU, silent, and as written: with its optimisations on its numbers are no oracle, so callers have to
+enable them. Operators that it has for wide integers only are widened (`wider_integers`); a model that still
+does not load is refused with the node that does not load alone. Source: docs/formats.md.
 """
 
 import os
@@ -62,7 +62,7 @@ _LEVELS: Final[Mapping[Optimisation, Any]] = {
 
 
 def session_options(optimisation: Optimisation = "none", *, exact_products: bool = False) -> Any:
-    """Options of a silent session, optimisations off unless asked for.
+    """Options of a silent session, optimisations off by default.
 
     Args:
       optimisation: a level of onnxruntime; its own default is `all`.
@@ -96,7 +96,7 @@ def open_session(source: bytes | str, options: Any = None) -> onnxruntime.Infere
 
 @lru_cache(maxsize=1)
 def contrib_schemas() -> Mapping[str, Any]:
-    """What onnxruntime says of the operators of its own domain, by name."""
+    """Schemas of the operators of onnxruntime's own domain, by name."""
     return {schema.name: schema for schema in states.get_all_operator_schema() if schema.domain == CONTRIB}
 
 

@@ -80,7 +80,7 @@ def write_model(
       places: bytes of files that are the weights of some names as they are: the model refers to them by their
         paths, relative ones to the folder that it is read in.
       annotations: quantization annotations of tensors, key to text, by tensor name.
-      inner: shapes and element types of values inside, for readers that infer none.
+      inner: shapes and element types of values inside, for tools that infer none.
       scopes: bodies that nodes stand in; with `typed`, the types of tensors at their borders.
 
     Raises:

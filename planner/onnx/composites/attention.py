@@ -1,8 +1,8 @@
 """Attention: scaled dot products as two MatMuls and a Softmax, as ONNX and onnxruntime spell them.
 
-What is masked gets a quarter of the least float added. A row that is masked whole therefore comes out as a
-mean of values; ONNX says 0 there, onnxruntime anything. Source: ONNX Attention 23 to 25; onnxruntime's
-Attention, MultiHeadAttention, GroupQueryAttention; Vaswani et al., 2017; Ainslie et al., GQA, 2023.
+The mask adds a quarter of the least float. A row that is masked whole therefore comes out as a mean of
+values; ONNX says 0 there, onnxruntime anything. Source: ONNX Attention 23 to 25; onnxruntime's Attention,
+MultiHeadAttention, GroupQueryAttention; Vaswani et al., 2017; Ainslie et al., GQA, 2023.
 """
 
 import math
@@ -19,7 +19,7 @@ from planner.onnx.dtypes import NAMES, NUMPY
 _BY_HEAD: Final = (0, 2, 1, 3)
 _BOOL: Final = "bool"
 _MODES: Final = ("scores", "capped", "biased", "weights")
-"""What `qk_matmul_output_mode` of ONNX names."""
+"""The values of ONNX's `qk_matmul_output_mode`, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ def _sliced(body: Body, array: np.ndarray, sizes: tuple[int, ...] | list[int], p
 
 
 def _scale(width: float) -> float:
-    """What scores are multiplied by where no attribute says: 1 over the root of the numbers in a head."""
+    """The default factor of scores: 1 over the root of the numbers in a head."""
     if width <= 0:
         raise StaysWhole("heads of no numbers")
     return 1 / math.sqrt(width)
@@ -329,7 +329,7 @@ def _repeated(body: Body, heads: _Heads, own: int, groups: int) -> _Heads:
 
 
 def _window(body: Body, query: str, key: str, before: str, *, left: int = -1, right: int = 0) -> str:
-    """What is added so that a row sees few earlier rows and few later ones (-1: all): 0 or the least.
+    """The mask that lets a row see few earlier rows and few later ones (-1: all): 0 or the least.
 
     Row i stands at `before + i`; `before` is one number, or one of each sample.
     """

@@ -133,7 +133,7 @@ def tangent(body: Body) -> str:
 
 
 def is_nan(body: Body) -> str:
-    """What is not equal to itself."""
+    """A mask of the elements that are not equal to themselves."""
     return body("Not", body("Equal", body.input(0), body.input(0)))
 
 

@@ -1,1 +1,1 @@
-"""Graphs of ONNX ops as readers of other formats draft and tidy them."""
+"""Graphs of ONNX ops under construction, for importers of other formats."""

@@ -1,6 +1,6 @@
-"""Draft: a graph of ONNX ops while a reader of another format builds it, constants moved at once.
+"""Draft: a graph of ONNX ops while an importer of another format builds it, constants moved at once.
 
-Constants are moved in numpy, their pinned types with them; everything else gets an op.
+Constants are moved in numpy, their fixed types with them; everything else gets an op.
 Source: ONNX operators, opset 21.
 """
 
@@ -18,7 +18,7 @@ OPSET: Final = 21
 
 
 class State(Protocol):
-    """What has been read so far.
+    """The parts of a model that have been read so far.
 
     Attributes:
       stated: facts of values, by name.
@@ -38,7 +38,7 @@ StateT = TypeVar("StateT", bound=State)
 
 @dataclass
 class Draft(Generic[StateT]):
-    """The graph that is built, with the state of its reader.
+    """The graph that is built, with the state of its importer.
 
     Attributes:
       notes: ops that stay opaque, and why.

@@ -32,7 +32,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "FLOATS": (float, int),
     "STRINGS": (str,),
 }
-"""What an attribute of a type of ONNX holds, or each item of a list."""
+"""The Python types of an attribute, or of each item of a list, by its ONNX type."""
 
 
 @dataclass(slots=True)

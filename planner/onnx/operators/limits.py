@@ -1,7 +1,7 @@
 """Limits: numbers of attributes and operands that no device can compute with, and onnx lets through.
 
-onnx's inference divides by a group of 0 and ends the process, and axes beyond 32 bits wrap around. What does
-not fit of operands is said by the operators' definitions. In: ops as the file has them, of any opset.
+onnx's inference divides by a group of 0 and ends the process, and axes beyond 32 bits wrap around. The
+operators' definitions say which operands do not fit. In: ops as the file has them, of any opset.
 Source: ONNX operator pages.
 """
 
@@ -23,7 +23,7 @@ Dims: TypeAlias = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """What is known of the operands of an op of the quantized dialects, which has no definition."""
+    """The known facts of the operands of an op of the quantized dialects, which has no definition."""
 
     graph: Graph
     op: Op

@@ -1,7 +1,7 @@
 """Soundness: what onnx's checker and strict inference refuse of a model is refused here, with the op named.
 
 Both see a copy without the weights that holds the ops onnx knows and whose operands have types; the sizes of
-tensors are `tensors`' to check. Where engines run what onnx refuses, onnx is not followed:
+tensors are `tensors`' to check. Models that onnx refuses and engines run are accepted:
 - a `value_info` that contradicts what is computed, as in files whose batch was edited (engines warn);
 - ops of the standard domain that no opset has: plug-ins of TensorRT stand there; they stay opaque;
 - ops that onnxruntime has in the standard domain at any opset (`stand_ins`), old ones that `opsets` reads;

@@ -55,7 +55,7 @@ class _Work:
     constants: dict[str, np.ndarray] = field(default_factory=dict)
 
     def shape(self, name: str) -> Shape | None:
-        """What is known of a value's shape."""
+        """The known part of a value's shape."""
         return self.graph.values[name].shape
 
     def constant(self, op: Op, part: str, array: np.ndarray, facts: Facts = ()) -> str:
@@ -291,7 +291,7 @@ def _said_shape(text: Any) -> tuple[int, ...] | None:
 
 
 def channels_last_problems(op: Op, operands: Operands) -> Iterator[str]:
-    """What of a channels-last op cannot be turned: operands that are missing or of other ranks."""
+    """Reasons why a channels-last op cannot be transposed: operands that are missing or of other ranks."""
     kind = op.type.rpartition("::")[2]
     least, most, lowest = _COUNTS[kind]
     given = len(op.inputs)
@@ -325,7 +325,7 @@ def result_problems(op: Op, _operands: Operands) -> Iterator[str]:
 
 
 def im2col_problems(op: Op, operands: Operands) -> Iterator[str]:
-    """What of an Im2Col means nothing."""
+    """Errors in the attributes and operands of an Im2Col."""
     yield from _lists(op, {"kernel_size": 2, "stride": 2, "dilations": 2}, least=1)
     yield from _lists(op, {"pad_amount": 4}, least=0)
     yield from _whole(op, {"pad_value": None})
@@ -342,14 +342,14 @@ def im2col_problems(op: Op, operands: Operands) -> Iterator[str]:
 
 
 def max_pool_problems(op: Op, operands: Operands) -> Iterator[str]:
-    """What of a MaxPoolNHWC means nothing."""
+    """Errors in the attributes and operands of a MaxPoolNHWC."""
     yield from _lists(op, {"kernel_shape": 2, "strides": 2}, least=1)
     yield from _lists(op, {"pads": 4}, least=0)
     yield from _image(operands, "(N, H, W, C)")
 
 
 def average_pool_problems(op: Op, operands: Operands) -> Iterator[str]:
-    """What of a QuantAvgPool2d means nothing."""
+    """Errors in the attributes and operands of a QuantAvgPool2d."""
     yield from _whole(op, {"kernel": 1, "stride": 1, "ibits": 1, "obits": 1})
     for key in ("ibits", "obits"):
         if isinstance(op.attributes.get(key), int) and op.attributes[key] > _WIDEST:
@@ -361,7 +361,7 @@ def average_pool_problems(op: Op, operands: Operands) -> Iterator[str]:
 
 
 def xnor_problems(_op: Op, operands: Operands) -> Iterator[str]:
-    """What of an XnorPopcountMatMul means nothing."""
+    """Errors in the attributes and operands of an XnorPopcountMatMul."""
     a, b = operands.shape(0), operands.shape(1)
     if b is not None and len(b) != 2:
         yield f"its second operand has {len(b)} dimensions; accepted: 2"

@@ -1,8 +1,9 @@
 """Dialect: quantization ops of many domains and spellings, written one way.
 
 QONNX ops come in six domains, with and without an opset import, as `Quant` or `IntQuant`, attributes left
-out; all become `qonnx.custom_op.general` with every attribute set. Contrib Q/DQ become the standard ones.
-What several standard ops compute stays as it is here (`compound_ops`). Source: QONNX and FINN operator pages.
+out; all become `qonnx.custom_op.general` with every attribute set. Contrib Q/DQ become the standard ones. An
+op that stands for several standard ones stays as it is here (`compound_ops`). Source: QONNX and FINN operator
+pages.
 """
 
 from collections.abc import Mapping
@@ -171,4 +172,4 @@ STORED: Final[Mapping[str, Stored]] = {
 INTEGER_PRODUCTS: Final[Mapping[str, tuple[int, int]]] = {
     kind: one.weight for kind, one in STORED.items() if one.weight is not None
 }
-"""Where a product of integers has its second operand, the weight, and the zero point of it."""
+"""Operands of an integer product that are its weight, the second factor, and the weight's zero point."""

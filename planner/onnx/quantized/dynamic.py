@@ -1,8 +1,9 @@
 """Dynamic: integer products, and scales computed at run time, as float ops on the values behind them.
 
 A product of stored integers becomes the product of the reals, over the scale; where the model multiplies by
-that scale again, nothing is left of it. What was quantized by run-time parameters asks for their width. Only
-for planning: sums are rounded elsewhere than in the file. Source: ONNX DynamicQuantizeLinear, MatMulInteger.
+that scale again, nothing is left of it. A value that was quantized by run-time parameters requires their
+width. Only for planning: sums are rounded elsewhere than in the file.
+Source: ONNX DynamicQuantizeLinear, MatMulInteger.
 """
 
 from collections.abc import Mapping

@@ -18,7 +18,7 @@ from planner.onnx.quantized.dialect import INTEGER_PRODUCTS
 from planner.onnx.quantized.lowering import Draft, draft_of
 
 _TURNED: Final = {("u8", "i8"): 128, ("i8", "u8"): -128}
-"""What is added to a second operand beside a first one, by their element types."""
+"""The offset that is added to a second operand, by the element types of the first and the second."""
 
 
 def with_exact_products(graph: Graph) -> Graph:

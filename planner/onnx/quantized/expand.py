@@ -91,7 +91,7 @@ def _moves_stored(op: Op, reader: Reader) -> bool:
 
 
 def _next_grid(op: Op, reader: Reader) -> tuple[str, ...] | None:
-    """Scale and zero point of all DequantizeLinears behind an op, through further movers."""
+    """Scale and zero point of all DequantizeLinears behind an op, through further data-movement operators."""
     out = op.outputs[0]
     if out in reader.graph.outputs:
         return None

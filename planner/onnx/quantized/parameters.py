@@ -320,4 +320,4 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     ),
     **{kind: _stored(one) for kind, one in STORED.items()},
 }
-"""What of a quantizer is looked at, by its type; of those with any number of operands their pairs are."""
+"""The checks of a quantizer, by its type; of one with any number of operands they check the pairs."""

@@ -76,7 +76,7 @@ class Found:
 
 @dataclass(slots=True)
 class Reader:
-    """A graph with its writers and the number of readers of each value."""
+    """A graph with the producer and the number of consumers of each value."""
 
     graph: Graph
     writer: dict[str, int] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Quantizers to facts: a quantized model as a float graph whose values carry the types it was quantized to.
 
-Each quantizer goes; its value gets the type as a fact, a constant also the numbers on that grid. What has no
-type stays as plain float ops, with the reason in the notes. So a model made for one device is planned again
-for another. In: ops of opset 21, canonical dialect. Source: docs/qonnx.md.
+Each quantizer goes; its value gets the type as a fact, a constant also the numbers on that grid. A quantizer
+without a type stays as plain float ops, with the reason in the notes. So a model made for one device is
+planned again for another. In: ops of opset 21, canonical dialect. Source: docs/qonnx.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -142,7 +142,7 @@ def _bias_of(quantizer: Quantizer) -> float:
 
 
 def _pin(work: _Work, op: Op, source: str, result: str, kind: QType) -> None:
-    """Let readers of `result` read the source under this type."""
+    """Let consumers of `result` read the source under this type."""
     graph, shared = work.graph, work.seen.get((source, kind))
     if shared is None:
         # The source bears the type itself if this quantizer is all that reads it; else a copy does, so that
@@ -201,7 +201,8 @@ def _constant(work: _Work, found: Found, kind: QType, op: Op) -> bool:
 def _in_blocks(kind: QType, scale: Array, shape: tuple[int, ...], op: Op) -> QType:
     """A float storage in the blocks of its operator, also where all scales along an axis are alike.
 
-    Numbers of a pin have to stay, and rows in blocks take no other one. Integers ask for their width alone.
+    Numbers of a fixed type have to stay, and rows in blocks take no other type. Integers require their width
+    alone.
     """
     if not isinstance(kind, Uniform) or not kind.storage.float_name or kind.blocks:
         return kind
@@ -227,11 +228,10 @@ def _on_grid(x: Array, quantizer: Quantizer) -> Array:
 
 
 def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Facts:
-    """A weight is pinned where most devices have such grids, and a table where it lies in blocks.
+    """A weight gets a fixed type where most devices have such grids, and a table where it lies in blocks.
 
-    Of other constants only the width is asked for.
-
-    A pinned constant rules out every row that cannot say its numbers at its scale.
+    Other constants require the width alone. A constant of a fixed type rules out every row that cannot say
+    its numbers at its scale.
     """
     if isinstance(kind, Bipolar):
         return (kind,) if _readers_of_weight(work, found.result) else ()

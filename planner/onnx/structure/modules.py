@@ -35,7 +35,7 @@ def modules_of(nodes: Iterable[NodeProto]) -> dict[str, str]:
 def with_modules(graph: Graph, by_result: Mapping[str, str]) -> Graph:
     """Give the ops of a model that was read their paths.
 
-    An op that the reader made has that of the op whose name begins its own: `linear` for `linear/bias`.
+    An op that the import made has that of the op whose name begins its own: `linear` for `linear/bias`.
     """
     if not by_result:
         return graph
