@@ -1,4 +1,4 @@
-"""Floor 1: MLIR modules on xDSL, readers and writers. `read_mlir` loads xDSL on first use (PEP 562)."""
+"""Layer 1: MLIR modules on xDSL, read and written. `read_mlir` loads xDSL on first use (PEP 562)."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,6 @@
 """Ops of other dialects where xDSL's own take less than MLIR's: casts of tensors, unranked reshapes, shapes.
 
-They are carried and printed, not judged: `arith` verifies its ops itself.
+They are carried and printed, not verified: `arith` verifies its ops itself.
 Source: MLIR arith, tensor and shape dialects.
 """
 

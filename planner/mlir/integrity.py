@@ -1,7 +1,7 @@
 """Integrity rules of the dialect: a uniform type fits the scalar or tensor that carries it.
 
-One sentence naming axis, sizes and type where it does not. Unknown dimensions fit everything. Types are
-taken as written, so those we cannot hold ourselves are judged too. Source: MLIR quant dialect, "Per-axis
+One sentence naming axis, sizes and type where it does not. Unknown dimensions fit everything. Types are taken
+as written, so those we cannot hold ourselves are verified too. Source: MLIR quant dialect, "Per-axis
 quantization integrity" and "Sub-channel quantization integrity"; docs/specification.md, section 9 (zero
 points).
 """

@@ -1,8 +1,8 @@
 """MLIR text to a verified xDSL module; every error is a `ModelError` that starts with `line:column: `.
 
 Our dialect and `func` are verified in full, other dialects only in structure (terminators, order of
-definitions): whether their ops are right is theirs to say. What only our text knows, wide storages and
-calibrated ranges of one point, may stand in specs and nowhere else. Source: docs/mlir.md.
+definitions): whether their ops are right is theirs to say. Wide storages and calibrated ranges of one point,
+which only our text has, may stand in specs and nowhere else. Source: docs/mlir.md.
 """
 
 import re

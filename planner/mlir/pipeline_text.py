@@ -12,7 +12,7 @@ from typing import Final
 from planner.errors import ModelError, unknown_name
 
 ANCHORS: Final = ("any", "builtin.module", "func.func")
-"""What a pipeline runs over."""
+"""The ops that a pipeline can run on."""
 _INTEGER: Final = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
 _FLAG: Final = re.compile(r"|0|1|true|TRUE|True|false|FALSE|False")
 OPTIONS: Final[Mapping[str, Mapping[str, tuple[re.Pattern[str], str]]]] = {

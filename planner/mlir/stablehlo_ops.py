@@ -1,7 +1,7 @@
 """StableHLO ops on xDSL: making them in generic form, their types, constants and broadcasts.
 
-xDSL has no definitions of them here: an op is its name, operands, results and attributes, and nobody but
-StableHLO's own verifier judges it. Source: StableHLO specification.
+xDSL has no definitions of them here: an op is its name, operands, results and attributes, and only
+StableHLO's own verifier checks it. Source: StableHLO specification.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ Known: TypeAlias = "dict[Block | None, dict[Any, SSAValue]]"
 class Sharing(Builder):
     """Inserts before an op; constants and broadcasts of them are made once in a block.
 
-    Ops are to be visited in order, so that shared ops stand before all their readers.
+    Ops are to be visited in order, so that shared ops stand before all their consumers.
     """
 
     def __init__(self, op: Operation, known: Known) -> None:

@@ -86,7 +86,7 @@ def _canonical(text: str) -> QType | None:
 
 
 def _our_error(name: str, body: str, start: int, parser: AttrParser) -> ParseError | None:
-    """The error of our own reader, at its place in the module; None where it reads the type."""
+    """The error of our own parser, at its place in the module; None where it reads the type."""
     head = f"!{name}"
     try:
         parse_type(head + body)

@@ -1,4 +1,4 @@
-"""StableHLO ops on quantized types as ops on integers and reals: `stablehlo-legalize-quant-to-math`.
+"""StableHLO ops on quantized types as integer and float ops: `stablehlo-legalize-quant-to-math`.
 
 Three steps. Ops that compute become dequantize, float op, quantize; sums and products of integers stay
 integers (`quant_to_math_dots`). Casts become `(stored - zero_point) * scale` and `rint(clamp(x / scale +
@@ -103,7 +103,7 @@ _SEVERAL: Final = frozenset(
         "while",
     )
 )
-"""Movers of several values at once: result i is of operand i, and of its initial value."""
+"""Data-movement operators on several values at once: result i is of operand i, and of its initial value."""
 _BODIES: Final = frozenset({f"{PREFIX}{name}" for name in ("case", "composite", "if", "map")})
 """Ops whose bodies decide how types change."""
 _UNREAD: Final = frozenset({f"{PREFIX}bitcast_convert", f"{PREFIX}constant", f"{PREFIX}get_dimension_size"})
@@ -312,4 +312,4 @@ _LOWERINGS: Final[Mapping[str, Callable[[Operation, Known], bool]]] = {
     f"{PREFIX}select": lower_choice,
     f"{PREFIX}subtract": lower_sum,
 }
-"""Lowerings on integers, tried first; each says whether it applied."""
+"""Integer lowerings, tried first; each says whether it applied."""

@@ -71,7 +71,7 @@ class Types:
 
     Attributes:
       graph: that was planned.
-      values: types that readers of values start from: their pins, else those their kernels give.
+      values: types that consumers of values start from: fixed types, else those their kernels give.
       inputs, outputs: ports by kernel.
       numbers: constants, where others than the module's are to be written.
     """
@@ -251,7 +251,7 @@ class _Typing:
         return kind if isinstance(kind, Uniform) and self.is_castable(value, kind) else None
 
     def defined(self, value: SSAValue) -> Uniform | None:
-        """The type that readers of a value start from; a constant is stored in the types it is read in."""
+        """The type that consumers of a value start from; a constant is stored in the types it is read in."""
         name = self.names[value]
         kind = self.plan.values.get(name)
         if name in self.plan.graph.constants or not self.is_castable(value, kind):
@@ -305,10 +305,10 @@ class _Typing:
         return tuple(hops), last
 
     def way(self, op: Operation, index: int, value: SSAValue) -> Iterator[Uniform | FloatType | None]:
-        """The types that a value has on its way to an op: where it is computed, pinned, read.
+        """The types that a value has on its way to an op: where it is computed, fixed and read.
 
-        A cast of the text states the pin, so it reads what was computed; one that stands
-        for a kernel of its own reads like one, and what that computes is cast.
+        A cast of the text states the fixed type, so it reads the computed one; one that stands for a kernel
+        of its own reads like one, and what that computes is cast.
         """
         name, region = self.names[value], self.kernels.get(op)
         if region is not None and name not in region.inputs:

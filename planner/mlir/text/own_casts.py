@@ -28,7 +28,7 @@ class OwnCasts:
     places: dict[Block, dict[Operation, int]] = field(default_factory=dict)
 
     def start(self, value: SSAValue, hops: Hops) -> tuple[SSAValue, Hops]:
-        """Where the casts of a value begin, and all types from there, behind its own and some more."""
+        """The value where the casts of a value begin, and all types from there, its own and some more."""
         first, before = self.chains.get(value, (value, ()))
         return first, (*before, *hops)
 

@@ -1,9 +1,9 @@
 """Constraints that a plain function states without regions: casts, statistics, element types, constants.
 
-A qcast pins its value to the type, and the dcast behind it is the value again; a second, different qcast
-of one value makes an Identity with a pin of its own. `qplan.stats` (the RFC's `quant.stats`) is a calibrated
-range. Storage casts of arguments, constants and results put stored integers at the border of the model;
-arithmetic on them is refused. Source: MLIR quantization RFC, "Model constraints".
+A qcast fixes the type of its value, and the dcast behind it is the value again; a second, different qcast of
+one value makes an Identity with a fixed type of its own. `qplan.stats` (the RFC's `quant.stats`) is a
+calibrated range. Storage casts of arguments, constants and results put stored integers at the border of the
+model; arithmetic on them is refused. Source: MLIR quantization RFC, "Model constraints".
 """
 
 from dataclasses import replace
@@ -68,7 +68,7 @@ def _uniform(value: SSAValue) -> Uniform:
 
 
 def _pin(state: ReadState, name: str, fact: Uniform) -> str:
-    """Pin a value, or a copy of it where it is pinned to another type; give the name of the pinned value."""
+    """Fix the type of a value, or of a copy where it has another fixed type; return that one's name."""
     known = state.stated.get(name, ())
     if fact in known:
         return name

@@ -100,7 +100,7 @@ def read_mlir(text: str | bytes) -> Graph:
 
 
 def _as_decided(module: Module) -> Graph:
-    """The model of a planned module: its types stay, and its float values stay float."""
+    """The model of a planned module: its types and its float values are kept."""
     values = module.graph.values
 
     def decided(names: Sequence[str], facts: Sequence[Facts]) -> tuple[Facts, ...]:
@@ -178,7 +178,7 @@ def _home(value: SSAValue) -> Operation | None:
 
 @dataclass
 class _Reader(ReadState):
-    """Reader of functions with regions, and of the specs of these."""
+    """Reads functions with regions, and their specs."""
 
     regions: list[Region] = field(default_factory=list)
     shown: list[tuple[tuple[Facts, ...], tuple[Facts, ...]]] = field(default_factory=list)
@@ -236,7 +236,7 @@ class _Reader(ReadState):
             self.fail(function, "qplan.scaled is no list of a name, a value and a factor")
 
     def wanted(self, function: func.FuncOp, text: str) -> Mapping[str, Wanted]:
-        """What is asked of the kernels."""
+        """The requests for the kernels."""
         try:
             return wanted_from_json(json.loads(text), "qplan.wanted")
         except PlanFormatError as error:

@@ -37,7 +37,7 @@ class ReadState:
         raise ModelError(f"{place(self.source, self.starts.get(id(op), 0))}: {message}")
 
     def define(self, op: Operation, values: Sequence[SSAValue], names: Any) -> tuple[str, ...]:
-        """Name SSA values: as told, else by their SSA names."""
+        """Name SSA values: as given, else by their SSA names."""
         if names is None:
             names = tuple([self.called(value, f"v{len(self.names) + i}") for i, value in enumerate(values)])
         if len(names) != len(values):

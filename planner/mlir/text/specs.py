@@ -1,7 +1,7 @@
 """Specs of regions, and the facts of values and ports in them.
 
 A spec shows the facts of a port. Read back: a value has the facts of its definition's spec, else those its
-readers' specs agree on; a port has facts of its own where its spec says otherwise. Facts that this rule
+consumers' specs agree on; a port has facts of its own where its spec says otherwise. Facts that this rule
 would get wrong are written out, so modules lose nothing.
 """
 
