@@ -54,7 +54,7 @@ def convert(
       to: a key of `CONVERSIONS`: `onnx-qdq`, `qonnx`, ... (docs/qonnx.md).
       external: a data file beside the result for the weights of models over 2 GB.
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
-      outputs: values that the model shall end at, instead of its own outputs.
+      outputs: values to end the model at, instead of its own outputs.
       prune: channels to take out first, by tensor: indices of axis 1, or of axes by number.
       batch: the size of the first axis of every input, whether it is open or not.
 

@@ -1,7 +1,7 @@
-"""Pins as ops: a model that states types of values, MLIR say, as one that rounds there, to be run as written.
+"""Fixed types as ops: a model that states types of values, MLIR say, as one that rounds there, to be run.
 
-A pinned value goes through `(rint(clip(x / scale + zero_point)) - zero_point) * scale`, in float32, op by op.
-What no such formula stands for, scales per block and storages of floats, is refused.
+A value of a fixed type goes through `(rint(clip(x / scale + zero_point)) - zero_point) * scale`, in float32,
+op by op. Scales per block and float storages have no such formula and are refused.
 Source: docs/qonnx.md, StableHLO's quantize.
 """
 
@@ -20,12 +20,12 @@ from planner.onnx.write import write_graph
 
 
 def with_rounding(graph: Graph) -> Graph:
-    """A model of ops alone that gives what its pins say; the same model where there are none.
+    """A model of ops alone that rounds as its fixed types say; the same model where there are none.
 
     Loops and branches that stand in place are ONNX's own again, with subgraphs, which onnxruntime runs.
 
     Raises:
-      ModelError: kernels without ops, or a pin that no formula stands for.
+      ModelError: kernels without ops, or a fixed type that has no formula.
     """
     empty = next((region.name for region in graph.regions if not region.ops), None)
     if empty is not None:
@@ -53,7 +53,7 @@ def with_rounding(graph: Graph) -> Graph:
 
 @dataclass
 class _Rounding:
-    """The ops so far; `rounded` is the name of a pinned value behind its rounding."""
+    """The ops so far; `rounded` has the name of a value behind its rounding."""
 
     graph: Graph
     rounded: dict[str, str] = field(default_factory=dict)

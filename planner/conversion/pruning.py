@@ -1,9 +1,9 @@
 """Pruning: channels that the caller names, taken out of a model with all that belongs to them.
 
 A channel is an index of an axis of a tensor. Ops link axes: of an elementwise op each axis of its operands
-with that of its result, of a Conv the weight's first axis with the channels it gives. What is taken out of
-one axis goes out of all that are linked with it, numbers of constants too. What a channel is worth is for
-the caller to know. Source: QONNX `transformation.pruning`.
+with that of its result, of a Conv the weight's first axis with the channels it gives. A channel that is taken
+out of one axis leaves all axes linked with it, numbers of constants too. The caller decides which channels
+are worth keeping. Source: QONNX `transformation.pruning`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

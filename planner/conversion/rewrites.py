@@ -1,8 +1,8 @@
 """Rewrites that tools behind QONNX ask for by name: fewer kinds of ops, the same function.
 
 Convolutions as Im2Col and MatMul, BatchNormalization as Mul and Add, Gemm as MatMul and Add. Sums of floats
-may round in another order; sums of integers are the same. What has no such form stays. Source: QONNX
-transformations LowerConvsToMatMul, BatchNormToAffine, GemmToMatMul, ExtractBiasFromConv.
+may round in another order; sums of integers are the same. An op without such a form stays.
+Source: QONNX transformations LowerConvsToMatMul, BatchNormToAffine, GemmToMatMul, ExtractBiasFromConv.
 """
 
 from collections.abc import Callable, Mapping
