@@ -1,1 +1,1 @@
-"""LiteRT (TensorFlow Lite) files, read: scanned, then brought to ONNX's ops with pinned types."""
+"""LiteRT (TensorFlow Lite) files, read: scanned, then brought to ONNX's ops with fixed types."""

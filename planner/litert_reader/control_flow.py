@@ -1,8 +1,8 @@
 """Control flow: IF, WHILE and CALL as ops that run functions, their subgraphs read as functions of the graph.
 
-A WHILE is an ONNX Loop: it runs while its question says so. Where the question compares a count from zero
-with a number, that is the Loop's number of trips; what no trip changes enters every trip as it is; a tensor
-that each trip writes its own slice of is a result with the slices of all trips.
+A WHILE is an ONNX Loop: it runs while its condition holds. If the condition compares a count from zero with a
+number, that is the Loop's number of trips; what no trip changes enters every trip as it is; a tensor that
+each trip writes its own slice of is a result with the slices of all trips.
 Source: TensorFlow Lite, kernels of IF, WHILE, CALL and DYNAMIC_UPDATE_SLICE; ONNX If and Loop.
 """
 

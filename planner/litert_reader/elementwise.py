@@ -107,7 +107,7 @@ def hand_on(builder: Builder, op: Operator) -> None:
 
 
 def select(builder: Builder, op: Operator) -> None:
-    """SELECT and SELECT_V2: Where; a condition of rows alone does not broadcast as ONNX does."""
+    """SELECT and SELECT_V2 as `Where`; a condition of rows alone does not broadcast as ONNX does."""
     shapes = [builder.tensor(op, i).shape for i in range(3)]
     if op.name == "SELECT" and shapes[0] not in (shapes[1], ()):
         raise Unread("its condition picks whole rows")

@@ -32,7 +32,7 @@ _MOST_RANK: Final = 8
 _MOST_ELEMENTS: Final = 1 << 40
 _PLAIN: Final = 0
 _FAULTS: Final = (struct.error, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
-"""What the schema's readers raise where a number leads elsewhere than the schema says."""
+"""Exceptions of the schema's accessors where a number leads elsewhere than the schema says."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +71,7 @@ class Operator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Callable[[str], Any]
-    """A reader of the table of options of this name; None where the operator has another or none."""
+    """Returns the table of options of this name; None where the operator has another or none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

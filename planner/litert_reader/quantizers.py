@@ -1,7 +1,7 @@
 """Quantizers: a graph whose values have types as the same graph with QuantizeLinear and DequantizeLinear.
 
-So a LiteRT file is run, counted and converted as any quantized ONNX file is: not in the runtime's arithmetic
-on integers, but on its grids. Source: ONNX QuantizeLinear.
+So a LiteRT file is run, counted and converted as any quantized ONNX file is: not in the runtime's integer
+arithmetic, but on its grids. Source: ONNX QuantizeLinear.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ _CONTAINERS: Final = frozenset({"i16", "i4", "i8", "u16", "u8"})
 
 @dataclass
 class _Work:
-    """What has been written."""
+    """The parts of the graph that have been written."""
 
     values: dict[str, Value]
     constants: dict[str, Constant]
@@ -117,7 +117,7 @@ def _between(work: _Work, source: str, result: str, kind: Uniform) -> None:
 
 
 def _pair(work: _Work, name: str, result: str, kind: Uniform, *, is_stored: bool) -> None:
-    """What an input goes through."""
+    """Write the ops that an input goes through."""
     if not is_stored:
         _between(work, name, result, kind)
         return

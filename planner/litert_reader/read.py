@@ -1,7 +1,9 @@
-"""Reading a LiteRT file: a graph of ONNX ops in normal form whose values carry the file's types as pins.
+"""Reading a LiteRT file: a graph of ONNX ops in normal form whose values have the file's types as fixed
+types.
 
-What no ONNX op equals stays under its own name, opaque and float, and a note says why: `tflite::LSTM`, or
-`tflite.custom::Name`. Source: TensorFlow Lite's schema, version 3; ONNX operators, opset 21; docs/litert.md.
+An operator that no ONNX op equals stays under its own name, opaque and float, and a note says why:
+`tflite::LSTM`, or `tflite.custom::Name`. Source: TensorFlow Lite's schema, version 3; ONNX operators, opset
+21; docs/litert.md.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """Vocabulary: LiteRT's operators, element types and activations beside ours, for reading and writing files.
 
-What maps one to one is a `Builtin` here, which the reader and the writer go by; what does not has code there.
+An operator that maps one to one is a `Builtin` here, for import and export; the others have code there.
 
 Source: TensorFlow Lite's schema, version 3.
 """
