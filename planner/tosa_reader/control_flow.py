@@ -27,7 +27,7 @@ _YIELD: Final = "tosa.yield"
 
 
 def control(read_body: BodyReader) -> Mapping[str, Reader]:
-    """The readers of the two ops, with one for the ops in their regions."""
+    """The import functions of the two ops, with one for the ops in their regions."""
 
     def choose(draft: Builder, op: Operation) -> None:
         more = captured(op)

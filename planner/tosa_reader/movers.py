@@ -165,7 +165,7 @@ class _Axis:
         self.made, self.exact = made, places / numerator
 
     def nearest(self) -> np.ndarray:
-        """Where `part` is half or more, the next one."""
+        """The nearest rows: the next one if `part` is half or more."""
         return np.asarray(np.clip(self.low + (2 * self.part >= self.numerator), 0, self.size - 1))
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:

@@ -209,7 +209,7 @@ def _read(draft: Builder, op: Operation) -> None:
 
 
 def _is_narrow(op: Operation) -> bool:
-    """Whether a constant has elements that no array of the reader's has: 4 bits, or 48."""
+    """Whether a constant has elements that no array of xDSL has: 4 bits, or 48."""
     element = getattr(op.results[0].type, "element_type", None)
     return (
         isinstance(element, builtin.IntegerType)
@@ -277,4 +277,4 @@ def _used(draft: Builder, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> 
 
 
 READERS: Final[Mapping[str, Reader]] = {**_READERS, **control(_body)}
-"""Readers of ops, by their names in the dialect."""
+"""Import functions of ops, by their names in the dialect."""

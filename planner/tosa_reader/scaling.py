@@ -1,4 +1,4 @@
-"""RESCALE and the shifts, TABLE and CLZ on integers, in 64 bits, bit for bit as TOSA defines them.
+"""Integer RESCALE, shifts, TABLE and CLZ, in 64 bits, bit for bit as TOSA defines them.
 
 Source: TOSA 1.0, RESCALE, apply_scale_32, apply_scale_16, ARITHMETIC_RIGHT_SHIFT, TABLE, CLZ.
 """
