@@ -1,1 +1,1 @@
-"""Floor 1: StableHLO programs read as graphs of ONNX ops."""
+"""Layer 1: StableHLO programs read as graphs of ONNX ops."""

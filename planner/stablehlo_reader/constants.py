@@ -1,4 +1,4 @@
-"""Constants that a program quantizes: they are the reals of their stored integers, pinned.
+"""Constants that a program quantizes: they are the reals of their stored integers, of a fixed type.
 
 A kernel that runs in float reads them as the program's would. Source: StableHLO specification,
 `uniform_quantize`: clamp, round half to even, in f32.

@@ -108,7 +108,7 @@ def _from_the_flat_operand(draft: GraphBuilder, op: Operation, read: _Gather) ->
 
 
 def _places(draft: GraphBuilder, name: str, read: _Gather) -> str:
-    """Where each element of the result lies in the flat operand."""
+    """The place of each element of the result in the flat operand."""
     starts = read.list("start_index_map")
     most = np.array([read.shape[axis] - read.window[axis] for axis in starts], np.int64)
     steps = np.array([read.strides[axis] for axis in starts], np.int64)

@@ -1,7 +1,7 @@
 """Ops of a graph as a StableHLO function is read: values by name, constants folded, broadcasts put off.
 
-ONNX's element-wise ops broadcast by themselves, so a `broadcast_in_dim` is a reshape that lines axes up,
-and only a reader that needs the whole tensor makes it an Expand.
+ONNX's element-wise ops broadcast by themselves, so a `broadcast_in_dim` is a reshape that lines axes up, and
+only a consumer that needs the whole tensor makes it an Expand.
 Source: ONNX operators, opset 21; StableHLO specification, `broadcast_in_dim`.
 """
 

@@ -1,4 +1,4 @@
-"""Serialized MLIR told by its first bytes, without MLIR: bytecode, and what `jax.export` writes around it.
+"""Serialized MLIR recognized by its first bytes, without MLIR: bytecode, and `jax.export`'s file around it.
 
 A portable artifact of StableHLO is bytecode of the versioned dialect VHLO. A file of `jax.export` is a
 flatbuffer that holds one. Source: MLIR bytecode format; StableHLO, compatibility; jax.export's schema.

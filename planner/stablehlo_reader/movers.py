@@ -38,7 +38,7 @@ def number(op: Operation, name: str) -> int:
 
 
 def broadcast(draft: GraphBuilder, op: Operation) -> str:
-    """Line axes up now, and expand where a reader needs it."""
+    """Line axes up now, and expand where a consumer needs it."""
     result, shape = op.results[0], sizes_of(op.results[0].type)
     source = draft.loose(op.operands[0])
     known = draft.shape(source)

@@ -1,8 +1,8 @@
 """StableHLO text in custom form made generic without any tool, where every op's form is regular.
 
-Regular are operands with one type or a function type behind them, and the lists of numbers that movers,
-`compare`, `iota` and `dot_general` have in front of it. SSA names stay. A text with any other form is left
-to jaxlib.
+Regular are operands with one type or a function type behind them, and the lists of numbers that data-movement
+operators, `compare`, `iota` and `dot_general` have in front of it. SSA names stay. A text with any other form
+is left to jaxlib.
 Source: StableHLO, assembly formats of `StablehloOps.td`.
 """
 

@@ -1,7 +1,7 @@
 """Serialized StableHLO in and out, through jaxlib: MLIR bytecode and portable artifacts.
 
 Text of either is what `program` reads. A portable artifact is written for a version of StableHLO, by default
-the oldest that jaxlib still writes, so that older readers take it. Source: StableHLO, compatibility.
+the oldest that jaxlib still writes, so that older consumers take it. Source: StableHLO, compatibility.
 """
 
 from contextlib import suppress
