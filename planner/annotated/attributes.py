@@ -26,7 +26,7 @@ def attribute_to_json(value: Any) -> Any:
     """Turn one attribute value into JSON data.
 
     Raises:
-      TypeError: a value of a type no reader makes.
+      TypeError: a value of a type that no import makes.
     """
     if isinstance(value, float) and not isinstance(value, np.generic):
         return value if math.isfinite(value) else {"float": str(value)}
