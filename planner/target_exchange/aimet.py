@@ -194,7 +194,7 @@ class _Importer:
             self.draft.rows.append(row)
 
     def chains(self) -> list[tuple[str, ...]]:
-        """Supergroups as chains of ONNX operators, each once; what is no chain of ours is told."""
+        """Supergroups as chains of ONNX operators, each once; other groups are reported."""
         found: dict[tuple[str, ...], None] = {}
         for item, names in self.config.groups:
             ops = tuple(ALIASES.get(name, name) for name in names)

@@ -25,7 +25,7 @@ class Width:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What holds for an operator: defaults, and what its own entry says instead."""
+    """The settings of an operator: defaults, overridden by its own entry."""
 
     reads: bool = False
     writes: bool = False

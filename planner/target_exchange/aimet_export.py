@@ -1,9 +1,9 @@
 """A target as AIMET's quantsim configuration: the switches that a simulation in AIMET needs to resemble
 the device.
 
-AIMET puts quantizers on every operator of a model, so operators without a row are switched off here. What
-the file has no key for (predicates, rules between scales, accumulators, prices) is told, kernel by kernel.
-The way back is `aimet`.
+AIMET puts quantizers on every operator of a model, so operators without a row are switched off here. Parts
+without a key in the file (predicates, rules between scales, accumulators, prices) are reported, kernel by
+kernel. The way back is `aimet`.
 """
 
 import json
@@ -23,7 +23,7 @@ from planner.target_exchange.vocabulary import FORMS
 WIDTHS: Final = (4, 8, 16, 32)
 LINEAR: Final = tuple(op for op, form in FORMS.items() if form == "linear")
 SILENT: Final = frozenset({"multiplier_scale", "free_scale", "multiplier_accumulator_scale"})
-"""Rules that AIMET's fake quantizers keep by themselves: scales are free, biases stay float."""
+"""Rules that AIMET's fake quantizers keep by themselves: scales are free, biases are float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class _Op:
-    """What the rows of one operator come to; None where there is no such port."""
+    """The settings that the rows of one operator amount to; None where there is no such port."""
 
     kernels: tuple[tuple[tuple[int, bool], tuple[int, bool] | None], ...]
     symmetric: bool | None
@@ -257,7 +257,7 @@ def _tell(op: str, row: Row, unsaid: dict[str, None]) -> None:
 
 
 def _defaults(target: Target, ops: Mapping[str, _Op]) -> tuple[dict[str, Any], _Op]:
-    """What most operators have in common, and the section `defaults` that says so."""
+    """The section `defaults`, and the settings in it that most operators have in common."""
     linear = [found for op, found in ops.items() if op in LINEAR and found.weight is not None]
     weighed = linear or [found for found in ops.values() if found.weight is not None]
     kernels = Counter(found.kernels for found in ops.values() if found.kernels)
@@ -373,7 +373,7 @@ def _chain(node: OpPattern) -> Iterator[tuple[str, ...]]:
 
 
 def _remaining(target: Target, unsaid: dict[str, None]) -> None:
-    """What a target says beside its rows."""
+    """Collect the parts of a target beside its rows, which AIMET cannot say."""
     rows = [row for group in target.rows.values() for row in group]
     arithmetic = sentences(sorted({row.requantize for row in rows})) if rows else "none"
     unsaid[f"requantize: {arithmetic}; AIMET computes in float"] = None

@@ -1,8 +1,7 @@
 """A target under construction: types, fusions and rows as an importer finds them, and the YAML they become.
 
-Beside the rows stands what could not be said; it heads the file as comments. The text is written by hand
-here, one row a line, so that an author finds what he would have written himself. Nothing is read or judged
-here.
+Facts that have no row head the file as comments. The text is laid out here, one row a line, as an author
+would write it. Nothing is read or evaluated here.
 """
 
 import json
@@ -152,7 +151,7 @@ def _scalar(value: Any) -> str:
 
 
 def _wrapped(sentence: str, first: str = "# ", rest: str = "# ") -> list[str]:
-    """A comment in lines of at most `WIDTH`; control characters of a stranger's file become blanks."""
+    """A comment in lines of at most `WIDTH`; control characters of an untrusted file become blanks."""
     lines, line = [], first
     for word in _clean(sentence).split():
         if len(line) + len(word) > WIDTH and line.strip("# -"):

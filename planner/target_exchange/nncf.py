@@ -2,8 +2,8 @@
 
 The file lists operations with the quantizers that their activations and weights may have, in order of
 priority; an operation without any lets every type pass; `scales: unified` asks for one scale. The format is
-NNCF's up to 2.18 (template.md beside the files); later versions hold the same as Python. Source: that
-template, and the readers of it (nncf/common/hardware/config.py).
+NNCF's up to 2.18 (template.md beside the files); later versions hold the same as Python.
+Source: that template, and the code that parses it (nncf/common/hardware/config.py).
 """
 
 from collections.abc import Mapping, Sequence

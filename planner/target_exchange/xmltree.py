@@ -1,7 +1,7 @@
 """XML of other tools as marked trees: elements with their text, children, file, line and column.
 
-No document type, no entities of its own, limits on size, depth and number before a tree is built: a file
-comes from strangers. The parser is expat, from the standard library.
+No document type, no entities of its own, limits on size, depth and number before a tree is built: files are
+untrusted. The parser is expat, from the standard library.
 """
 
 from dataclasses import dataclass, field
