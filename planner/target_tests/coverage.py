@@ -105,7 +105,7 @@ def draft_row(region: Region, graph: Graph, target: Target) -> str:
 
 
 def _when(region: Region, graph: Graph, target: Target, ports: Sequence[str]) -> dict[str, Any]:
-    """What the kernel has where a row of these ports wants something else: the draft is for this case alone.
+    """The kernel's own values where a row of these ports requires others: the draft is for this case alone.
 
     The device may have the kernel for other strides and not for these, so the draft must not claim both.
     """

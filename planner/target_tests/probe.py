@@ -67,7 +67,7 @@ def probe(engine: str = "onnxruntime", kernels: Iterable[str] | None = None) -> 
 
 
 def rows_of(probing: Probing) -> tuple[str, ...]:
-    """Rows of kernels that run, as lines of `kernels:`; one for all storages of a mover that takes all."""
+    """Rows of kernels that run, as lines of `kernels:`; one for data movement that takes all storages."""
     lines: list[str] = []
     for found, answers in probing.answers:
         if found.same and all(answer.runs for answer in answers):

@@ -39,7 +39,7 @@ from planner.target_tests.templates import POSITIVE
 FORMAT: Final = "qplan.kit/1"
 WIDEST: Final = 16
 ODD: Final = storage("i6")
-"""A width no row names: a weight pinned to it is left to the row that takes any."""
+"""A width that no row names: a weight of this fixed type is left to the row that takes any."""
 MOST_TRIES: Final = 6
 """Models that are tried for an alternative of a row that is reached already."""
 TOLERANCE: Final = 1e-5
@@ -291,7 +291,7 @@ def _reached(
 ) -> _Reached | str:
     """The model with integer inputs and results, if its kernel runs by `row`; else a message.
 
-    Weights are pinned unless `wild` is None, and to that where the row takes any storage.
+    Weights have fixed types unless `wild` is None, and that one where the row takes any storage.
     """
     region, patterns = draft.region, draft.ports
     model = pruned(draft.model, region, row, patterns)
@@ -388,7 +388,7 @@ def _pin(kind: PortType, wild: Storage | FloatType | None) -> Uniform | FloatTyp
 
 
 def _asked(graph: Graph, row: Row, region: Region, wild: Storage | FloatType | None) -> Graph:
-    """The model with stored results asked for in the row's widths: a row with float results is not meant.
+    """The model with quantized results required in the row's widths: a row with float results does not match.
 
     Args:
       wild: what a row of any width stores in this item.

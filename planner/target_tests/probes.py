@@ -186,7 +186,7 @@ def _unary(operator: str, **attributes: Any) -> Spell:
 
 
 def _plain(operator: str, *operands: Any, count: int = 1, kind: str = "", **attributes: Any) -> Spell:
-    """The op itself on stored integers, as exporters write movers; `operands` follow the data."""
+    """The op itself on stored integers, as exporters write data movement; `operands` follow the data."""
 
     def spell(s: Storages) -> list[bytes]:
         sheet = _Sheet()

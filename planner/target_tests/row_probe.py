@@ -32,12 +32,12 @@ VERDICTS: Final[Mapping[str, str]] = {
     "no model": "the kit has no model of it",
     "no answer": "the results hold nothing of it",
 }
-"""What can become of a row, and what each word means."""
+"""Possible verdicts on a row, and the meaning of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFinding:
-    """What became of one item of the kit, or of a row that has none.
+    """The outcome of one item of the kit, or of a row that has none.
 
     Attributes:
       name: of the item, `conv2d-1`; of the kernel where there is none.
@@ -148,7 +148,7 @@ def _is_one_step(expected: Mapping[str, np.ndarray], results: Mapping[str, np.nd
 
 
 def _verdict(item: KitItem, answer: Answer | None, otherwise: str) -> tuple[str, str]:
-    """What became of an item; without an answer it was not written."""
+    """The verdict on an item, with its detail; without an answer it was not written."""
     if answer is None:
         return "not written", item.refusal
     if answer.refusal:

@@ -1,4 +1,4 @@
-"""What an engine is asked and what it answers: plain records."""
+"""Jobs for an engine and its answers: plain records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What became of a job.
+    """The outcome of a job.
 
     Attributes:
       outputs: arrays by name; None where the engine only compiles, or refused.
-      elsewhere: operators that ran otherwise than on integers of the device: in float, on the CPU.
+      elsewhere: operators that ran in float or on the CPU, not in integer arithmetic on the device.
       refusal: the engine's message; "" where it took the file.
     """
 

@@ -30,7 +30,7 @@ _QUANTIZERS: Final = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QnnRun:
-    """What became of a file on Qualcomm's library.
+    """The outcome of a file on Qualcomm's library.
 
     Attributes:
       outputs: for each sample arrays by name.

@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinnRun:
-    """What became of a file in FINN's front half.
+    """The outcome of a file in FINN's front half.
 
     Attributes:
       outputs: for each sample arrays by name, of the last step that was reached.
@@ -106,7 +106,7 @@ def ask_finn(python: str, jobs: Sequence[Job]) -> list[Answer]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hls4mlRun:
-    """What became of an archive in hls4ml's C simulation.
+    """The outcome of an archive in hls4ml's C simulation.
 
     Attributes:
       outputs: for each sample arrays by name.

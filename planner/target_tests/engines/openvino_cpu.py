@@ -10,7 +10,7 @@ from planner.target_tests.engines.apart import answers_of, run_script, save_arra
 
 
 def ask_openvino(python: str, jobs: Sequence[Job]) -> list[Answer]:
-    """Run ONNX files on OpenVINO's CPU plugin; layers in floats are told.
+    """Run ONNX files on OpenVINO's CPU plugin; float layers are reported.
 
     Args:
       python: of an environment with `openvino`.

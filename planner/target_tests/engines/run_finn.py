@@ -63,7 +63,7 @@ HAVE_LAYERS = frozenset(
 )
 """Operators that some layer computes, whatever their types."""
 ON_INTEGERS = frozenset({"Add", "Mul", "Sub", "Div"})
-"""Those that a layer computes on integers alone: AddStreams, StreamingEltwise, ChannelwiseOp."""
+"""Operators that a layer has in integer arithmetic alone: AddStreams, StreamingEltwise, ChannelwiseOp."""
 
 
 def _each(*transformations: Any) -> Step:

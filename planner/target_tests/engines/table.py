@@ -26,8 +26,8 @@ class Engine:
     Attributes:
       form: the format of its files, a key of `EXPORTERS`.
       ask: with the Python of the engine's environment, and jobs; an answer for each.
-      otherwise: how an operator runs that it has no integer kernel for; "" where it cannot be told.
-      float_ends: whether its files take and give reals where a port is stored in integers.
+      otherwise: how an operator runs that it has no integer kernel for; "" where that is unknown.
+      float_ends: whether its files take and give reals where a port is quantized.
       package: that has the engine's version; "" where none has.
     """
 
