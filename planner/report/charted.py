@@ -159,7 +159,7 @@ def channels_chart(plan: Plan) -> Markup:
 
 
 def tradeoffs_chart(tradeoffs: Mapping[str, Sequence[Tradeoff]]) -> Markup:
-    """The trade-offs of each component that was asked for."""
+    """The trade-offs of each requested component."""
     note = "Plans of the same component with fewer rescaled elements, and the bits that consumers would lose."
     drawn = grid(
         *(

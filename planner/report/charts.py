@@ -99,7 +99,7 @@ def along(title: str, levels: Sequence[Level], limits: tuple[float, float]) -> M
 
 
 class Seen(NamedTuple):
-    """What was seen of a value: borders of bins, in reals, one more than counts; and how many in each."""
+    """The histogram of a value: borders of bins, in reals, one more than counts; and how many in each."""
 
     borders: Sequence[float]
     counts: Sequence[int]
@@ -195,7 +195,7 @@ def channels(title: str, spans: Sequence[float]) -> Markup:
 
 
 class Trade(NamedTuple):
-    """A trade-off: elements that are rescaled, bits lost by the worst reader, whether the plan has it."""
+    """A trade-off: elements that are rescaled, bits lost by the worst consumer, whether the plan has it."""
 
     elements: int
     bits: float

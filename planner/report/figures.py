@@ -1,6 +1,6 @@
 """Figures of each kernel for the page: multiply-accumulates, work, bits lost, its share of the noise.
 
-Readers of a plan and its losses. Source: docs/accuracy.md, docs/search.md.
+Pure functions of a plan and its losses. Source: docs/accuracy.md, docs/search.md.
 """
 
 from typing import Any, Final
@@ -18,8 +18,8 @@ DIGITS: Final = 5
 def figures(plan: Plan, losses: Losses | None) -> dict[str, dict[str, Any]]:
     """By kernel name `macs`, `work` (the target's unit), `lost` (bits), `share` (of noise), `sqnr` (dB).
 
-    `lost` is the most that a reader of its results loses. Share and SQNR are None where nothing was measured,
-    SQNR also where a kernel has no noise of its own.
+    `lost` is the most that a consumer of its results loses. Share and SQNR are None where nothing was
+    measured, SQNR also where a kernel has no noise of its own.
     """
     regions = {region.name: region for region in plan.graph.regions}
     noise = {one.name: one for one in losses.kernels} if losses is not None else {}

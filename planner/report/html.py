@@ -239,7 +239,7 @@ def _values_charts(plan: Plan, stats: Statistics | None, losses: Losses | None) 
 
 
 def _footer(plan: Plan) -> Markup:
-    """What the plan was made of, by digest."""
+    """The sources of the plan, by digest."""
     target = plan.target
     options = ", ".join(f"{name} {value}" for name, value in sorted(plan.options.items()))
     facts = {

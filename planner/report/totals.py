@@ -1,6 +1,6 @@
 """Totals of a plan, and short words for its rows and ports, for the page, the command and the demo.
 
-Pure readers of a plan. Source: docs/specification.md, sections 3 and 6.
+Pure functions of a plan. Source: docs/specification.md, sections 3 and 6.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ class Totals:
     """Counts of a plan.
 
     Attributes:
-      kernels, integer: planned kernels, and how many of them run on integers.
+      kernels, integer: planned kernels, and how many of them are quantized.
       rescales, casts: type changes between integers, and quantize or dequantize at the borders of float.
       cost, bound: in element-rescales; `optimal` where they are known to meet.
       changed: the part of the cost for rescales and casts; the rest is for lost bits.
@@ -90,7 +90,7 @@ def totals(plan: Plan) -> Totals:
 
 
 def is_integer(kernel: KernelPlan) -> bool:
-    """Whether a kernel runs on integers: some port of it is uniform."""
+    """Whether a kernel is quantized: some port of it is uniform."""
     return any(isinstance(port.type, Uniform) for port in (*kernel.inputs, *kernel.outputs))
 
 

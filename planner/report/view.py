@@ -276,7 +276,7 @@ def _causes(plan: Plan, texts: Texts) -> list[int]:
 
 
 def _offer(offer: Offer) -> dict[str, Any]:
-    """What may be asked of a kernel, and of its ports."""
+    """The choices for a kernel and for its ports."""
     return {"kernel": offer.kernel, "in": offer.inputs, "out": offer.outputs}
 
 
@@ -291,7 +291,7 @@ def _floats(plan: Plan, nodes: Sequence[_Node], texts: Texts) -> Columns:
 
 
 def _values(plan: Plan, texts: Texts) -> Columns:
-    """Values with the step that decided each, bits that its readers lose, the share that is cut off."""
+    """Values with the step that decided each, bits that its consumers lose, the share that is clipped."""
     return {
         "name": [texts(name) for name in plan.values],
         "step": [value.decided_by for value in plan.values.values()],

@@ -108,7 +108,7 @@ def _beside(
 
 
 def _ranks(nodes: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The longest way to each node; a node without one stands right above its first reader."""
+    """The longest path to each node; a node without one stands right above its first consumer."""
     ranks = [0] * nodes
     readers: Neighbours = [[] for _ in range(nodes)]
     for source, reader in edges:

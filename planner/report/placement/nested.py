@@ -23,7 +23,7 @@ Path: TypeAlias = list[tuple[int, Item, Item]]
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """Where a group lies: its first rank, which holds its title, ranks in all; its left border, its width."""
+    """The place of a group: its first rank, which holds its title, ranks in all; left border, width."""
 
     rank: int
     ranks: int
