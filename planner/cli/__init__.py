@@ -1,1 +1,1 @@
-"""Floor 4: the command `qplan`. The only package that prints; everything heavy loads inside a verb."""
+"""Layer 4: the command `qplan`. The only package that prints; everything heavy loads inside a verb."""

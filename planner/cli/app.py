@@ -176,7 +176,7 @@ def _json_wanted(arguments: list[str]) -> bool:
 
 
 def _failed(error: Exception, code: int, *, told: bool) -> int:
-    """The exit code of a failure, which is a document too where JSON is asked for."""
+    """The exit code of a failure, which is a document too with `--json`."""
     if told:
         try:
             say_json(failure_json(error, code))
@@ -201,7 +201,7 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def _way_out(error: typer.TyperException) -> str:
-    """What to type instead: a line of the verb where something of it is missing, else where to look."""
+    """The next step: an example of the verb where something of it is missing, else where to look."""
     # Of typer's errors only those of a verb know its context.
     words = tuple(str(getattr(getattr(error, "ctx", None), "command_path", "")).split()[1:])
     name = words[-1] if words else ""

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 FEW: Final = 4
 """Samples that this is measured on."""
 QUICK: Final = 200_000_000
-"""Elements of all values times kernels, up to which it takes seconds; beyond, the command for it is told."""
+"""Elements of all values times kernels, up to which it takes seconds; beyond, its command is printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """What files are judged by: see the options of `compare`; `held_out` says which the samples are."""
+    """Settings of an evaluation: see the options of `compare`; `held_out` says which the samples are."""
 
     reference: "ReferenceKind" = "written"
     output: str | None = None
@@ -121,7 +121,7 @@ def compare_and_warn(
 def missed(
     comparisons: "Mapping[str, Comparison]", judging: Judging, verdict: "Verdict | None" = None
 ) -> list[str]:
-    """What falls short of its bound, by name of the file, which may be "".
+    """Figures that miss their bounds, by name of the file, which may be "".
 
     Args:
       verdict: of the plan, whose coverage has a bound; a file with nothing to offer is short of any.
@@ -190,7 +190,7 @@ def _figures(quality: "Quality") -> dict[str, Any]:
 
 
 def judged_json(comparison: "Comparison") -> dict[str, Any]:
-    """On what and by what a file was judged, and its metrics."""
+    """The data and the reference that a file was evaluated with, and its metrics."""
     return {
         "samples": comparison.samples,
         "held_out": comparison.held_out,
@@ -290,7 +290,7 @@ def poor_losses(
     comparisons: "Mapping[str, Comparison]",
     samples: str | None,
 ) -> "Losses | None":
-    """Where a plan of poor quality loses it, if that is quickly found."""
+    """The error attribution of a plan of poor quality, if that is quickly found."""
     import planner
     from planner.calibration.samples import open_samples
 
@@ -310,7 +310,7 @@ def is_poor(comparisons: "Mapping[str, Comparison]") -> bool:
 
 
 def lost_text(lost: "Losses | None") -> str:
-    """Where a plan of poor quality loses it, and the two changes that would help most."""
+    """The error attribution of a plan of poor quality, and the two changes that would help most."""
     from planner.accuracy.told import remedy_lines, sentence
     from planner.accuracy.verdict import FAIR_SQNR
 

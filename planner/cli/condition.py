@@ -140,14 +140,14 @@ def _beside(done: "Conditioned", data: bytes, name: str) -> dict[str, bytes]:
 
 
 def change_json(change: "Change") -> dict[str, Any]:
-    """What a method changed, as JSON data."""
+    """The changes that a method made, as JSON data."""
     from dataclasses import asdict
 
     return asdict(change)
 
 
 def change_text(change: "Change") -> str:
-    """What a method changed, in a line."""
+    """The changes that a method made, in a line."""
     told = f"{change.method}: {len(change.values)} constants"
     if change.rescaled:
         least, greatest = change.factors
@@ -158,7 +158,7 @@ def change_text(change: "Change") -> str:
 
 
 def warnings_of(done: "Conditioned") -> list[str]:
-    """What a conditioned model still needs."""
+    """Warnings about what a conditioned model still needs."""
     if not done.unobserved:
         return []
     shown = ", ".join(map(repr, done.unobserved[:3])) + (", ..." if len(done.unobserved) > 3 else "")
@@ -174,7 +174,7 @@ def _next(folder: Path, model: str, files: dict[str, bytes], target: str | None)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preparation:
-    """What a model is prepared with: methods of conditioning, statistics, samples, annotations."""
+    """Inputs that prepare a model: methods of conditioning, statistics, samples, annotations."""
 
     methods: str | None
     stats: "Statistics | None"

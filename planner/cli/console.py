@@ -34,7 +34,7 @@ class Manner:
 
     Attributes:
       quiet: errors and documents alone.
-      progress: whether it shows; None: on a terminal, as a bar. Asked for elsewhere, it is lines.
+      progress: whether it shows; None: on a terminal, as a bar. True elsewhere: as lines.
     """
 
     quiet: bool = False
@@ -74,7 +74,7 @@ def complain(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Print a warning on standard error, unless asked to be quiet; inside `held_warnings` keep it."""
+    """Print a warning on standard error, unless the command is quiet; inside `held_warnings` keep it."""
     held = _HELD.get()
     if held is not None:
         held.append(message)
@@ -101,7 +101,7 @@ def warn_all(messages: Iterable[str]) -> None:
 
 
 def say(text: str) -> None:
-    """Print lines on standard output, unless asked to be quiet."""
+    """Print lines on standard output, unless the command is quiet."""
     if _MANNER.get().quiet:
         return
     for line in text.splitlines():
@@ -126,7 +126,7 @@ def say_json(document: Any) -> None:
 
 
 def say_table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table, unless asked to be quiet; nothing at all where there are no rows."""
+    """Print a table, unless the command is quiet; nothing at all where there are no rows."""
     if _MANNER.get().quiet:
         return
     from rich import box
@@ -152,7 +152,7 @@ def clean(text: str) -> str:
 def progress(what: str) -> Iterator[Bar]:
     """Show how far it is and how long it will take; call its result with (done, in all).
 
-    A bar on a terminal, nothing elsewhere or where asked to be quiet; lines elsewhere if asked for.
+    A bar on a terminal, nothing elsewhere or if quiet; lines elsewhere with `--progress`.
     """
     with progress_of_phases(what) as (tell,):
         yield tell

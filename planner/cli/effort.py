@@ -1,7 +1,7 @@
 """Effort of the verb `quantize`: where the verdict is not good, plans that a search proposes are tried.
 
-What was measured lies beside the plan, so that the same line goes on where it was stopped. Source:
-docs/search.md.
+Measurements lie beside the plan, so that the same command resumes where it was stopped.
+Source: docs/search.md.
 """
 
 import json as jsonlib
@@ -60,7 +60,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of an effort.
+    """The result of an effort.
 
     Attributes:
       text: what was given up for what, or why nothing was.
@@ -79,7 +79,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What an effort is spent on.
+    """The work of an effort.
 
     Attributes:
       graph: as it was read.
@@ -174,7 +174,7 @@ def _searched(task: Task, first: "Made[Attempt]", aim: "Aim", budget: "Budget") 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came of a search, for people and programs."""
+    """The result of a search, for people and programs."""
 
     task: Task
     found: "Found[Attempt]"
@@ -199,7 +199,7 @@ class _Outcome:
         return f"this plan again, without a search: {shlex.join(words)}"
 
     def told(self) -> Tried:
-        """What came of it."""
+        """The result as text, document and files."""
         found, files = self.found, {}
         if found.is_improved:
             files[ANNOTATIONS] = (jsonlib.dumps(found.best.what.given, indent=1) + "\n").encode()
@@ -230,7 +230,7 @@ def _figures(trial: "Trial") -> dict[str, Any]:
 
 
 def _state(path: Path, key: str) -> "State":
-    """What was measured for this model, target and samples; that of others is started anew.
+    """The measurements for this model, target and samples; a file of others is started anew.
 
     Raises:
       InputError: a place that cannot be written.

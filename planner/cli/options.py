@@ -165,7 +165,7 @@ JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON do
 
 
 def read_model(name: str, cut: str | None = None, *, dims: Mapping[str, int] | None = None) -> "Graph":
-    """Load a model from a path or standard input, and let it end at other values where asked to."""
+    """Load a model from a path or standard input, and end it at other values where they are given."""
     import planner
 
     outputs = cut_names(cut)
@@ -241,7 +241,7 @@ def read_plan(name: str) -> "Plan":
 
 @contextmanager
 def of_file(name: str) -> Iterator[None]:
-    """Name the file in the failures of readers that only saw its text."""
+    """Name the file in the failures of parsers that only saw its text."""
     try:
         yield
     except (ModelError, PlanFormatError, QTypeError) as error:

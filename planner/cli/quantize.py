@@ -30,7 +30,7 @@ from planner.cli.options import (
 
 TARGET: Final = "onnxruntime-cpu"
 FORMAT: Final = "onnx-qdq"
-"""As `planner.quantizing` has them; a test says so. That module takes a second to load, help shall not."""
+"""As `planner.quantizing` has them; a test says so. That module takes a second to load, help must not."""
 
 
 def quantize(

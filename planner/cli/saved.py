@@ -1,8 +1,8 @@
 """Saved plans: a plan read with the model and the target it was made for, found again.
 
-A plan says where these lay, from its own folder on, and which they are, by digest. What is not there any
-more is looked for beside the plan; only what has the digest is taken. Functions of a target are never
-found: code runs where somebody names it.
+A plan says where these lay, from its own folder on, and which they are, by digest. A file that has moved is
+looked for beside the plan; only one with the digest is taken. Functions of a target are never found: code
+runs where somebody names it.
 """
 
 import json
@@ -61,7 +61,7 @@ def read_saved(
       dims: sizes of dimensions that the model leaves open; by default those that the plan was made with.
 
     Raises:
-      InputError: a model or target that is not found; the option that names it is told.
+      InputError: a model or target that is not found; the message names the option for it.
     """
     only_one_stdin(plan_file, model, target, *others)
     plan = read_plan(plan_file)
@@ -123,7 +123,7 @@ def _found(
 
 
 def _places(plan: "Plan", plan_file: str, what: str, suffixes: tuple[str, ...]) -> Iterator[str]:
-    """Where it lay when the plan was made, the shipped target of that name, then files beside the plan."""
+    """Its path when the plan was made, the shipped target of that name, then files beside the plan."""
     from planner.target.load import target_ids
 
     folder = _folder(plan_file)
@@ -175,7 +175,7 @@ def read_reference(
 
 
 def _reference_place(plan: "Plan", plan_file: str) -> str | None:
-    """Where a plan says that the float model whose biases were corrected lies."""
+    """The path that a plan gives for the float model whose biases were corrected."""
     told = plan.sources.get("reference")
     return None if told is None else os.path.normpath(_folder(plan_file) / told)
 

@@ -1,1 +1,1 @@
-"""What the command says of itself: groups of verbs, examples, choices of options, the schema of answers."""
+"""Help of the command: groups of verbs, examples, choices of options, the schema of answers."""

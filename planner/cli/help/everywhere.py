@@ -1,4 +1,4 @@
-"""Options that every verb takes: how much is told, and whether progress shows. Verbs do not know of them."""
+"""Options that every verb takes: how much is printed, whether progress shows. Verbs do not know of them."""
 
 import inspect
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Order: what `plan` and `quantize` are asked for, and the job: plan, evaluate, write, answer."""
+"""Order: a request to `plan` or `quantize`, and the job: plan, evaluate, write, answer."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -51,7 +51,7 @@ _NO_NUMBERS: Final = "no sample gives any value a finite number: clean them"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What `plan` and `quantize` are asked for; see their options.
+    """A request to `plan` or `quantize`; see their options.
 
     Attributes:
       effort: how hard to look for a better plan where the verdict is not good.
@@ -273,7 +273,7 @@ def _check_choices(formats: list[str], data: str | None, stats: str | None) -> N
 
 
 def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_data: str | None) -> None:
-    """Refuse to judge where nothing runs.
+    """Refuse to evaluate where nothing runs.
 
     Raises:
       InputError: no samples, or no format that onnxruntime runs.

@@ -72,7 +72,7 @@ def export_target(
 
 
 def _write(text: str, out: str | None, source: str) -> None:
-    """The file that was asked for beside JSON."""
+    """Write the file that was requested beside JSON."""
     if out is not None:
         keep_from(out, source)
         write_file(out, text.encode())

@@ -190,7 +190,7 @@ def _engine(name: str, form: str | None) -> "Engine":
 
 
 class _Findings(NamedTuple):
-    """What is said of rows: `allowed` verdicts are no failure."""
+    """Findings on rows: `allowed` verdicts are no failure."""
 
     rows: "Sequence[RowFinding]"
     title: str
