@@ -1,4 +1,4 @@
-"""Floor 5: the service from Python, over httpx alone; needs the extra `[service]`."""
+"""Layer 5: the service from Python, over httpx alone; needs the extra `[service]`."""
 
 from planner.client.client import AsyncClient, Client
 from planner.client.failures import ServiceError
