@@ -1,1 +1,1 @@
-"""Floor 5: the planner over HTTP. Routes parse, call one function, and answer; the library plans."""
+"""Layer 5: the planner over HTTP. Routes parse, call one function, and answer; the library plans."""

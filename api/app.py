@@ -255,7 +255,7 @@ def _in_body(place: Sequence[str | int], body: Any) -> Iterator[str | int]:
 
 
 def __getattr__(name: str) -> FastAPI:
-    """Make `app` for uvicorn once it is asked for: a wrong setting is no failed import (PEP 562)."""
+    """Make `app` for uvicorn on first access: a wrong setting is no failed import (PEP 562)."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return create_app(settings_from(os.environ))

@@ -156,7 +156,7 @@ def export_plan(job: Arguments) -> dict[str, Any]:
 
 
 def lint_target(job: Arguments) -> dict[str, Any]:
-    """Load a target description and say what is odd in it."""
+    """Load a target description and return its lint findings."""
     data = Path(job["text"]).read_bytes()
     scan_yaml(data, job["name"])
     target = load_target(_text(data) + "\n", functions=job["functions"], trusted=False, name=job["name"])

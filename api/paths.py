@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = __name__.partition(".")[0]
-"""What this package is called here."""
+"""The name of this package here."""
 
 
 def import_path() -> str:

@@ -1,4 +1,4 @@
-"""Tracing: who asked for the work that is done, through jobs and workers, and spans for OpenTelemetry.
+"""Tracing: the request behind each piece of work, through jobs and workers, and spans for OpenTelemetry.
 
 The id of a request and its span (`traceparent`) travel with a job in its row, and with a work to the worker
 that has it. Spans are off unless `QPLAN_TRACES` names a collector; the SDK comes with the extra `tracing`.
@@ -27,7 +27,7 @@ Asked = Mapping[str, str]
 """`request_id`, and `traceparent` where there are spans."""
 
 current: Final[ContextVar[Asked]] = ContextVar("qplan.asked", default={})  # noqa: B039 - nobody changes it
-"""Who asked for what this task does."""
+"""The request that this task works for."""
 
 
 class Span:

@@ -1,1 +1,1 @@
-"""Intake: input of strangers is scanned and bounded, and read by a child that confines itself."""
+"""Intake: untrusted input is scanned and bounded, and read by a child that confines itself."""

@@ -46,7 +46,7 @@ class Body:
         return bytes(self._waiting) if self._file is None else await run_sync(self._whole)
 
     def close(self) -> None:
-        """Let go of the bytes."""
+        """Release the bytes."""
         self._waiting.clear()
         if self._file is not None:
             self._file.close()

@@ -1,8 +1,8 @@
 """Calls: the system calls that a confined process may make, as a seccomp filter; every other one is refused.
 
-The list is what readers of models and bodies of jobs use, measured by `tests/api/test_calls.py`: memory,
-files that Landlock lets it open, threads, clocks, and itself. Nothing in it reaches another process, changes
-a file's owner, mode or times, or holds memory outside of the address space, which has a limit.
+The list is what model parsers and bodies of jobs use, measured by `tests/api/test_calls.py`: memory, files
+that Landlock lets it open, threads, clocks, and itself. Nothing in it reaches another process, changes a
+file's owner, mode or times, or holds memory outside of the address space, which has a limit.
 Source: seccomp(2); linux/{audit,filter,seccomp}.h; Linux's tables syscall_64.tbl and asm-generic/unistd.h.
 """
 

@@ -45,7 +45,7 @@ def confine(readable: Iterable[Path], writable: Iterable[Path]) -> dict[str, boo
     """Give it all up, except for files below some folders.
 
     Returns:
-      What the kernel took: `privileges`, `calls`, `files`.
+      The restrictions that the kernel took: `privileges`, `calls`, `files`.
     """
     if sys.platform != "linux":
         return {"privileges": False, "calls": False, "files": False}
@@ -92,7 +92,7 @@ def _confine_files(libc: ctypes.CDLL, readable: Iterable[Path], writable: Iterab
 
 
 def _ruleset(libc: ctypes.CDLL, version: int, handled: int) -> int:
-    """What the rules are about: no rule allows anything of the network or of other processes."""
+    """The scope of the rules: no rule allows anything of the network or of other processes."""
     about = [handled]
     if version >= _TCP_SINCE:
         about.append(_TCP)

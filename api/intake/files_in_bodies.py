@@ -31,7 +31,7 @@ MOST_FIELDS: Final = 32
 DIGEST_BYTES: Final = 71
 
 Field: TypeAlias = Literal["file", "json", "text"]
-"""What a field holds: a file or the digest of a blob, a JSON document, or text."""
+"""The content of a field: a file or the digest of a blob, a JSON document, or text."""
 
 _BOUNDARY: Final = re.compile(
     r"(?i)(?:^|;)\s*boundary=(?:\"([^\"\\\r\n]{1,70})\"|([^\s;\"]{1,70}))\s*(?:;|$)"

@@ -46,7 +46,7 @@ def scan_json(data: bytes, max_values: int, *, max_depth: int = MAX_DEPTH) -> No
 
 
 def require_unicode(data: bytes) -> None:
-    """Refuse JSON text that no UTF-8 can say: Python's own reader lets half a surrogate pair through.
+    """Refuse JSON text that no UTF-8 can say: Python's own parser lets half a surrogate pair through.
 
     Raises:
       Refused: `json-invalid`, with the place.

@@ -56,7 +56,7 @@ _MESSAGES: Final[Mapping[str, Mapping[int, str]]] = {
 _SPARSE_DIMS: Final = 3
 _DATA: Final = frozenset({4, 5, 6, 7, 9, 10, 11})
 _SINGLE: Final[Mapping[int, int]] = {5: 1, 22: 2}
-"""Fields of an attribute of which readers join two: its tensor, dense and sparse; a bit for each."""
+"""Fields of an attribute of which parsers join two: its tensor, dense and sparse; a bit for each."""
 _TENSORS: Final = frozenset({"sparse", "tensor"})
 _RAW: Final = 9 << 3 | 2
 _EXTERNAL: Final = 14
@@ -261,7 +261,7 @@ def _refuse(position: int, *, steps: bool) -> NoReturn:
 
 
 def _refuse_second(position: int) -> NoReturn:
-    """Readers join the dimensions of both, and keep the bytes of one."""
+    """Refuse it: parsers join the dimensions of both, and keep the bytes of one."""
     raise ModelError(f"no ONNX model: a tensor comes a second time, before byte {position}, where one may be")
 
 

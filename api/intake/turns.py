@@ -142,7 +142,7 @@ def _of_tenant(principal: str, counts: Mapping[str, int]) -> int:
 
 
 def tenant_of(principal: str) -> str:
-    """What stands before the name of a token; nothing for the tenant that needs no name."""
+    """The part before the name of a token; empty for the tenant that needs no name."""
     return principal.rpartition("/")[0]
 
 

@@ -1,4 +1,4 @@
-"""Child process: one piece of work (`records.work`) in a process of its own that reads what strangers sent.
+"""Child process: one piece of work (`records.work`) in a process of its own that reads untrusted input.
 
 Requests (`sandbox`) and jobs (`executors`) run it alike. Files named by digest are opened from the store
 here, files that the child wrote are kept in the store here, so only small JSON travels. The child ends with
@@ -51,7 +51,7 @@ BLOCK: Final = 512
 MOST_FILES: Final = 1000
 """Files and folders that a child may make: it makes a few."""
 MADE: Final = "made"
-"""Folder in a draft: all that a child may write. What is laid out for it lies beside it."""
+"""Folder in a draft: all that a child may write. The input of the child lies beside it."""
 MODEL: Final = "model"
 """Folder in a draft for a model beside its external data."""
 CHUNK: Final = 1 << 16
@@ -257,7 +257,7 @@ def _made_bytes(folder: Path) -> int:
 
 
 def _path_of(folder: Path, k: int, file: Mapping[str, Any]) -> Path:
-    """Where the file of a number lies in a draft: apart, if the child writes it."""
+    """The path of the file of a number in a draft: a separate folder, if the child writes it."""
     return (folder / MADE if _is_made(file) else folder) / f"file{k}"
 
 

@@ -120,7 +120,7 @@ class Cluster:
         """Nothing to do: the first look for work connects, and a cluster may come later than we."""
 
     async def stop(self) -> None:
-        """Leave; the cluster drops what we asked for."""
+        """Leave; the cluster drops our requests."""
         await self._leave()
 
     async def slots(self) -> int:
@@ -249,7 +249,7 @@ def open_executor(settings: Settings, store: Store) -> Executor:
 
 @cache
 def _opened(root: str, blobs: str) -> Store:
-    """The store as a worker sees it: its own data folder where it was told one, before the same objects."""
+    """The store as a worker sees it: the data folder of its `QPLAN_DATA`, if set, before the same objects."""
     store = Store(Path(os.environ.get("QPLAN_DATA") or root), open_objects(blobs))
     store.open()
     return store

@@ -81,7 +81,7 @@ async def _run(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict
 async def quantize(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Calibrate, plan and compare; where the verdict is not good, search; write the best plan.
 
-    The file is the one blob that is kept: what a comparison and a search write, nobody is told of.
+    The file is the one blob that is kept: files of a comparison or a search are not reported.
 
     Returns:
       The results of these works, and the keys of `stats` and `plan`.
@@ -187,7 +187,7 @@ async def search_and_plan(executor: Executor, asked: Mapping[str, Any], tell: Te
 
 
 def best_plan(asked: Mapping[str, Any], annotations: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The work of planning what a search was asked for, with other annotations."""
+    """The work of planning for a requested search, with other annotations."""
     planned = follow_up(asked, "plan", {"annotations": annotations, "out": made("plans")}, PLANNED)
     origin = json.loads(asked["origin"])
     origin["request"][0]["annotations"] = annotations

@@ -21,7 +21,7 @@ from ..intake.own_files import code
 LONGEST: Final = 1 << 16
 """Bytes of a folder's name."""
 GIVEN: Final = 3
-"""Files of a child: its standard input and output, and where it is told how it ended."""
+"""Files of a child: its standard input and output, and the one that reports how it ended."""
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _forked(files: list[int]) -> int | None:
-    """Fork; None where that cannot be, and whoever asked is told why: the others go on."""
+    """Fork; None where that fails, and the reason is reported to the caller: the others go on."""
     try:
         if len(files) == GIVEN:
             return os.fork()

@@ -80,7 +80,7 @@ class Child:
         return self._process is not None and not _readable(self._process, 0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended, and then, for a while, until that is told.
+        """Wait until it has ended, and then, for a while, until that is reported.
 
         Raises:
           TimeoutExpired: it has not, within `timeout` seconds.
@@ -102,7 +102,7 @@ class Child:
                 _readable(self._process, GONE)
 
     def close(self) -> None:
-        """Let go of the pipes."""
+        """Close the pipes."""
         for pipe in (self.stdin, self.stdout, self._told):
             with suppress(BrokenPipeError):
                 pipe.close()

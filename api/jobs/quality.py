@@ -17,7 +17,7 @@ from planner.report.summary import mark, sqnr_text
 
 
 def quality_record(found: Comparison, whole: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a comparison of a plan.
+    """The record that is kept of a comparison of a plan.
 
     Args:
       whole: its `outputs` and `metrics` as JSON.

@@ -279,7 +279,7 @@ def fail(engine: Engine, job: Job, problem: Mapping[str, Any]) -> bool:
 
 
 def give_up(engine: Engine, job: Job) -> bool:
-    """Write that a job was stopped: cancelled where somebody asked for that, else put back into the queue."""
+    """Write that a job was stopped: cancelled on request, else put back into the queue."""
     with writing(engine) as connection:
         at = now(connection)
         ended = {"state": "cancelled", "finished": at}

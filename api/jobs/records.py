@@ -22,7 +22,7 @@ class Job:
 
     Attributes:
       id: 32 hexadecimal digits; later ones sort later.
-      kind: what the client asked for, one of `JobKind`.
+      kind: what the client requested, one of `JobKind`.
       request: the work, of `work`.
       result: once done; written once.
       problem: once failed: `name`, `detail` and the members of its type.
@@ -31,7 +31,7 @@ class Job:
       tenant: whose it is.
       attempt: how often it was leased; a fence against owners that lost their lease.
       lost: how often its worker was lost.
-      cancelling: somebody asked to cancel it while it ran.
+      cancelling: a client requested its cancellation while it ran.
       owner, heartbeat: who runs it, and when they last said so.
     """
 
@@ -119,7 +119,7 @@ def carried(digest: str) -> File:
 def work(
     task: str, arguments: Mapping[str, Any], *, link: str | None = None, origin: str | None = None
 ) -> dict[str, Any]:
-    """Make the request of a job: plain JSON, its files apart, so that no text of a stranger's becomes a path.
+    """Make the request of a job: plain JSON, its files apart, so that no untrusted text becomes a path.
 
     Args:
       task: key of `api.child.TASKS`.

@@ -119,7 +119,7 @@ class Residents:
                     self._wind_up(caller, resident)
 
     def _wind_up(self, caller: str, resident: Resident) -> None:
-        """Have it go once nobody asked for long."""
+        """End it after a long time without requests."""
 
         def go() -> None:
             if not resident.lock.locked():

@@ -1,6 +1,6 @@
 """The task `search` of a child: the plan of least work that is as good as asked.
 
-What it measured lies in a file that the next child goes on with: of a server that was killed, or of a later
+Its measurements lie in a file that the next child goes on with: of a server that was killed, or of a later
 search with another goal. Source: docs/service.md; docs/search.md.
 """
 
@@ -38,7 +38,7 @@ from .tasks import as_run
 APART: Final = ("kernels", "outputs")
 """Of a trial: as long as the model, so only the whole document has them."""
 WRITTEN: Final = "onnx-qdq"
-"""What plans are written as, to be run."""
+"""The format in which plans are written to be run."""
 Correct = Callable[[Graph], Graph]
 NOISE: Final = "noise"
 """The phase in front of trials, in progress: runs with one kernel quantized are counted."""

@@ -3,7 +3,7 @@
 from typing import Final
 
 WEIGHTS: Final = "weights.data"
-"""What an exported model calls the file of its weights, where they lie apart."""
+"""Name of an exported model's weight file, where its weights lie in one."""
 HOLD: Final = "hold"
 """The task of a child that holds a plan (`residents`); its further lines are edits."""
 QUANTIZE: Final = "quantize"

@@ -52,7 +52,7 @@ from .quality import quality_record
 
 MOST_LISTED: Final = 100
 FIRST: Final = "onnx-qdq"
-"""What a plan is written as where nobody says, if it can be."""
+"""The default format of a plan's file, if the plan can be written in it."""
 THREADS: Final = 1
 
 Arguments = Mapping[str, Any]
@@ -63,7 +63,7 @@ def calibrate_model(graph: Graph, job: Arguments) -> dict[str, Any]:
 
     Args:
       job: `samples`, a file; `method`; `shard`, the first sample and the one after the last, or null;
-        `readers`, the number of samples that readers are measured on, of all samples only; `out`.
+        `readers`, the number of samples that consumers are measured on, of all samples only; `out`.
     """
     _work_in(Path(job["out"]).parent)
     flat, file = expand(graph), _scanned(job["samples"])
@@ -80,7 +80,7 @@ def calibrate_model(graph: Graph, job: Arguments) -> dict[str, Any]:
 
 
 def add_readers(graph: Graph, job: Arguments) -> dict[str, Any]:
-    """Measure what rounding each value leaves at its readers, and write the statistics that have it.
+    """Measure the error of rounding each value at its consumers, and write the statistics that have it.
 
     Args:
       job: `stats` of all `samples`, files both; `readers`, the number of samples; `out`.
@@ -97,7 +97,7 @@ def _measured(flat: Graph, stats: Statistics, file: Path, job: Arguments) -> Sta
 
 
 def count_samples(graph: Graph, job: Arguments) -> dict[str, Any]:
-    """Say, and write, how many samples a file holds, what is odd, and how many bytes the model has."""
+    """Return and write the number of samples in a file, warnings about them, and the model's bytes."""
     flat, file = expand(graph), _scanned(job["samples"])
     size = sum(graph.values[name].elements * 4 for name in graph.constants)
     found = {"samples": open_samples(file, flat).count, "bytes": size, "warnings": _odd(flat, file)}
@@ -119,7 +119,7 @@ def compare_file(graph: Graph, corrected: Graph, job: Arguments) -> dict[str, An
       corrected: the model that the plan is for.
       job: `file`, the quantized one, or `plan` and what was `told` of it, with `quality`, where what is
         measured of it goes; `samples`; `stats` of calibration, a file or null; `values`, whether to
-        compare inner values; `metrics`, names, `output`, which they judge, or null, `reference` and
+        compare inner values; `metrics`, names, `output`, which they evaluate, or null, `reference` and
         `min_coverage`; `out`,
         where all of the comparison goes.
     """
@@ -215,7 +215,7 @@ def measure_losses(target: Target, graph: Graph, corrected: Graph, job: Argument
     Args:
       target: the plan's.
       corrected: the model that the plan is for.
-      job: `plan`, a file; `samples`; `output`, to judge by, or null; `limit`, of the kernels whose noise is
+      job: `plan`, a file; `samples`; `output`, for the error, or null; `limit`, of the kernels whose noise is
         taken apart; `out`, where all of the losses go.
     """
     _work_in(Path(job["out"]).parent)

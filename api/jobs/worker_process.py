@@ -1,4 +1,4 @@
-"""A Dask worker whose exit code says whether it was told to end: `python -m api.jobs.worker_process ADDRESS`.
+"""A Dask worker whose exit code tells a stop from a loss: `python -m api.jobs.worker_process ADDRESS`.
 
 Dask's own command ends with 0 when it has lost its scheduler, as if it were done. It runs here as a child;
 signals go on to it, options too. The child ends when this process does, however it does: it watches a pipe
@@ -23,7 +23,7 @@ WATCHING: Final = "--watching"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a worker; 0 if it ended because it was told to, else its own code or `LOST`."""
+    """Run a worker; 0 if it was stopped on request, else its own code or `LOST`."""
     told: list[int] = []
     workers: list[subprocess.Popen[bytes]] = []
 

@@ -26,7 +26,7 @@ _PLACES: Final[Mapping[Order, re.Pattern[str]]] = {
     "name": re.compile(DIGEST),
     "newest": re.compile(rf"\d{{19}} {DIGEST.removeprefix('^')}"),
 }
-"""What a cursor of each order says: a place in one order is none in the other."""
+"""The pattern of a cursor of each order: a place in one order is none in the other."""
 T = TypeVar("T")
 
 
@@ -110,7 +110,7 @@ def _is_wanted(record: Mapping[str, Any], asked: Mapping[str, str]) -> bool:
 
 
 def _record(store: Store, key: str, path: Path) -> dict[str, Any]:
-    """What is known of a plan without reading it; one whose request was not kept has no more than a size."""
+    """The record of a plan without reading it; one whose request was not kept has no more than a size."""
     quality = store.read("qualities", key)
     record = {
         "key": key,

@@ -165,7 +165,7 @@ class KnownTargets:
 
 
 async def lint_target(sandbox: Sandbox, text: Path, name: str) -> dict[str, Any]:
-    """Read a target description in a child: its id, version and digest, and what is odd in it.
+    """Read a target description in a child: its id, version and digest, and its lint findings.
 
     Args:
       text: a draft of the store.

@@ -130,7 +130,7 @@ def _tradeoff(one: Tradeoff) -> str:
 
 
 def preview(plan: Planned, steps: Sequence[Step]) -> dict[str, Any]:
-    """What edits would change in a plan, without the new plan itself: checking and writing it take longer."""
+    """The changes of edits in a plan, without the new plan itself: checking and writing it take longer."""
     after = apply_steps(plan, steps)
     found = outline(plan, after)
     changes = {name: getattr(found, name) for name in ("kernels", "ports", "rescales")}
@@ -153,7 +153,7 @@ QUALITY: Final = (
     "format", "samples", "measured_on", "text", "grade", "reason", "keep_float", "accuracy", "coverage",
     "sqnr", "metrics",
 )  # fmt: skip
-"""What an answer says of what is kept of a plan's quality; reports read the rest too."""
+"""Keys of a plan's stored quality that answers include; reports read the rest too."""
 
 
 def quality_of(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:

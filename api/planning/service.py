@@ -1,6 +1,6 @@
 """Service: the parts of a running server, and its work on models, statistics and target descriptions.
 
-A child reads the input of strangers (`sandbox`); this process only moves files. Source: docs/service.md.
+A child reads untrusted input (`sandbox`); this process only moves files. Source: docs/service.md.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What if: plans made again with other constraints, and answers about plans, by their keys.
+"""Questions: plans made again with other constraints, and answers about plans, by their keys.
 
 Each is a pure function of a plan's key and the question, kept under the digest of both where the quota has
 room, for as long as what it was made of. Small plans are read in this process, big ones in a child.
@@ -124,7 +124,7 @@ async def _made(
 async def report_parts(
     service: Service, key: str, addresses: Sequence[str], search: str | None
 ) -> dict[str, Any]:
-    """What a report has beside its plan: trade-offs, made here where nobody asked for them yet, and a search.
+    """The parts of a report beside its plan: trade-offs, made here on the first request, and a search.
 
     Raises:
       Refused: as `answer_what_if`; no such blob.

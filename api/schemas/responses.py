@@ -9,7 +9,7 @@ from .requests import Digest, ExternalData
 JobKind: TypeAlias = Literal[
     "plan", "export", "calibration", "comparison", "losses", "search", "quantization"
 ]
-"""Grows with what can be asked for."""
+"""Grows with the kinds of requests."""
 ModelFormat: TypeAlias = Literal["onnx", "json", "litert", "mlir"]
 
 

@@ -1,8 +1,8 @@
 """Backup: a whole copy of everything kept, taken while servers run; coming back is moving it in place.
 
-First the rows of SQLite, then the files they may name: files are only ever added. What the copy has already
-is left as it is, so the second backup is short. PostgreSQL and object stores have tools of their own. The
-database is read by SQLite alone (`api.storage.sqlite_files`), wherever it lies.
+First the rows of SQLite, then the files they may name: files are only ever added. A file that the copy has
+already is left as it is, so the second backup is short. PostgreSQL and object stores have tools of their own.
+The database is read by SQLite alone (`api.storage.sqlite_files`), wherever it lies.
 Source: SQLite, "Online Backup API", "How To Corrupt An SQLite Database File", 1.4; docs/service.md.
 """
 

@@ -1,7 +1,8 @@
 """Body stream: one request and its answer, as bytes pass.
 
 Counts and bounds the body while it arrives, adds headers to the answer, reads what a client still sends so
-that it sees the answer, and ends streams when the server drains. Nothing here judges a request.
+that it sees the answer, and ends streams when the server drains. Nothing here accepts or refuses a request by
+its meaning.
 Source: docs/service.md; ASGI 3.
 """
 

@@ -25,7 +25,7 @@ SINGLE: Final = frozenset(
         b"upload-offset",
     )
 )
-"""Headers that come once: of two, one reader takes the first and another one the last."""
+"""Headers that come once: of two, one parser takes the first and another one the last."""
 _ABSOLUTE: Final = re.compile(rb"(?i)https?://([^/?#@\s]+)(/[^?#]*)?")
 
 

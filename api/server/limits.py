@@ -1,8 +1,8 @@
 """Limits between clients: requests a second, bytes of what is kept. Processes of one server count together.
 
 `workers` gives its processes a folder (as for metrics), and a file there is mapped; a server of one process
-counts in memory of its own. What a killed process locked is free again: the system's locks end with it.
-Nothing here knows HTTP. Source: the token bucket of RFC 2698, with one colour.
+counts in memory of its own. Locks of a killed process are free again: the system's locks end with it. Nothing
+here knows HTTP. Source: the token bucket of RFC 2698, with one colour.
 """
 
 import fcntl

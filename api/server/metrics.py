@@ -1,7 +1,7 @@
 """Metrics: counters and histograms of one server, and their text for Prometheus.
 
-Requests by method, template of the route and status, never by address: labels are few. Where
-`PROMETHEUS_MULTIPROC_DIR` is set, several server processes share their numbers through that folder.
+Requests by method, template of the route and status, never by address: labels are few. Several server
+processes share their numbers through the folder `PROMETHEUS_MULTIPROC_DIR`, where it is set.
 Source: Prometheus, "Metric and label naming".
 """
 

@@ -40,7 +40,7 @@ DOCUMENT: Final = "/openapi.json"
 BLOBS: Final = "/v1/blobs/"
 UPLOADS: Final = "/v1/uploads/"
 FILES: Final = ("/v1/blobs", "/v1/models", "/v1/quantizations")
-"""Where files are posted, alone or in a form."""
+"""Paths to which files are posted, alone or in a form."""
 EVENTS: Final = "/events"
 PREFIX: Final = "/v1"
 LONGEST_PATH: Final = 200
@@ -205,7 +205,7 @@ class ServiceMiddleware:
 
 
 def _asked(scope: Scope) -> dict[str, str]:
-    """Who asks, for the work that follows: the id of the request, and the span that it is a part of."""
+    """The client's request, for the work that follows: its id, and the span that it is a part of."""
     asked = {"request_id": scope[REQUEST_ID]}
     parent = next((text for name, text in scope["headers"] if name == b"traceparent"), b"")
     return asked | ({"traceparent": parent.decode("latin-1")} if parent else {})

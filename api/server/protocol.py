@@ -1,7 +1,7 @@
 """Protocol: HTTP/1.1 as uvicorn speaks it with h11, with a time for a head to arrive and bounded connections.
 
-A client that sends its head byte by byte holds a connection, not more, and not for long. What is no HTTP
-is answered as problem+json too. Source: RFC 9112; uvicorn's `H11Protocol`.
+A client that sends its head byte by byte holds a connection, not more, and not for long. Bytes that are no
+HTTP are answered as problem+json too. Source: RFC 9112; uvicorn's `H11Protocol`.
 """
 
 import asyncio

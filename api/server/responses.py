@@ -119,8 +119,8 @@ def page_of_records(
     """Take the records after a cursor, in the order of their names, and the cursor of those that follow.
 
     Args:
-      record: gives the record of a name; None where there is none, or one that is not asked for.
-      looks: names that are looked at, at most, where only some are asked for: a page may be short then.
+      record: gives the record of a name; None where there is none, or one that is not requested.
+      looks: names that are looked at, at most, where only some are requested: a page may be short then.
 
     Raises:
       Refused: a cursor that no page gave.
@@ -188,5 +188,5 @@ def _check_range(request: Request, path: Path, tag: str) -> None:
 
 
 def drop_range(scope: Scope) -> None:
-    """Go on as if no part had been asked for."""
+    """Go on as if no range had been requested."""
     scope["headers"] = [item for item in scope["headers"] if item[0] != b"range"]

@@ -104,7 +104,7 @@ def run(settings: Settings, listening: socket.socket) -> None:
 
 
 def outlive_hangups(settings: Settings) -> None:
-    """Where tokens come from a file, SIGHUP ends nothing: the file is looked at once a second anyway."""
+    """Ignore SIGHUP where tokens come from a file: the file is looked at once a second anyway."""
     if settings.tokens_file:
         signal.signal(signal.SIGHUP, lambda *_: None)
 

@@ -1,8 +1,8 @@
 """Tokens: who may ask for what, and whose things. Only sha256 digests of tokens are ever kept.
 
 A token belongs to a tenant, `DEFAULT` where it names none. `write` includes `plan`, `plan` includes `read`;
-`metrics` stands alone, for a scraper. What a request needs is decided by `needed` from its method and path,
-before any route. Source: RFC 6750; docs/service.md.
+`metrics` stands alone, for a scraper. `needed` decides from its method and path what a request needs, before
+any route. Source: RFC 6750; docs/service.md.
 """
 
 import hashlib

@@ -28,7 +28,7 @@ TICK: Final = 0.1
 
 
 def supervise(listening: Sequence[socket.socket], environment: Mapping[str, str]) -> None:
-    """Keep a server running on each socket until this process is told to end, then let them drain."""
+    """Keep a server running on each socket until this process gets a signal to end, then let them drain."""
     ending = threading.Event()
     before = {sign: signal.signal(sign, _setter(ending)) for sign in (signal.SIGINT, signal.SIGTERM)}
     metrics = tempfile.mkdtemp(prefix="qplan-metrics.")

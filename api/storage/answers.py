@@ -25,7 +25,7 @@ class Answer:
     held: BinaryIO | None = None
 
     def close(self) -> None:
-        """Let go of what is not kept."""
+        """Close the file of an answer that is not kept."""
         if self.held is not None:
             self.held.close()
 

@@ -1,7 +1,7 @@
 """The database: tables, connections and migrations; SQLite by default, PostgreSQL past one machine.
 
 Blobs, models, plans are files (`store`); rows are what changes: jobs and their events. Times are seconds
-since 1970, by the database's clock where it has one: a lease is judged by one clock. Source: docs/service.md.
+since 1970, by the database's clock where it has one: leases expire by one clock. Source: docs/service.md.
 """
 
 import time
@@ -145,7 +145,7 @@ def _require_usable(engine: Engine) -> None:
 
 
 def default_url(data: Path) -> str:
-    """The database of a server that was told none: a file in its data folder."""
+    """The default database of a server: a file in its data folder."""
     return URL.create("sqlite", database=str(data / DATABASE)).render_as_string()
 
 
@@ -168,7 +168,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """Give a connection that only reads: SQLite's readers wait for nobody."""
+    """Give a connection that only reads: SQLite reads never wait."""
     with engine.connect().execution_options(**{_READS: True}) as connection:
         yield connection
 

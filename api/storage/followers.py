@@ -1,8 +1,8 @@
 """Followers: what was made of a plan, model, statistics or blob and is named nowhere, and goes with it.
 
 For each such source there is a folder of empty files, `followers/SOURCE/FOLLOWER`, or as many empty objects;
-empty, so a quota does not count them. What an earlier version kept has none until it is asked for again;
-`retention` finds it. Source: docs/service.md.
+empty, so a quota does not count them. Files that an earlier version kept have none until they are requested
+again; `retention` finds them. Source: docs/service.md.
 """
 
 from collections.abc import Iterable, Iterator

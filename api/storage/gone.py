@@ -1,7 +1,7 @@
 """Gone: names what was taken away while somebody read it, by the place of the file that is missing.
 
-A reader finds a file and opens it a moment later; a `DELETE` may come between. It is told what it would have
-been told a moment later. Nothing here opens a file or knows a route.
+A request finds a file and opens it a moment later; a `DELETE` may come between. Its answer is then the one
+that it would have got after the `DELETE`. Nothing here opens a file or knows a route.
 """
 
 import re

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _FILES: Final = {"": "file", "-wal": "write-ahead log", "-shm": "index of its write-ahead log"}
-"""What the name of each ends with, and what it is."""
+"""The suffix of each file's name, and its purpose."""
 ENDS: Final = tuple(_FILES)
 
 Identity = tuple[int, int]

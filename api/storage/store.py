@@ -72,7 +72,7 @@ _MOST_CHECKED: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A folder of content-addressed files; in front of an object store it holds what was asked for here.
+    """A folder of content-addressed files; in front of an object store it holds the files requested here.
 
     `checked` are files whose bytes were compared with their digest: where, how big, how old. A `quota` counts
     what is kept and taken away, one of `quotas`; none allows everything.

@@ -1,8 +1,8 @@
 """Uploads in parts: a file that arrives over several requests, and goes on where it stood after a break.
 
 An upload is a folder under `uploads`: what was announced, and the bytes so far. Its id says when it began, so
-one that ran out is told from one that never was. Several servers share uploads where they share the data
-folder. Source: docs/service.md.
+an expired one can be distinguished from one that never was. Several servers share uploads where they share
+the data folder. Source: docs/service.md.
 """
 
 import fcntl
