@@ -39,7 +39,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """What is known of a tensor.
+    """Properties of a tensor that analysis found.
 
     Attributes:
       datatype: QONNX's name (`analysis.datatypes`).

@@ -77,7 +77,10 @@ def test_results_rise_and_fall_with_operands_as_it_says(kind):
 @pytest.mark.parametrize("kind", ["HardSigmoid", "LeakyRelu"])
 def test_results_do_not_rise_along_a_slope_that_falls(kind):
     asked = OPERATORS[kind].monotone
-    assert (asked(Op("op", kind, (), ("y",), {"alpha": -0.2})), asked(Op("op", kind, (), ("y",)))) == ("", "+")
+    assert (asked(Op("op", kind, (), ("y",), {"alpha": -0.2})), asked(Op("op", kind, (), ("y",)))) == (
+        "",
+        "+",
+    )
 
 
 @pytest.mark.parametrize("kind", sorted(name for name, one in OPERATORS.items() if one.bounds))
