@@ -130,10 +130,10 @@ def _encodings(document: Mapping[str, Any], version: str, name: str) -> Iterator
             try:
                 found = read(key or str(entry["name"]), entry)
             except (ArithmeticError, AttributeError, LookupError, QTypeError, TypeError, ValueError) as error:
-                told = key or (entry.get("name") if isinstance(entry, Mapping) else entry)
+                which = key or (entry.get("name") if isinstance(entry, Mapping) else entry)
                 reason = f"{type(error).__name__}: {error}"
                 raise AnnotationError(
-                    f"{name}: {section}: {told!r} is not a valid encoding: {reason}"
+                    f"{name}: {section}: {which!r} is not a valid encoding: {reason}"
                 ) from error
             yield found
 
