@@ -36,18 +36,19 @@ class OpDef:
       moves: when every element of the results is one of the operands', or one cut to a bound.
       parameters: operands that are no data: a clip's bounds, a resize's scales. Operands that their element
         type identifies (shapes, indices, masks) may be left out.
-      factors: those of the first operand that the only result has: f(a x) is a f(x).
-      monotone: by operand that is data, whether the results rise (`+`) or fall (`-`) with it; the last sign
-        is that of further ones. None, or "" for some attributes, where they do neither, or it was never
-        stated.
-      bounds: what every result lies between.
-      commutes: whether two operands may change places.
-      is_pointwise: whether a result at an element depends on the operands at that element.
-      is_singular: whether it is not defined at 0, or at less: its models are for numbers above, where
-        relative differences count.
-      evaluate: the function of the operands in numpy, where it is one there.
+      factors: of the first operand, those that the only result has too.
+      monotone: a sign for each data operand: `+` where the results rise with it, `-` where they fall; the
+        last sign is that of all further operands. None where it was never stated; "" where an attribute says
+        otherwise.
+      bounds: the least and the greatest number of any result.
+      commutes: whether operands may change places.
+      is_pointwise: whether each real of the result depends on the operands' reals at its place alone.
+        Comparisons do as well, and have truth values.
+      is_singular: whether it is undefined at 0 or below: relative differences of small numbers count, and its
+        test models have operands above 0.
+      evaluate: the same function in numpy; comparisons have it.
       needed: what is needed of an operand where less than everything is.
-      gate: the function that makes `x * gate(x)` a gated x.
+      gate: its curve, where `x * f(x)` is x behind a gate.
       macs: multiply-accumulates.
       axes: what the axes of a result are.
       limits: what makes its operands ones that no device can compute with.

@@ -1,6 +1,7 @@
-"""Forms: how the results of an operator follow from its data operands, of the families that code asks for.
+"""Forms: families of operators, by how their results follow from their data operands.
 
-Each is what several parts of the planner would list operators for otherwise. Source: ONNX operator schemas.
+There is one where several parts of the planner would list its operators otherwise. Source: ONNX operator
+schemas.
 """
 
 from enum import StrEnum, auto
@@ -13,7 +14,7 @@ class Form(StrEnum):
     UNARY = auto()
     """Each element of the result is a function of one element."""
     BINARY = auto()
-    """Of an element of each of two operands, which broadcast; the next four have more words for it."""
+    """Of an element of each of two operands, which broadcast; so are the next four, which say more."""
     SUM = auto()
     """Their sum or difference."""
     PRODUCT = auto()
@@ -27,42 +28,43 @@ class Form(StrEnum):
     SELECT = auto()
     """The element of the second or third operand, by a truth value."""
     LINEAR = auto()
-    """Sums of products of the first two operands, along the axes of a weight."""
+    """Sums of products of the first two operands: convolutions and matrix products."""
     CONTRACTION = auto()
-    """Other sums of products."""
+    """Other operators that add up products of two activations: Attention, Einsum."""
     RECURRENT = auto()
     """Steps in time, each with sums of products."""
     POOL = auto()
-    """Of the elements of a window."""
+    """One number of the elements of each window, or of all places."""
     REDUCTION = auto()
     """Of the elements along axes, which an operand lists."""
     ALONG = auto()
     """Of the elements along one axis, in the operand's shape."""
     NORM = auto()
-    """Elements by their mean and deviation, times a factor and plus an addend."""
+    """Elements divided by a deviation of them all, times a factor; most are moved by their mean before."""
     VIEW = auto()
     """The elements of one operand in their order."""
     BORDER = auto()
-    """The same, into or out of a body."""
+    """The same, where data enter or leave a body."""
     CONCAT = auto()
     """The elements of any number of operands, along one axis."""
     COUNTED = auto()
-    """As many elements as numbers say that are known at run time."""
+    """As many elements as the operands' numbers say, not their sizes alone: known at run time."""
     RANDOM = auto()
     """Other numbers in each run."""
     CONSTANT = auto()
-    """Numbers that no operand has."""
+    """Numbers that the operator has itself."""
     SHAPE = auto()
     """Sizes of the operand."""
     QUANTIZER = auto()
     """Between reals and stored integers."""
     BODY = auto()
-    """Graphs of its own."""
+    """Results of graphs of its own."""
 
 
 class Factors(StrEnum):
-    """Factors that an operator hands on."""
+    """The factors a with which f(a x) is a f(x); of a Pad, where it fills with 0."""
 
     NONE = ""
+    """None, or none that is stated."""
     POSITIVE = auto()
     ANY = auto()

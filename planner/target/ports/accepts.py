@@ -1,4 +1,4 @@
-"""The types that a port of a row accepts, and what its `when` finds: one reading for planning and checking.
+"""What ports of a row accept, and whether its `when` holds: read alike by planning and by the checker.
 
 Source: docs/specification.md, section 4; docs/targets/reference.md.
 """
@@ -45,7 +45,7 @@ def scale_problem(spec: PortType, scales: Sequence[float]) -> str | None:
 
 
 def has_blocks_of(spec: PortType, kind: Uniform) -> bool:
-    """Whether a port takes the blocks of a type: they cut one axis, with one scale an index elsewhere."""
+    """Whether a port takes the blocks of a type: some are of its sizes, all others of one index."""
     sizes = {size for _, size in kind.blocks}
     return bool(sizes & {*spec.block_size}) and sizes <= {1, *spec.block_size}
 

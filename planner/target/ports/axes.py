@@ -1,6 +1,6 @@
 """Axes: which dimension of a constant counts output channels, and which one is cut into blocks.
 
-Of sparsity the numbers of the model decide: what rounds to 0 besides only makes weights sparser.
+Sparsity is that of the model's numbers: rounding some to 0 makes weights only sparser.
 Source: ONNX operator schemas; docs/targets/reference.md (`axis: {w: out_channel}`, `granularity: block`);
 NVIDIA, "Accelerating Inference with Sparsity Using the Ampere Architecture" (2:4 along the summed dimension).
 """
@@ -16,7 +16,7 @@ from planner.target.records import PortPattern, Row
 
 
 def linear_op(ops: tuple[Op, ...]) -> Op | None:
-    """The multiplying op of a kernel."""
+    """The first op of a kernel that adds up products."""
     return next((op for op in ops if op.type in LINEAR), None)
 
 

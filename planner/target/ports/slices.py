@@ -20,7 +20,7 @@ from planner.target.records import PortType
 
 Reals = npt.NDArray[np.float64]
 HELD: Final = 1 << 10
-"""Scales from which on a type holds them in arrays."""
+"""Number of scales from which on a type holds them in arrays."""
 
 
 class OneSided(QTypeError):
@@ -46,8 +46,10 @@ def one_type(held: Interval, store: Storage, spec: PortType, max_clip: float) ->
 def slices_of_axis(los: Reals, his: Reals, store: Storage, axis: int, spec: PortType) -> Uniform:
     """The per-axis type of a constant: around 0, or in unsigned storage around one number for all slices.
 
-    That is the row's zero point, else the middle: kernels take the same off every channel. Around an end of
-    the storage numbers have one sign.
+    That is the row's zero point, else the middle: kernels take the same off every channel.
+
+    Raises:
+      OneSided: numbers of both signs around an end of the storage.
     """
     if store.signed or store.float_name:
         return uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
@@ -65,7 +67,11 @@ def slices_of_axis(los: Reals, his: Reals, store: Storage, axis: int, spec: Port
 
 
 def slices_of_blocks(los: Reals, his: Reals, spec: PortType) -> Uniform:
-    """The scales and zero points of a constant's blocks, along an axis of their own."""
+    """The scales and zero points of a constant's blocks, listed along one axis.
+
+    Raises:
+      OneSided: numbers beyond a zero point at an end of the storage.
+    """
     store = spec.storage
     if not isinstance(store, Storage):
         raise TypeError(f"a port of type {spec} has no blocks of integers")
