@@ -40,9 +40,10 @@ class RowChange:
 
     @property
     def refuted(self) -> bool:
-        """Whether the row has another verdict, and one that refutes it."""
-        is_same = (self.before and self.before.verdict) == (self.after and self.after.verdict)
-        return self.after is not None and self.after.refuted and not is_same
+        """Whether the row got worse: it has another verdict that refutes it, and came no closer by it."""
+        was, now = (found and found.verdict for found in (self.before, self.after))
+        is_closer = was == "refused" or (was, now) == ("differs", "one step")
+        return self.after is not None and self.after.refuted and was != now and not is_closer
 
     @property
     def text(self) -> str:

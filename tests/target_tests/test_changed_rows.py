@@ -45,6 +45,22 @@ def test_rows_that_differ():
     assert changed_rows(after, after) == ()
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "is_worse"),
+    [
+        ("differs", "one step", False),
+        ("refused", "one step", False),
+        ("refused", "cpu", False),
+        ("one step", "differs", True),
+        ("differs", "refused", True),
+        ("one step", "float", True),
+    ],
+)
+def test_a_row_that_comes_closer_got_no_worse(was, now, is_worse):
+    (change,) = changed_rows([finding("add-1", was)], [finding("add-1", now)])
+    assert change.refuted is is_worse
+
+
 def test_a_file_that_holds_no_findings(tmp_path):
     path = tmp_path / "before.json"
     row = {"name": "x", "kernel": "x", "row": "t.yaml:9", "verdict": "integers"}
