@@ -365,4 +365,7 @@ def outcome_text(plan: Plan, first: Trial, best: Trial, found: Found, aim: Aim) 
     if best.kernels and found.search is not None:
         return given_up(plan, first, best, aim.metric_name, found.search.dearest)
     sound = [] if found.search is None else [trial for trial in found.search.trials if not trial.error]
-    return nothing_better(found.trials, max(sound, key=aim.order, default=None), aim.metric_name)
+    nearest, spent = max(sound, key=aim.order, default=None), None
+    if nearest is not None and not aim.is_worth(nearest, first):
+        spent = (nearest.work - first.work) / (first.float_work - first.work)
+    return nothing_better(found.trials, nearest, aim.metric_name, spent)

@@ -99,14 +99,19 @@ def given_up(plan: Plan, before: Trial, after: Trial, metric: str, dearest: floa
     return f"{_asked_text(plan, after.kernels)}: {', '.join(figures)}"
 
 
-def nothing_better(trials: int, nearest: Trial | None, metric: str) -> str:
-    """That no trial is worth more than the plan at hand, and what came nearest."""
+def nothing_better(trials: int, nearest: Trial | None, metric: str, spent: float | None = None) -> str:
+    """That no trial is worth more than the plan at hand, and what came nearest.
+
+    Args:
+      spent: share of the work saved over float that the nearest would give up, where that is too much.
+    """
     told = f"{trials} trial{'' if trials == 1 else 's'} found no better plan"
     if nearest is None or not nearest.kernels:
         return told
     figure = "" if nearest.metric is None else f"{metric} {metric_text(metric, nearest.metric)}, "
     share = _percent(nearest.mac_share)
-    return f"{told}: the nearest has {figure}{decibels(nearest.sqnr)} with {share} of multiply-adds quantized"
+    text = f"{told}: the nearest has {figure}{decibels(nearest.sqnr)} with {share} of multiply-adds quantized"
+    return text if spent is None else f"{text}, but gives up {_percent(spent)} of the work saved over float"
 
 
 def _asked_text(plan: Plan, kernels: Mapping[str, Wish]) -> str:

@@ -10,7 +10,9 @@ import planner
 from planner.accuracy.verdict import GOOD_SQNR
 from planner.errors import InputError, UnknownName
 from planner.plan_search.aims import BUDGETS, COVERED, Aim, aim_of
+from planner.plan_search.effort import Found, outcome_text
 from planner.plan_search.goals import Goal
+from planner.plan_search.search import Search
 from planner.plan_search.trials import Trial
 from tests.conftest import ROOT
 from tests.plan_search.outliers import outliers, rows
@@ -224,6 +226,23 @@ def test_a_fair_plan_gives_up_no_more_than_half_of_the_work_that_it_saves(
     first = Trial("planned", {}, 5.0, 8.0, 0.0, sqnr, float_work=10.0)
     better = Trial("program", {"k": "float"}, work, 8.0, 0.0, 40.0, float_work=10.0)
     assert aim_of(BUDGETS[effort], [], **bound).is_better(better, first) == is_taken
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [(7.4, "quantized"), (9.0, "quantized, but gives up 80.0 % of the work saved over float")],
+)
+def test_a_better_plan_that_gives_up_too_much_is_told_with_what_it_gives_up(work, said):
+    """It was told as the nearest of no better plans, at more dB than the plan that stayed."""
+    first = Trial("planned", {}, 5.0, 8.0, 0.0, 26.0, float_work=10.0)
+    near = Trial("program", {"k": "float"}, work, 8.0, 0.0, 31.0, float_work=10.0)
+    aim = aim_of(BUDGETS["normal"], [])
+    search = Search(aim.goals[0], False, near, (), (first, near), 10.0, None, None, "")
+    model = planner.load_model(ROOT / "examples" / "digits" / "digits.onnx", dims={"N": 1})
+    told = outcome_text(planner.plan(model, "litert-int8"), first, first, Found(search, (), False), aim)
+    assert (
+        told == f"2 trials found no better plan: the nearest has 31.0 dB with 100.0 % of multiply-adds {said}"
+    )
 
 
 @pytest.mark.parametrize(
