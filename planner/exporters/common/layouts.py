@@ -1,4 +1,4 @@
-"""Layouts: the order in which a tensor's axes are stored, and what ops that move data do to sizes and axes.
+"""Layouts: the storage order of a tensor's axes, and the effect of data movement on sizes and axes.
 
 For formats whose programs have fixed sizes and their channels last (tosa, litert); nothing here writes.
 Source: ONNX Pad and the reductions.

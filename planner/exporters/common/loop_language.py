@@ -1,4 +1,4 @@
-"""Loop language: what a format has for loops and branches, and what those are made of.
+"""Loop language: a format's operations for loops and branches, and the records that they take.
 
 `walk` asks it; a method that most formats share has their answer. Source: docs/specification.md, section 5.
 """

@@ -1,4 +1,4 @@
-"""Roundings: what a row's arithmetic makes of an accumulator, as integer steps proved equal to it.
+"""Roundings: a row's arithmetic on an accumulator, as integer steps proved equal to it.
 
 The reference interpreter says which stored value each accumulator gets; `thresholds` finds the integers that
 give the same for all of them. Source: docs/specification.md, sections 7 and 8.

@@ -1,4 +1,4 @@
-"""Versions: the least version of an operator for what it is given, and the first runtime that has it.
+"""Versions: the least version of an operator for its operands, and the first runtime that has it.
 
 A runtime refuses an operator of a version it does not know. Versions go by the element type of the first
 operand (of QUANTIZE: of the result), and in a few operators by rank or options.
@@ -35,7 +35,7 @@ class Sight:
 
 
 def version_of(operator: str, sight: Sight) -> int:
-    """The least version of an operator for what it is given."""
+    """The least version of an operator for its operands and options."""
     return max(_by_element(operator, sight.element), _by_form(operator, sight))
 
 

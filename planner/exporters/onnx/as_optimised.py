@@ -1,4 +1,4 @@
-"""An exported file as onnxruntime runs it by default: what it computes, and which operators it left in float.
+"""An exported file as onnxruntime runs it by default: its results, and the operators that it left in float.
 
 onnxruntime fuses DequantizeLinear, an operator and QuantizeLinear into an integer kernel where it has one,
 and computes in float where not, without a word. The file it writes of the optimised graph says which.

@@ -1,4 +1,4 @@
-"""Calls: what the StableHLO form of one ONNX op sees: operands as tensors, or as numbers where known.
+"""Calls: the operands of one ONNX op for its StableHLO form, as tensors, or as numbers where known.
 
 The same functions serve floats, stored integers and quantized elements; only fills differ.
 """

@@ -1,4 +1,4 @@
-"""Constraints: what the StableHLO specification asks of operations on quantized tensors, by its numbers.
+"""Constraints of the StableHLO specification on operations on quantized tensors, by its numbers.
 
 Only those a plan could break: shapes and attributes come from our own code, and jaxlib's verifier reads
 every export in the tests. Source: StableHLO specification, docs/spec.md of August 2026.

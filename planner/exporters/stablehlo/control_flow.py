@@ -1,4 +1,5 @@
-"""Control flow: branches as `if`, loops as `while`, in either form; what crosses a border keeps its type.
+"""Control flow: branches as `if`, loops as `while`, in either form; values that cross a border keep their
+types.
 
 A branch whose condition is known before running is written as if the other were not there. A loop carries a
 count, its condition where that is not always true, what one trip hands to the next, and the results it

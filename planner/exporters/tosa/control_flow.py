@@ -1,4 +1,4 @@
-"""Control flow: branches as COND_IF, loops as WHILE_LOOP; what crosses a border keeps its type.
+"""Control flow: branches as COND_IF, loops as WHILE_LOOP; values that cross a border keep their types.
 
 A body sees nothing but its arguments, so what it reads from around it is handed in, and in a loop on. Slices
 of a trip are taken by GATHER and put down by SCATTER, along the first axis of three.

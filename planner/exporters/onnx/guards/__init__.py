@@ -1,1 +1,1 @@
-"""Guards: what keeps an ONNX file right, and open, under onnxruntime's optimisations."""
+"""Guards: changes that keep an ONNX file correct and loadable under onnxruntime's optimisations."""
