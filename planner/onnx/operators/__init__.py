@@ -1,1 +1,1 @@
-"""Operators: what is known of them one by one: the shapes of their results, what their numbers may be."""
+"""Operators, one by one: the shapes of their results, and the limits of their numbers."""

@@ -1,4 +1,4 @@
-"""Soundness: what onnx's checker and strict inference refuse of a model is refused here, with the op named.
+"""Soundness: a model that onnx's checker or strict inference refuses is refused here, with the op named.
 
 Both see a copy without the weights that holds the ops onnx knows and whose operands have types; the sizes of
 tensors are `tensors`' to check. Models that onnx refuses and engines run are accepted:

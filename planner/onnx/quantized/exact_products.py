@@ -3,7 +3,7 @@
 On x86 without VNNI onnxruntime adds pairs of u8 x i8 products in 16 bits, which saturate, and takes the u8
 weights of an i8 convolution for signed ones. No option reaches kernels that are not fused. Here the second
 operand takes the element type of the first, 128 higher or lower, and so does its zero point: the sums are
-those that the operator is defined to give. For what runs as an oracle, not for files.
+those that the operator is defined to give. For models that run as an oracle, not for files.
 Source: ONNX ConvInteger, MatMulInteger, QLinearConv, QLinearMatMul; onnxruntime's com.microsoft.
 """
 

@@ -1,9 +1,9 @@
 """Parameters: operands and attributes with which a quantizer computes no numbers are refused.
 
 A scale of 0, a width of 2000 bits or a string would go on as NaN, as an empty range, or end in a crash far
-from here. In: any graph, quantizers spelled one way; what is computed at run time is not looked at. A stored
-constant may have scales of 0: exporters give them to channels that are 0, and engines run that. Source: QONNX
-and FINN operator pages; ONNX QuantizeLinear; onnxruntime's contrib operators.
+from here. In: any graph, quantizers spelled one way; parameters computed at run time are not checked. A
+stored constant may have scales of 0: exporters give them to channels that are 0, and engines run that.
+Source: QONNX and FINN operator pages; ONNX QuantizeLinear; onnxruntime's contrib operators.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
