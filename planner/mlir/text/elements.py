@@ -1,6 +1,6 @@
 """Tensor types and attribute values as MLIR text, written without xDSL.
 
-Element types: `i8` signless for signed, `ui8` for unsigned, `i1` for bool; what MLIR has no name for is
+Element types: `i8` signless for signed, `ui8` for unsigned, `i1` for bool; types that MLIR lacks are
 `!qplan.dtype<"str">`. Attribute values MLIR cannot say exactly (NaN, bytes, arrays of text, subgraphs) are
 `{qplan.json = "..."}` in the form of `annotated.attributes`. The reading side is `attributes`.
 """

@@ -1,4 +1,4 @@
-"""Casts that a text has already: what each makes of a value, and which of them an op may read.
+"""Casts that a text has already: their results, and which of them an op may read.
 
 Source: MLIR quant dialect, "Operations"; SSA dominance of the language reference.
 """

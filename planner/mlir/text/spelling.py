@@ -1,4 +1,4 @@
-"""Spelling: what upstream's `quant` dialect has not is `qplan.*`, so that LLVM's tools read our modules.
+"""Spelling: extensions of upstream's `quant` dialect are `qplan.*`, so that LLVM's tools read our modules.
 
 A tool knows `quant` and refuses a name it does not hold there; of a dialect that it does not know it takes
 any op and type (`--allow-unregistered-dialect`). The MLIR quantization RFC spells all of them `quant.*`: both
