@@ -1,4 +1,4 @@
-"""Annotations: what QONNX and FINN keep beside tensors: datatypes, and which matrix is a depthwise Conv's.
+"""Annotations of tensors by QONNX and FINN: datatypes, and which matrix is a depthwise Conv's.
 
 Source: QONNX `quantization_annotation`, keys `finn_datatype` and `tensor_sparsity`.
 """

@@ -1,6 +1,6 @@
 """Batch: a model of another batch size, where its file has a fixed one.
 
-The first axis of every input, and what follows from it: sizes that a Reshape or Expand has as constants.
+The first axis of every input, and its consequences: sizes that a Reshape or Expand has as constants.
 Source: QONNX `transformation.change_batchsize`.
 """
 
