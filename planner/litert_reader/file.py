@@ -1,4 +1,4 @@
-"""File: what a scanned LiteRT file holds, as records: tensors, operators, inputs and outputs of its model.
+"""File: a scanned LiteRT file as records: tensors, operators, inputs and outputs of its model.
 
 The model is the file's first subgraph. Numbers of constants are views of the file's bytes; types are our own.
 Nothing here knows what operators compute. Source: TensorFlow Lite's schema, version 3.

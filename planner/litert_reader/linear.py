@@ -1,6 +1,6 @@
 """Linear: CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV, FULLY_CONNECTED and BATCH_MATMUL as ONNX ops.
 
-Weights turn from OHWI to what ONNX wants at once, their types' axes with them.
+Weights are transposed from OHWI to ONNX's order at once, their types' axes with them.
 Source: TensorFlow Lite, reference kernels (padding: ComputePaddingHeightWidth).
 """
 
