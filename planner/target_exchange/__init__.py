@@ -1,1 +1,1 @@
-"""Targets from other tools' descriptions of devices, and back: what a file there says becomes rows here."""
+"""Targets from other tools' descriptions of devices, and back: entries of a file become rows."""

@@ -45,7 +45,7 @@ def import_aimet(text: str, name: str, target_id: str = "") -> Imported:
     """Make a target of AIMET's configuration.
 
     Raises:
-      InputError: no JSON, an unknown key, or a value of the wrong kind, with place and what is accepted.
+      InputError: no JSON, an unknown key, or a value of the wrong kind: its place and the accepted values.
     """
     config = read_config(text, name)
     title = f"AIMET {config.hw_version or name}"

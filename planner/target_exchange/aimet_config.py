@@ -1,4 +1,4 @@
-"""AIMET's quantsim configuration, read and checked; what becomes of it is `aimet`'s business.
+"""AIMET's quantsim configuration, read and checked; `aimet` makes a target of it.
 
 Source: AIMET's schema (quantsim_config_schema.py) and the documentation of the file.
 """

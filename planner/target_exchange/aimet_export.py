@@ -28,7 +28,7 @@ SILENT: Final = frozenset({"multiplier_scale", "free_scale", "multiplier_accumul
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A file's text, and what the target says that it does not."""
+    """A file's text, and the facts of the target that it does not say."""
 
     text: str
     unsaid: tuple[str, ...]

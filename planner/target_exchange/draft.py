@@ -22,7 +22,7 @@ _WORDS: Final = frozenset({"null", "true", "false", "~"})
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A target as text, and what the file said that the text does not: sentences, each with its place."""
+    """A target as text, and the facts of the file that it does not say: sentences, each with its place."""
 
     id: str
     text: str
@@ -73,7 +73,7 @@ class TargetDraft:
         return chosen
 
     def not_said(self, sentence: str) -> None:
-        """Remember what the target file has no words for."""
+        """Record a fact that the target file cannot say."""
         self.unsaid[sentence] = None
 
     def text(self) -> str:
@@ -115,7 +115,7 @@ class TargetDraft:
         return "\n".join(parts).rstrip() + "\n"
 
     def imported(self) -> Imported:
-        """The text, with what it does not say.
+        """The text, with the facts that it does not say.
 
         Raises:
           InputError: an id that is none.

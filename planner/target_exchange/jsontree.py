@@ -28,7 +28,7 @@ class Item:
     path: str
 
     def fail(self, message: str, *, accepted: str = "") -> NoReturn:
-        """Refuse this value: where it stands, what is wrong, and what would be accepted."""
+        """Refuse this value: its place, the error, and the accepted values."""
         node = self.node
         where = f"{node.source.name}:{node.line}:{node.column}"
         raise InputError(f"{where}: {self.path or 'the document'}: {message}", hint=accepted)

@@ -91,7 +91,7 @@ LINEAR: Final = frozenset({"Convolution", "DepthWiseConvolution", "MatMul"})
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """One entry of quantizers: what it allows, the first of each being preferred."""
+    """One entry of quantizers: the choices that it allows, the first of each being preferred."""
 
     name: str
     bits: int
@@ -117,7 +117,7 @@ def import_nncf(text: str, name: str, target_id: str = "") -> Imported:
     """Make a target of NNCF's hardware configuration.
 
     Raises:
-      InputError: no JSON, an unknown key, or a value of the wrong kind, with place and what is accepted.
+      InputError: no JSON, an unknown key, or a value of the wrong kind: its place and the accepted values.
     """
     root = read_json(text, name).fields(("target_device", "config", "operations"), required=("operations",))
     device = root["target_device"].text() if "target_device" in root else name
@@ -344,7 +344,7 @@ class _Importer:
         return row
 
     def pass_through(self, ops: Sequence[str]) -> None:
-        """Operations without quantizers: what enters leaves, whatever its type."""
+        """Operations without quantizers: values pass through, whatever their type."""
         movers = tuple(op for op in dict.fromkeys(ops) if FORMS[op] in ("move", "choice"))
         if movers:
             row = plain_row(movers, "*", "*", one_scale=True)

@@ -64,7 +64,7 @@ ANNOTATIONS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One spec: the type it becomes, and what ties it to others (`input 0`, `output`)."""
+    """One spec: the type it becomes, and its ties to others (`input 0`, `output`)."""
 
     fields: Mapping[str, Any]
     fixed: tuple[str, int] | None = None
@@ -87,7 +87,7 @@ def import_pt2e(text: str, name: str, target_id: str = "") -> Imported:
     """Make a target of a quantizer's specs.
 
     Raises:
-      InputError: no JSON, an unknown key, or a value of the wrong kind, with place and what is accepted.
+      InputError: no JSON, an unknown key, or a value of the wrong kind: its place and the accepted values.
     """
     root = read_json(text, name).fields(
         ("format", "quantizer", "annotations"), required=("format", "annotations")

@@ -68,7 +68,7 @@ def import_qnn(text: str, name: str, target_id: str = "") -> Imported:
     """Make a target of an op package's definitions.
 
     Raises:
-      InputError: no XML, or a definition that breaks the schema, with place and what is accepted.
+      InputError: no XML, or a definition that breaks the schema, with its place and the accepted values.
     """
     root = read_xml(text, name)
     if root.name != "OpDefCollection":

@@ -28,7 +28,7 @@ class Element:
     children: "list[Element]" = field(default_factory=list)
 
     def fail(self, message: str, *, accepted: str = "") -> NoReturn:
-        """Refuse this element: where it stands, what is wrong, and what would be accepted."""
+        """Refuse this element: its place, the error, and the accepted values."""
         raise InputError(f"{self.source}:{self.line}:{self.column}: <{self.name}>: {message}", hint=accepted)
 
     def all(self, name: str) -> "list[Element]":
