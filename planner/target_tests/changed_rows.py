@@ -1,4 +1,4 @@
-"""Changed rows: what an upgrade of an engine, a device or a table did to the findings of a probe.
+"""Changed rows: the effect of an upgrade of an engine, a device or a table on the findings of a probe.
 
 In: findings of before, from `--json` of `qplan target probe` or `qplan target kit --check`, and of now. Out:
 the items whose verdict or detail differs. Source: docs/targets/trust.md.

@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """One file, and what it is run on.
+    """One file, and the inputs that it is run on.
 
     Attributes:
       file: in the format of the engine.

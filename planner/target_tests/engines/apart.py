@@ -110,7 +110,7 @@ def ask_qnn(python: str, jobs: Sequence[Job]) -> list[Answer]:
 
 
 def ask_vela(python: str, jobs: Sequence[Job]) -> list[Answer]:
-    """Compile .tflite files with Vela: it computes nothing, but says what it leaves to the CPU.
+    """Compile .tflite files with Vela: it computes nothing, but reports operators that it leaves to the CPU.
 
     Args:
       python: of an environment with `ethos-u-vela`.
@@ -178,7 +178,7 @@ def run_qnn(
     *,
     options: Mapping[str, str] | None = None,
 ) -> list[QnnRun | str]:
-    """For each ONNX file what Qualcomm's library takes and computes, or the refusal of the whole file.
+    """For each ONNX file its run on Qualcomm's library, or the refusal of the whole file.
 
     Args:
       folder: an empty one to work in.
@@ -289,7 +289,7 @@ def _last(text: str) -> str:
 
 
 def answers_of(folder: Path, number: int, count: int) -> Any:
-    """Arrays of each sample in order, or what was refused."""
+    """Arrays of each sample in order, or the refusal."""
     refusal = folder / f"answer_{number}.txt"
     if refusal.exists():
         return refusal.read_text(encoding="utf-8")

@@ -58,7 +58,7 @@ class FinnRun:
 def run_finn(
     python: str, folder: Path, files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]]
 ) -> list[FinnRun | str]:
-    """For each file what FINN makes of it and computes, or the refusal of the file as it is.
+    """For each file its run through FINN, or the refusal of the file as it is.
 
     Args:
       python: of an environment that imports FINN.
@@ -126,7 +126,7 @@ def run_hls4ml(
     *,
     seconds: float | None = None,
 ) -> list[Hls4mlRun | str]:
-    """For each archive what hls4ml's C simulation computes, or what was raised.
+    """For each archive its run in hls4ml's C simulation, or the error that was raised.
 
     Args:
       python: of an environment with `hls4ml`.

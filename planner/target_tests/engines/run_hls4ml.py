@@ -3,7 +3,7 @@
 `jobs.json` of the folder lists {"file": an archive of `--format hls4ml`, "samples": [[archive, names of its
 arrays], ...], "seconds": after which it is given up, or null}. Job n leaves `answer_n.json` (names of the
 outputs, layers, seconds) and `answer_n_k.npz` (outputs in order) for its k-th sample, or `answer_n.txt` with
-what was raised. It needs a C++ compiler.
+the error that was raised. It needs a C++ compiler.
 
 The archive's model goes to hls4ml as it is; with images after QONNX's conversion to channels last, which
 hls4ml asks for. The simulation is compiled without optimization, which changes no number of it.

@@ -2,7 +2,7 @@
 
 `jobs.json` of the folder lists {"file", "samples": [[archive, names of its arrays], ...], "kernels"}.
 Job n leaves `answer_n.json` (names of outputs) and `answer_n_k.npz` for its k-th sample, or `answer_n.txt`
-with what was refused.
+with the refusal.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 `jobs.json` of the folder lists {"module": file of MLIR text, "inputs": archives of arrays in order,
 "extensions", "profiles"}. Job n leaves `answer_n_k.npz` (outputs in order) for its k-th archive, or
-`answer_n.txt` with what was refused.
+`answer_n.txt` with the refusal.
 """
 
 import json

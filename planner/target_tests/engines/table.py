@@ -1,4 +1,4 @@
-"""Table: the engines by name, the format of the files each takes, and how what it has no kernel for runs."""
+"""Table: the engines by name, the format of their files, and how operators without a kernel run there."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
