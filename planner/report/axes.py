@@ -62,7 +62,7 @@ def label(text: str, x: float, y: float, anchor: str, **attributes: str) -> Mark
 
 
 def drawing(title: str, description: str, size: tuple[int, int], *parts: Markup) -> Markup:
-    """An `svg` element with a title and a description for whoever does not see it."""
+    """An `svg` element with a title and a description for people who do not see it."""
     about = {"viewBox": f"0 0 {size[0]} {size[1]}", "role": "img", "font-size": "12", "aria-label": title}
     told = (element("title", title), element("desc", description))
     return element("svg", *told, *parts, **about, fill="currentColor", width="100%")

@@ -137,7 +137,7 @@ class Cause:
 
 
 def causes_of(fallbacks: Iterable[Fallback]) -> list[Cause]:
-    """Group the reasons of what falls back to float, most multiply-adds first, then most kernels."""
+    """Group the reasons of kernels that fall back to float, most multiply-adds first, then most kernels."""
     found: dict[tuple[Kind, str], tuple[int, Counter[str]]] = {}
     known = [(one, cause_of(one.reason)) for one in fallbacks]
     sizes = {key for _, key in known if key[0] == "open size"}
@@ -151,7 +151,7 @@ def causes_of(fallbacks: Iterable[Fallback]) -> list[Cause]:
 
 
 def cause_of(reason: str) -> tuple[Kind, str]:
-    """Return the kind of a reason and what it is about, without the names of values and lines of a target."""
+    """Return the kind of a reason and its subject, without the names of values and lines of a target."""
     if found := _UNSUPPORTED.search(reason):
         return "unsupported", found["of"] or found["row_of"]
     if found := _OPEN.search(reason):
@@ -182,7 +182,7 @@ def kinds_listed(kinds: Mapping[str, int]) -> str:
 
 
 def fallback_lines(coverage: Coverage) -> Iterator[str]:
-    """The main causes of what falls back to float, most multiply-adds first, a line each."""
+    """The main causes of kernels that fall back to float, most multiply-adds first, a line each."""
     causes = causes_of(coverage.fallbacks)
     for one in causes[:SHOWN]:
         share = f"{share_text(one.macs / coverage.macs)} of multiply-adds" if one.macs else ""

@@ -1,6 +1,6 @@
 """Charts as SVG: bars, SQNR along the model, a value's histogram with its steps, scales of channels.
 
-Each takes plain figures and gives one `svg` element with words for whoever does not see it. Which figures:
+Each takes plain figures and gives one `svg` element with words for people who do not see it. Which figures:
 `charted`. Colours are the text's own; classes `good`, `fair`, `poor`, `mark` are the page's.
 """
 
@@ -25,7 +25,7 @@ FINEST: Final = 3.0
 
 
 class Bar(NamedTuple):
-    """A bar of a chart: what it stands for, its number, the number in words."""
+    """A bar of a chart: its name, its number, the number in words."""
 
     name: str
     number: float
@@ -115,7 +115,7 @@ class Steps(NamedTuple):
 
 
 def histogram(title: str, seen: Seen, steps: Steps) -> Markup:
-    """Draw how often what was seen (by square roots, so that tails show), the range and steps of the type."""
+    """Draw the counts of a value (by square roots, so that tails show), the range and steps of the type."""
     wide, high = SMALL
     ends = [*seen.borders, steps.low, steps.high]
     x = Axis(min(ends), max(ends) if max(ends) > min(ends) else min(ends) + 1.0, 10.0, wide - 10.0)

@@ -1,4 +1,4 @@
-"""A search in a report: its front as a chart and as a table, and what of it could not be measured.
+"""A search in a report: its front as a chart and as a table, and the parts that could not be measured.
 
 Words and figures are `plan_search.told`'s. Source: docs/search.md.
 """

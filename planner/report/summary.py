@@ -1,4 +1,4 @@
-"""The top of a report: quality and what it was measured on, kernels quantized, cost in its parts, size.
+"""The top of a report: quality and its evaluation data, kernels quantized, cost in its parts, size.
 
 The cards are plain data first, so that the page can set those of an edited plan beside them. Source:
 docs/service.md; thresholds are those of docs/accuracy.md.
@@ -87,7 +87,7 @@ def summary(
 
 
 def cards_data(plan: Plan) -> list[dict[str, Any]]:
-    """The cards of a plan that nobody measured, as JSON's types."""
+    """The cards of a plan without measured quality, as JSON's types."""
     found = [_quality({}, None), _kernels(plan, {}), _cost(plan), _size(plan)]
     kept = ("title", "figure", "level", "notes", "causes")
     return [{key: value for key, value in asdict(card).items() if key in kept} for card in found]

@@ -25,7 +25,7 @@ class Totals:
       rescales, casts: type changes between integers, and quantize or dequantize at the borders of float.
       cost, bound: in element-rescales; `optimal` where they are known to meet.
       changed: the part of the cost for rescales and casts; the rest is for lost bits.
-      work: what it costs the device to run, in `work_unit`.
+      work: the cost of a run on the device, in `work_unit`.
       engines: kernels on each engine of a device that names several.
       crossing: values that one of them writes and another reads.
     """
@@ -54,13 +54,13 @@ class Totals:
 
     @property
     def engines_text(self) -> str:
-        """Kernels by engine, and what crosses between them; "" on a device with one."""
+        """Kernels by engine, and the values that cross between them; "" on a device with one."""
         shown = ", ".join(f"{count} on {name}" for name, count in self.engines.items())
         return f"{shown}; values that cross: {self.crossing}" if shown else ""
 
     @property
     def work_text(self) -> str:
-        """Work in all, and what of it are rescales and borders."""
+        """Work in all, and the part of rescales and borders."""
         parts = f"{self.work.rescales:,.0f} rescales, {self.work.borders:,.0f} borders of floats"
         if self.work.crossings:
             parts += f", {self.work.crossings:,.0f} crossings between engines"

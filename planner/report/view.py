@@ -86,7 +86,7 @@ def view_of(
     Args:
       before: another plan, whose view and the changes since are then in it.
       losses: of the plan, for the share of noise of each kernel.
-      live: whether a host takes what is edited on the page.
+      live: whether a host takes edits from the page.
     """
     texts = Texts()
     nodes = _nodes(plan)
