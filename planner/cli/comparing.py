@@ -1,4 +1,4 @@
-"""Evaluating files: as users run them, by bounds on their figures, and what to tell of it."""
+"""Evaluating files: as users run them, by bounds on their figures, and the report on them."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -206,7 +206,7 @@ def judged_json(comparison: "Comparison") -> dict[str, Any]:
 
 
 def quality_text(comparisons: "Mapping[str, Comparison]") -> str:
-    """On what files were compared, then a line for each output, group and metric of each format."""
+    """The data of the comparison, then a line for each output, group and metric of each format."""
     lines: list[str] = []
     measured = ""
     for name, comparison in comparisons.items():

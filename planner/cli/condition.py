@@ -1,4 +1,5 @@
-"""The verb `condition`, a float model made easier to quantize; and what `plan` does to one beforehand.
+"""The verb `condition`, a float model made easier to quantize; and the steps that `plan` applies to one
+first.
 
 Facts and statistics that an ONNX file does not hold are written beside the model.
 """

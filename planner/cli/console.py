@@ -109,7 +109,7 @@ def say(text: str) -> None:
 
 
 def say_missed(text: str) -> None:
-    """Print a line on what was not reached: red on a terminal, unless `NO_COLOR` is set."""
+    """Print a line on a missed bound: red on a terminal, unless `NO_COLOR` is set."""
     is_plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     line = clean(text)
     sys.stdout.write(f"{line}\n" if is_plain else f"\x1b[31m{line}\x1b[0m\n")

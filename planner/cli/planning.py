@@ -1,4 +1,4 @@
-"""The verb `plan`: it makes a plan, writes it, and evaluates what is written."""
+"""The verb `plan`: it makes a plan, writes it, and evaluates the files."""
 
 from typing import Annotated, Final, Literal
 

@@ -28,7 +28,7 @@ TARGETS: Final = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A plan with its model and its target, and what these are called on a command line.
+    """A plan with its model and its target, and their names on a command line.
 
     Attributes:
       reference_name: of the float model whose biases were corrected; `STDIN` where the plan names none.

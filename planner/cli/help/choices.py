@@ -1,4 +1,4 @@
-"""Choices: what an option accepts, for completion in a shell and for the error where it is missing."""
+"""Choices: the values of an option, for completion in a shell and for the error where it is missing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias

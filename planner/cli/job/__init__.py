@@ -1,1 +1,1 @@
-"""The job of `plan` and `quantize`: what is asked, what is made of it, and how it is said."""
+"""The job of `plan` and `quantize`: the request, its files, and the summary."""

@@ -61,7 +61,7 @@ def next_steps(
 
 
 def kept_text(plan_line: Sequence[str]) -> str:
-    """Return what to do where nothing is written, since the float model is as good.
+    """Return the next step where nothing is written, since the float model is as good.
 
     Args:
       plan_line: the command that writes the plan with its report.
