@@ -1,4 +1,4 @@
-"""Size limits: whether what a model says about sizes is something a machine could hold.
+"""Size limits: whether a machine could hold the sizes that a model states.
 
 A few bytes can name a tensor of gigabytes (ConstantOfShape, Expand, Range). Nothing here makes one; sizes are
 multiplied as whole numbers. Source: docs/service.md.

@@ -1,4 +1,4 @@
-"""Turns: places that many want, given to principals in turn, so that nobody who asks more waits less.
+"""Turns: limited places, given to principals in turn, so that more requests do not shorten the wait.
 
 A principal has a share of the places at once, and of the places to wait, and so has a tenant, all its
 principals together; among those who wait, the one who was served the longest ago is next. Of whom nothing

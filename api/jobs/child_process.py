@@ -71,7 +71,7 @@ WAY: Final = 10
 
 
 class Cancelled(Exception):
-    """The work was stopped because somebody asked."""
+    """The work was stopped on request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Endings: whose doing it was that a child ended without an answer: its input's, or nobody's here.
+"""Endings: why a child ended without an answer: because of its input, or of something outside.
 
 A limit of the child's own shows as an error that it words itself (memory), or as SIGXCPU (time). So SIGKILL
 comes from outside: from the system where the machine is short of memory, or from whoever runs it. The input

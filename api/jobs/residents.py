@@ -1,4 +1,4 @@
-"""Residents: children that hold a plan in memory, so that what edits would change is said within 0.2 s.
+"""Residents: children that hold a plan in memory, so that edits are previewed within 0.2 s.
 
 A resident has the limits of any child that reads for a request, its processor time counted over its whole
 life. A caller has one, so nobody meets another's; of all, the longest unused goes. One that ended, for
@@ -92,7 +92,7 @@ class Residents:
     async def ask(
         self, sandbox: Sandbox, key: str, work: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Say what edits would change in a plan.
+        """Return the changes that edits would make in a plan.
 
         Args:
           sandbox: the caller's.

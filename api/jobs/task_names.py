@@ -1,4 +1,4 @@
-"""Names of tasks that both a child and what starts it know; a child loads nothing else of the server."""
+"""Names of tasks that both a child and its parent know; a child loads nothing else of the server."""
 
 from typing import Final
 

@@ -50,7 +50,7 @@ async def replan(service: Service, key: str, edits: EditsRequest) -> bytes:
 
 
 async def preview(service: Service, key: str, edits: EditsRequest) -> dict[str, Any]:
-    """Say what edits would change in a plan, which a child of the caller's holds from then on.
+    """Return the changes that edits would make in a plan, which a child of the caller's holds from then on.
 
     Raises:
       Refused: no such plan, or its model or target is gone.

@@ -123,7 +123,7 @@ class Quota:
         return int(found)
 
     def count(self) -> None:
-        """Measure what is there, which a sweep or another server changed."""
+        """Measure the kept bytes, which a sweep or another server changed."""
         if self.most:
             found = self.measure()
             with self.threads, self.shared.locked() as view:

@@ -1,4 +1,5 @@
-"""Logs: one JSON object a line on standard error. Digests, sizes and ids; never what a model or body holds.
+"""Logs: one JSON object a line on standard error. Digests, sizes and ids; never the content of a model or
+body.
 
 Source: docs/service.md.
 """

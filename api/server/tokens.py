@@ -1,4 +1,4 @@
-"""Tokens: who may ask for what, and whose things. Only sha256 digests of tokens are ever kept.
+"""Tokens: the permissions and the tenant of each client. Only sha256 digests of tokens are ever kept.
 
 A token belongs to a tenant, `DEFAULT` where it names none. `write` includes `plan`, `plan` includes `read`;
 `metrics` stands alone, for a scraper. `needed` decides from its method and path what a request needs, before

@@ -1,4 +1,4 @@
-"""Answers: what is kept so that the same question need not be thought about again; no more than that.
+"""Answers: a cache of answers to repeated questions; no more than that.
 
 An answer that the quota has no room for is given all the same, from a file without a name that goes when it
 is closed. Source: docs/service.md.

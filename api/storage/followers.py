@@ -1,4 +1,4 @@
-"""Followers: what was made of a plan, model, statistics or blob and is named nowhere, and goes with it.
+"""Followers: files made of a plan, model, statistics or blob, named nowhere and deleted with it.
 
 For each such source there is a folder of empty files, `followers/SOURCE/FOLLOWER`, or as many empty objects;
 empty, so a quota does not count them. Files that an earlier version kept have none until they are requested

@@ -1,4 +1,4 @@
-"""Kept bytes: what a quota counts, measured: files of every kind, parts of uploads; not the rows of jobs."""
+"""Kept bytes: the bytes that a quota counts: files of every kind, parts of uploads; not the rows of jobs."""
 
 from pathlib import Path
 from typing import Final, get_args

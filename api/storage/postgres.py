@@ -1,4 +1,4 @@
-"""PostgreSQL: what our connections set for themselves, and which databases cannot be used, by name.
+"""PostgreSQL: the settings of our connections, and the databases that cannot be used, by name.
 
 A database, a role or the server may have other defaults for every setting; what the code depends on is said
 here, whatever those are. Source: PostgreSQL, "Character Set Support", "Client Connection Defaults".

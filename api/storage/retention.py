@@ -1,4 +1,4 @@
-"""Retention: files that nobody used for a while go, and blobs beyond a size, the longest unused first.
+"""Retention: files unused for a while are deleted, and blobs beyond a size, the longest unused first.
 
 Leftovers go whatever the settings: what nothing leads to any more, a day after its last use.
 
@@ -87,7 +87,7 @@ def sweep(store: Store, engine: Engine | None, settings: Settings, now: float) -
 
 
 def sweep_leftovers(store: Store, engine: Engine | None, settings: Settings, now: float) -> None:
-    """Take away what nothing leads to.
+    """Delete files that nothing leads to.
 
     That is: uploads that ran out; keys of requests after a day, or the hours of an upload if these are more,
     but for those of jobs that are there; what followed from something that went; and what follows from

@@ -86,7 +86,7 @@ class Store:
 
     @property
     def drafts(self) -> Path:
-        """Folder of what is not kept yet."""
+        """Folder of files that are not kept yet."""
         return self.root / "drafts"
 
     @property
@@ -261,11 +261,11 @@ class Store:
             self.quota.give_back(size)  # a request's link in the folder is a second name of its plan
 
     def put(self, kind: Kind, digest: str, data: bytes) -> None:
-        """Keep bytes under a digest; what is there stays."""
+        """Keep bytes under a digest; bytes already there stay."""
         self.put_all([(kind, digest, data)])
 
     def put_all(self, files: Iterable[tuple[Kind, str, bytes]]) -> None:
-        """Keep bytes under digests, in this order; what is there stays.
+        """Keep bytes under digests, in this order; bytes already there stay.
 
         Raises:
           Refused: `quota`, before anything is kept, where not all of them fit.
