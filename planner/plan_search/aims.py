@@ -41,7 +41,7 @@ OFF: Final = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What an effort may spend, and what it aims at.
+    """The means of an effort, and its aim.
 
     Attributes:
       trials: plans that are measured, at most.
@@ -65,7 +65,7 @@ BUDGETS: Final[Mapping[Effort, Budget]] = {
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What is enough.
+    """Conditions under which a search is done.
 
     Attributes:
       goals: all of them are to be met.
@@ -90,7 +90,7 @@ class Aim:
 
     @property
     def stages(self) -> tuple[Goal, ...]:
-        """Goals of a search, one after the other: what is wanted, the best well covered plan, a fair one."""
+        """Goals of a search, one after the other: the aim itself, the best well covered plan, a fair one."""
         fair = Goal("sqnr", FAIR_SQNR) if self.metric is None else _drop(self.metric, FAIR_DROP)
         return (*self.goals, Goal("coverage", max(GOOD_MACS, self.coverage)), fair)
 
@@ -123,7 +123,7 @@ class Aim:
         return min(LEVELS.index(self.accuracy(trial)), covered), covered
 
     def order(self, trial: Trial) -> tuple[int, int, bool, float, int]:
-        """What larger is better of."""
+        """A key that is larger for better trials."""
         reached, (level, covered) = self.reached(trial), self.standing(trial)
         worth = -trial.work if reached else trial.quality
         if not level and trial.metric is None:
@@ -169,7 +169,7 @@ def aim_of(
     min_metric: float | None = None,
     coverage: float | None = None,
 ) -> Aim:
-    """What a file is to reach: the bounds of the user, or what the effort aims at.
+    """The figures that a file has to reach: the user's bounds, or those of the effort.
 
     Args:
       comparisons: of the plan without a search; where they have labels, these are what counts.

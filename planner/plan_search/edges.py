@@ -1,7 +1,8 @@
 """Edges: the values between kernels, with what it takes to change their storage and what rounding them does.
 
-The rounding of a stored value is its writer's; where a reader wants another storage, it is rounded again.
-Movers round nothing themselves: what they hand on was rounded at its origins. Source: docs/search.md.
+The rounding of a stored value is its writer's; where a consumer needs another storage, it is rounded again.
+Data-movement operators round nothing themselves: what they hand on was rounded at its origins.
+Source: docs/search.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ class Edge:
       wanted: what it is stored in at the boundary of the model.
       elements: times runs.
       noise: of rounding it, by storage.
-      prices: work of an element that changes its storage, by the one that is held and the one wanted.
+      prices: work of an element that changes its storage, by the one that is held and the requested one.
     """
 
     value: str
@@ -134,11 +135,11 @@ def _sum(first: Noise | None, other: Noise) -> Noise:
 
 
 def is_forbidden(table: Table, edge: Edge, reader: str) -> bool:
-    """Whether the target changes no type between this writer and reader; the model's own ends may."""
+    """Whether the target changes no type between this producer and consumer; the model's own ends may."""
     return not table.base.whole_target.rescale_allowed and bool(edge.writer) and reader != BOUNDARY
 
 
 def wanted(edge: Edge, options: Mapping[str, Option]) -> Iterator[tuple[str, str]]:
-    """Readers, and what they want a value stored in; the model's own end last."""
+    """Consumers, and the storage that they need a value stored in; the model's own end last."""
     for reader in edge.readers:
         yield reader, edge.wanted if reader == BOUNDARY else options[reader].stores[edge.value]

@@ -49,7 +49,7 @@ TRIAL_SAMPLES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search towards an aim found.
+    """Result of a search towards an aim.
 
     Attributes:
       search: None where it was stopped before a plan was measured.
@@ -125,7 +125,7 @@ def bench_for(
     formats: Sequence[str] = (),
     prepare: Callable[[Graph], Graph] | None = None,
 ) -> Bench:
-    """What the trials of `improve` need: plans as `quantize` makes them, files as they are used.
+    """Everything that trials of `improve` need: plans as `quantize` makes them, files as they are used.
 
     Args:
       model: annotated, biases as given.
@@ -235,7 +235,7 @@ def best_made(
       make: plans, writes and measures anew, on all samples and as the files are used.
 
     Returns:
-      What is worth most, and whether it was interrupted.
+      The plan that is worth most, and whether the search was interrupted.
     """
     best = first
     for trial in found.better:
@@ -256,7 +256,7 @@ def best_made(
 
 @dataclass(frozen=True, slots=True)
 class Tried(Generic[T]):
-    """What came of an effort.
+    """Result of an effort.
 
     Attributes:
       best: what is worth most; what was there before where nothing is better.
@@ -285,7 +285,7 @@ class Tried(Generic[T]):
 
     @property
     def text(self) -> str:
-        """What the best plan gave up for what, or that no trial was better."""
+        """A sentence: the best plan's gains and losses, or that no trial was better."""
         return outcome_text(self.plan, self.first.trial, self.best.trial, self.found, self.aim)
 
     @property
@@ -357,7 +357,7 @@ def worst_of(plan: Plan, comparisons: Iterable[Comparison], aim: Aim, proposed: 
 
 
 def outcome_text(plan: Plan, first: Trial, best: Trial, found: Found, aim: Aim) -> str:
-    """What the best plan gave up for what, or that no trial was better than the first plan.
+    """A sentence: the best plan's gains and losses, or that no trial was better than the first plan.
 
     Args:
       plan: the first.

@@ -19,7 +19,7 @@ TIE: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """What lies between the kernels, and which of them follow others."""
+    """Values between the kernels, and the kernels that follow others."""
 
     edges: tuple[Edge, ...]
     followers: Mapping[str, Follower]

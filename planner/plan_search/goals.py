@@ -13,7 +13,7 @@ from planner.errors import InputError, require_name
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a goal bounds.
+    """The quantity that a goal bounds.
 
     Attributes:
       what: for messages.

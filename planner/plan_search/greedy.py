@@ -1,6 +1,6 @@
 """Greedy: kernels raised to one level one after another, those first that save most noise for their work.
 
-What most tools do; here it is where the program starts from, so that a proposal is never dearer.
+Most tools do this; here it is where the program starts from, so that a proposal is never more expensive.
 Source: docs/search.md.
 """
 

@@ -32,7 +32,7 @@ def bench_of(
     output: str | None = None,
     reference: ReferenceKind = "written",
 ) -> Bench:
-    """What trials need, the reference of the model remembered."""
+    """Everything that trials need, with the reference of the model in memory."""
     flat = expand(model)
     numbers = [name for name in flat.outputs if flat.values[name].dtype not in ("", "string")]
     known = remembered(open_reference(flat, (), reference), numbers)
@@ -76,7 +76,7 @@ def measured_table(
 
 
 def groups_of(model: Graph, samples: Source, run: Run) -> Mapping[str, Groups]:
-    """Groups of like slices of every float output, as they are judged."""
+    """Groups of like slices of every float output, as they are evaluated."""
     names = tuple(name for name in model.outputs if model.values[name].is_float)
     opened = open_samples(samples, model)
     found = [run(feed.name, feed.arrays, names) for feed in opened.feeds]

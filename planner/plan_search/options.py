@@ -29,15 +29,15 @@ from planner.target.records import PortPattern, Row, Target
 
 FLOAT: Final = "float"
 TABLES: Final = "float, tables as they come"
-"""The level of float where kernels that read constants alone are asked for nothing."""
+"""The level of float where kernels that read constants alone get no request."""
 NEGLIGIBLE: Final = 1e-4
 """Share of the noise of the plan without wishes below which weights, at the level where they are coarsest,
-are not told from the activations of their kernel."""
+are not distinguished from the activations of their kernel."""
 
 Noise: TypeAlias = tuple[float, ...]
-"""Power at each judged part of the outputs, in the order of `Table.parts`."""
+"""Power at each evaluated part of the outputs, in the order of `Table.parts`."""
 Wish: TypeAlias = Any
-"""What is asked of a kernel, as annotations have it: `float`, `i16`, `{"in": [...], "out": [...]}`."""
+"""The request for a kernel, as annotations have it: `float`, `i16`, `{"in": [...], "out": [...]}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Table:
     """All options of a model.
 
     Attributes:
-      parts: of the outputs, judged one by one.
+      parts: of the outputs, evaluated one by one.
       signal: power of each.
       kernels: options by kernel, the first as planned without being asked.
       inputs: noise of rounding a model input, by its name and the storage.

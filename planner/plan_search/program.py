@@ -1,8 +1,8 @@
 """Program: the options of least work whose predicted noise keeps within bounds, by HiGHS.
 
 One column for every option of a kernel, one for every value, storage it is rescaled to and price of that: a
-reader that wants a storage which the writer has not needs that rescale. Noise is a sum over columns for each
-part of the outputs. Numbers of rows are whole, noise in parts of 2^-20 of its bound.
+consumer that needs a storage which the producer lacks needs that rescale. Noise is a sum over columns for
+each part of the outputs. Numbers of rows are whole, noise in parts of 2^-20 of its bound.
 Source: docs/search.md.
 """
 

@@ -2,8 +2,8 @@
 
 The own noise of every kernel, measured once, predicts what options do to the outputs; a program proposes the
 options of least work for an SQNR, `plan` plans them, and the exported file is measured. Bisection of the SQNR
-that the program is asked for corrects its predictions, until the goal is met as closely as trials allow.
-`plan` stays the judge of what is legal: a search only asks things of kernels. Source: docs/search.md.
+that the program has to reach corrects its predictions, until the goal is met as closely as trials allow.
+`plan` still decides what is legal: a search only asks things of kernels. Source: docs/search.md.
 """
 
 import math
@@ -47,7 +47,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, repr=False)
 class Search:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
       goal: as asked.
@@ -56,7 +56,7 @@ class Search:
         where none does the one that comes nearest.
       front: no other trial is as good at less work; least work first.
       trials: all of them, in the order measured.
-      dearest: work of the plan with every kernel at its dearest, of which goals of work are shares.
+      dearest: work of the plan with every kernel at its most expensive, of which goals of work are shares.
       bound: work that any plan with the predicted noise of the best needs at least; of the prediction, not of
         the measurement. None where the program did not propose the best.
       gap: how far that proposal is above the bound, as a share.
@@ -131,14 +131,14 @@ def search(
     """Find the plan of least work that reaches a goal.
 
     Args:
-      model: annotated, as for `plan`; pins and what it asks of kernels stay.
+      model: annotated, as for `plan`; fixed types and what it asks of kernels stay.
       target: a loaded target, a shipped name, or a path.
       samples: a folder of .npz files, one .npz, or an iterable of {input name: array}, with `label` or
         `labels` where a metric wants them; 8 will do for SQNR.
       goal: `sqnr=30`, `metric=0.9`, `drop=0.01` or `drop=1%` (of least work); `work=0.5`, `weight_bits=4.5`,
         `size=25MB`, `coverage=0.9` (of best quality). Or a mapping of one.
       metric: `top1`, `top5`, `cross_entropy` (counted as minus it: larger is better), or a function.
-      output: the one that labels judge; by default the only one.
+      output: the one that labels evaluate; by default the only one.
       trials: plans that are measured, at most.
       reference: of a model with quantizers of its own, as `compare` takes it.
       state: a file that keeps what was measured; a search that finds it goes on.
@@ -211,7 +211,7 @@ class SearchRun:
         return len(self._kept_as)
 
     def result(self) -> Search:
-        """What was found by now; the plan without wishes has been measured at least."""
+        """The result so far; at least the plan without requests has been measured."""
         found = self.trials
         sound = [trial for trial in found if not trial.error]
         best = self._best(sound)
@@ -422,7 +422,7 @@ def _gap(a: Trial, b: Trial, top: float, asked: Sequence[float]) -> tuple[float,
 
 
 def _dearest(table: Table, net: Net) -> float:
-    """Work of the plan with every kernel at its dearest: of a level, or predicted of their mixture."""
+    """Work of the plan with every kernel at its most expensive: of a level, or predicted of their mixture."""
     chosen = {
         name: max(range(len(options)), key=lambda at, own=options: own[at].work)  # type: ignore[misc]
         for name, options in table.kernels.items()

@@ -14,7 +14,7 @@ def with_fewer_bytes(table: Table, net: Net, chosen: Chosen, bounds: Noise) -> C
     """Return the choice with options that store less, at no more work and the same storages around them.
 
     Args:
-      bounds: noise at each part of the outputs, at most. What is beyond already stays as it is.
+      bounds: noise at each part of the outputs, at most. A share that is beyond already stays as it is.
     """
     noise, found = forecast(table, net, chosen).noise, {**chosen}
     for name, at in cheaper_options(table, chosen):

@@ -79,12 +79,12 @@ def score_text(value: float) -> str:
 
 
 def given_up(plan: Plan, before: Trial, after: Trial, metric: str, dearest: float) -> str:
-    """What a plan gives up for what: `16 kernels (Gelu) in float: 4.0 -> 26.5 dB, work 7.7 % -> 8.1 %`.
+    """A plan's gains and losses: `16 kernels (Gelu) in float: 4.0 -> 26.5 dB, work 7.7 % -> 8.1 %`.
 
     Args:
       plan: that of `before`, which names the kernels.
       metric: that counts; "" for SQNR.
-      dearest: work of the plan with every kernel at its dearest.
+      dearest: work of the plan with every kernel at its most expensive.
     """
     figures = [f"{decibels(before.sqnr)} -> {decibels(after.sqnr)}"]
     if before.metric is not None and after.metric is not None:

@@ -1,7 +1,7 @@
-"""Trials: plans with some kernels asked for, exported, run and judged; each is measured once and kept.
+"""Trials: plans with requests for some kernels, exported, run and evaluated; each is measured once and kept.
 
 A trial runs as its ONNX QDQ file does in onnxruntime, optimisations off, or, where no such file can say the
-plan, in the interpreter; the model as given has run once for all trials. What was measured lies in a file of
+plan, in the interpreter; the model as given has run once for all trials. Measurements are kept in a file of
 state, so that a search which was stopped goes on. Source: docs/search.md.
 """
 
@@ -53,12 +53,12 @@ class Trial:
       predicted: SQNR of the worst output, dB, by the own noise of its kernels.
       sqnr: measured, dB.
       outputs: SQNR of each output, or of each group of its slices.
-      metric: of the quantized file; None where none is asked for.
+      metric: of the quantized file; None where none is requested.
       reference: the metric of the model as given.
       error: why it could not be planned; its figures mean nothing then.
       mac_share, kernel_share: of the multiply-adds and of the kernels that the device has rows for.
       size: bytes of its weights.
-      level: of its outputs, as the verdict judges them; "" where nothing was measured.
+      level: of its outputs, as the verdict evaluates them; "" where nothing was measured.
       float_work: of the same kernels in float.
     """
 
@@ -80,14 +80,14 @@ class Trial:
 
     @property
     def quality(self) -> float:
-        """What larger is better of: the metric, else the SQNR; NaN is worse than anything."""
+        """A figure that is larger for better trials: metric, else SQNR; NaN is worse than anything."""
         found = self.sqnr if self.metric is None else self.metric
         return -math.inf if math.isnan(found) else found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bench:
-    """What a trial needs.
+    """Everything that a trial needs.
 
     Attributes:
       model: annotated and flat.
@@ -154,7 +154,7 @@ class Bench:
     def measured(
         self, origin: str, kernels: Mapping[str, Wish], predicted: float, plan: Planned | None = None
     ) -> Trial:
-        """Plan, export and judge.
+        """Plan, export and evaluate.
 
         Options are chosen kernel by kernel, and a row may depend on what its neighbours are asked: wishes
         that planning cannot keep are dropped.
@@ -239,7 +239,7 @@ def is_met(goal: Goal, trial: Trial, dearest: float) -> bool:
     """Whether a trial reaches a goal.
 
     Args:
-      dearest: work of the plan with every kernel at its dearest.
+      dearest: work of the plan with every kernel at its most expensive.
     """
     if trial.error:
         return False
@@ -270,9 +270,9 @@ def _runnable(plan: Planned) -> bytes | Planned:
 
 
 class State:
-    """What was measured by now, in memory and in a file.
+    """All measurements so far, in memory and in a file.
 
-    Own noise is kept by the order in which it was asked for, trials by what they ask of kernels: a search
+    Own noise is kept by the order in which it was requested, trials by what they ask of kernels: a search
     that is run again asks for the same, and is answered from here.
     """
 

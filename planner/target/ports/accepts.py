@@ -1,4 +1,4 @@
-"""What ports of a row accept, and whether its `when` holds: read alike by planning and by the checker.
+"""The types that ports of a row accept, and its `when`: read alike by planning and by the checker.
 
 Source: docs/specification.md, section 4; docs/targets/reference.md.
 """
