@@ -182,6 +182,6 @@ def test_what_integer_arithmetic_does_besides_rounding_is_the_kernel_s():
     samples = normal((1, 8), 4)
     wide = {"mask": "!quant.uniform<u8:f32, 1.3e36:255>"}
     found = planner.losses(model, planned(model, samples, "qnn-htp", values=wide), samples)
-    assert found.sqnr < 3
+    assert found.sqnr < 6
     assert found.kernels[0].name == "scores"
     assert found.sqnr == pytest.approx(found.outputs[0].predicted, abs=1.0)
