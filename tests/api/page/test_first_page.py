@@ -1,12 +1,10 @@
 """The first page and where it leads a person who has read nothing: the example, targets, the editor."""
 
-import json
-
 import pytest
 from playwright.sync_api import expect
 
 from benchmarks.walk import DIGITS, WIDTHS, ready, walk
-from tests.api.documents import chain, put
+from tests.api.documents import put
 from tests.report.pages import says
 
 
@@ -52,8 +50,8 @@ def test_the_walk_from_a_model_to_a_file_and_the_reason_of_the_worst_kernel(open
 
 
 def test_a_model_is_called_by_its_file(opened, service, url, tmp_path):
-    path = tmp_path / "My detector.v2.json"
-    path.write_text(json.dumps({**chain(3), "name": "main_graph"}), encoding="utf-8")
+    path = tmp_path / "My detector.v2.onnx"
+    path.write_bytes((DIGITS / "digits.onnx").read_bytes())
     page = opened(url)
     ready(page)
     page.set_input_files("#model-file", path)
@@ -61,7 +59,9 @@ def test_a_model_is_called_by_its_file(opened, service, url, tmp_path):
     ready(page)
     expect(page.locator("h1")).to_have_text("My detector.v2")
     digest = page.url.rpartition("/")[2]
-    key = service.post("/v1/plans", json={"model": digest, "target": "litert-int8"}).json()["key"]
+    ranges = {"format": "qplan.annotations/1", "values": {"image": "!quant.calibrated<f32<0.0:16.0>>"}}
+    asked = {"model": digest, "target": "litert-int8", "annotations": ranges}
+    key = service.post("/v1/plans", json=asked).json()["key"]
     page.goto(f"{url}/plans/{key}")
     ready(page)
     says(page.locator("h1"), "My detector.v2 on litert-int8")
