@@ -1,8 +1,10 @@
 """How a LiteRT file is known before anything heavy is imported. Source: TensorFlow Lite's schema."""
 
 from pathlib import Path
+from typing import Final
 
-from planner.litert_reader.vocabulary import IDENTIFIER
+IDENTIFIER: Final = b"TFL3"
+"""Bytes 4 to 8 of a file."""
 
 
 def is_litert(data: bytes) -> bool:

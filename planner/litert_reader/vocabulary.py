@@ -14,9 +14,6 @@ from planner.ops.forms import Form
 
 Bounds: TypeAlias = tuple[float | None, float | None]
 
-IDENTIFIER: Final = b"TFL3"
-"""Bytes 4 to 8 of a file."""
-
 ELEMENTS: Final[Mapping[str, str]] = {
     "bool": "BOOL",
     "f16": "FLOAT16",

@@ -14,8 +14,9 @@ import numpy as np
 from planner.errors import UnsupportedExport
 from planner.exporters.litert.operations import Entry, Operator, Program, Subgraph
 from planner.exporters.litert.versions import runtime_of
+from planner.litert_reader.identifier import IDENTIFIER
 from planner.litert_reader.schema import package
-from planner.litert_reader.vocabulary import ELEMENTS, IDENTIFIER
+from planner.litert_reader.vocabulary import ELEMENTS
 
 SCHEMA_VERSION: Final = 3
 SIGNATURE: Final = "serving_default"
