@@ -246,6 +246,6 @@ def plural(noun: str) -> str:
     """Return the plural of a noun of the field."""
     if noun.endswith("is"):
         return f"{noun[:-2]}es"
-    if noun.endswith("y"):
+    if noun.endswith("y") and noun[-2:-1] not in "aeou":
         return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith("s") else f"{noun}s"

@@ -89,3 +89,10 @@ def test_numbers_agree_with_their_nouns():
 )
 def test_quantities(number, noun, form, text):
     assert quantity(number, noun, form) == text
+
+
+@pytest.mark.parametrize(
+    ("noun", "many"), [("array", "arrays"), ("axis", "axes"), ("class", "classes"), ("entry", "entries")]
+)
+def test_plurals(noun, many):
+    assert plural(noun) == many
