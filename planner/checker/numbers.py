@@ -115,7 +115,7 @@ def check_sums(served: Served, extents: Mapping[int, Extent]) -> None:
     kernel, claimed = served.kernel, served.kernel.accumulator_bits
     needed = needed_bits(served, extents)
     if claimed != needed:
-        right = f"accepted: {needed or 'no'} bits, from its weights"
+        right = f"accepted: {quantity(needed, 'bit') if needed else 'no bits'}, from its weights"
         refuse(kernel.name, f"its sums are said to need {claimed or 'no'} bits; {right}", served.row)
     row = served.row
     few = None if row.partial is None else partial_bits(served, row.partial.products)
