@@ -116,7 +116,11 @@ def check_sums(served: Served, extents: Mapping[int, Extent]) -> None:
     needed = needed_bits(served, extents)
     if claimed != needed:
         right = f"accepted: {quantity(needed, 'bit') if needed else 'no bits'}, from its weights"
-        refuse(kernel.name, f"its sums are said to need {claimed or 'no'} bits; {right}", served.row)
+        refuse(
+            kernel.name,
+            f"its sums are said to need {quantity(claimed, 'bit') if claimed else 'no bits'}; {right}",
+            served.row,
+        )
     row = served.row
     few = None if row.partial is None else partial_bits(served, row.partial.products)
     if row.partial is not None and few is not None and few > row.partial.storage.bits:
