@@ -36,6 +36,10 @@ def numbers():
     }
 
 
+STEPS = {"hls4ml-fpga": 2, "qnn-htp": 2}
+"""Targets with more than one: a softmax by tables; PyTorch adds in float32 and HTP in one integer sum."""
+
+
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
     if not TORCH.exists():
@@ -73,8 +77,8 @@ def test_training_keeps_the_plan_and_its_numbers(answers, target, bits):
     assert after <= before
     assert found["moved"] > 0.01
     assert all(map(np.isfinite, found["losses"]))
-    # At most one step of the output, and most of it without any.
-    assert max(found["steps_off"]) <= 1.001
+    # Steps of the output, most of it without any.
+    assert max(found["steps_off"]) <= STEPS.get(target, 1) + 0.001
     assert max(found["off"]) < 0.05
 
 
