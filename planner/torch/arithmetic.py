@@ -25,6 +25,7 @@ _DIGITS: Final = 31
 _MOST_SHIFT: Final = 62
 _HTP_DIGITS: Final = 10
 _HTP_KEPT: Final = 4
+_LARGEST_RATIO: Final = 2.0**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Result:
 def knows(arithmetic: str, terms: int = 1) -> bool:
     """Whether sums of so many terms are computed here as the interpreter does."""
     if terms > 1:
-        return arithmetic in FOLDED | SHIFTED
+        return arithmetic in FOLDED | SHIFTED | {"htp"}
     return arithmetic in FOLDED | SHIFTED | EVEN | {"float32_even", "htp", "power_of_two"}
 
 
@@ -57,8 +58,16 @@ def scaled_mean(total: Tensor, ratio: Tensor, count: int, arithmetic: str, resul
     return _applied(total, (multiplier << left) // count, shift + left, double=True).double()
 
 
-def scaled_sum(terms: Sequence[Term], arithmetic: str, result: Result) -> Tensor:
-    """Whole steps from real zero of a sum of scaled integers, float64, not saturated."""
+def scaled_sum(
+    terms: Sequence[Term], arithmetic: str, result: Result, zero_points: Sequence[int] = ()
+) -> Tensor:
+    """Whole steps from real zero of a sum of scaled integers, float64, not saturated.
+
+    Args:
+      zero_points: of the terms, where there are several; only `htp` rounds their part.
+    """
+    if len(terms) > 1 and arithmetic == "htp":
+        return _htp_added(terms, zero_points, is_byte=result.bits <= 8)
     if len(terms) > 1:
         return _added(terms, arithmetic, HEADROOM if result.bits <= 8 else WORD_HEADROOM)
     integers, ratio = terms[0]
@@ -105,6 +114,22 @@ def _added(terms: Sequence[Term], arithmetic: str, headroom: int) -> Tensor:
         else:
             total = total + _applied(integers << headroom, multiplier, shift, double=double)
     return _applied(total, *_multiplier(twice / (1 << headroom)), double=double).double()
+
+
+def _htp_added(terms: Sequence[Term], zero_points: Sequence[int], *, is_byte: bool) -> Tensor:
+    """Qualcomm's: multipliers of one shift, the zero points' part rounded (`interpreter.kernels.htp`)."""
+    ratios = torch.stack([ratio.double().reshape(()) for _, ratio in terms]).clamp(max=_LARGEST_RATIO)
+    most, lost, half = (15, 8, 128) if is_byte else (16, 1, 0)
+    reach = ratios.sum() if is_byte else ratios.max()
+    shift = (most - 1 - torch.frexp(reach).exponent.long()).clamp(1, most)
+    factors = torch.floor(torch.ldexp(ratios, shift) + 0.5).long()
+    total = sum(
+        (integers * factor for (integers, _), factor in zip(terms, factors, strict=True)),
+        start=factors[0] * 0,
+    )
+    zeros = (factors * torch.tensor(zero_points, device=factors.device)).sum()
+    total = total + zeros - (((zeros + half) >> lost) << lost)
+    return ((total + (torch.ones_like(shift) << (shift - 1))) >> shift).double()
 
 
 def _htp(integers: Tensor, factor: Tensor, zero_point: int) -> Tensor:

@@ -218,7 +218,8 @@ class FakeQuantized(torch.nn.Module):
         if sums.count > 1:
             steps = scaled_mean(*terms[0], sums.count, sums.arithmetic, result)
         else:
-            steps = scaled_sum(terms, sums.arithmetic, result)
+            zero_points = [self.quantizers[units[0]].edge.zero_points[0] for units in sums.units if units]
+            steps = scaled_sum(terms, sums.arithmetic, result, zero_points)
         if write.activation is None:
             return steps
         ends = FUNCTIONS[write.activation.op.type](
