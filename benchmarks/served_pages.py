@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from playwright.sync_api import Browser, sync_playwright
 
 from benchmarks.service import server
-from benchmarks.walk import FLAGS, PAGE, ready, walk
+from benchmarks.walk import FLAGS, keep, ready, walk
 
-BEGIN, END = "<!-- python -m benchmarks.served_pages --write -->", "<!-- end -->"
+BEGIN = "<!-- python -m benchmarks.served_pages --write -->"
 TRIES: Final = 5
 _LOADED: Final = """() => {
   const [page] = performance.getEntriesByType("navigation");
@@ -80,8 +80,7 @@ def main() -> None:
     text = table()
     print(text)
     if given.write:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+        keep(BEGIN, text)
 
 
 if __name__ == "__main__":

@@ -128,6 +128,12 @@ def table(steps: list[Step]) -> str:
     return "\n".join(lines)
 
 
+def keep(begin: str, text: str) -> None:
+    """Put a text into the page, behind a mark and in front of the next `END`."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    PAGE.write_text(f"{before}{begin}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
 def main() -> None:
     """Walk, print, and with `--write` keep the steps."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -147,8 +153,7 @@ def main() -> None:
         browser.close()
     print(text)
     if given.write:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+        keep(BEGIN, text)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from planner.ops import of_form
+from planner.ops import among
 from planner.ops.forms import Form
 
 Bounds: TypeAlias = tuple[float | None, float | None]
@@ -151,15 +151,10 @@ Depth to and from space is ordered by place and then channel, as DCR.
 """
 
 
-def _of(*forms: Form) -> dict[str, Builtin]:
-    """Those of some families."""
-    return {kind: BUILTINS[kind] for kind in sorted(of_form(*forms) & BUILTINS.keys())}
-
-
-UNARIES: Final = _of(Form.UNARY)
-BINARIES: Final = _of(Form.BINARY, Form.LOGICAL, Form.PRODUCT, Form.SUM, Form.VARIADIC)
-COMPARISONS: Final = _of(Form.COMPARISON)
-ALONG: Final = _of(Form.ALONG)
-REDUCTIONS: Final = _of(Form.REDUCTION)
+UNARIES: Final = among(BUILTINS, Form.UNARY)
+BINARIES: Final = among(BUILTINS, Form.BINARY, Form.LOGICAL, Form.PRODUCT, Form.SUM, Form.VARIADIC)
+COMPARISONS: Final = among(BUILTINS, Form.COMPARISON)
+ALONG: Final = among(BUILTINS, Form.ALONG)
+REDUCTIONS: Final = among(BUILTINS, Form.REDUCTION)
 BLOCKS: Final = {kind: BUILTINS[kind] for kind in ("DepthToSpace", "SpaceToDepth")}
 POOLS: Final = {kind: BUILTINS[kind].operator for kind in ("AveragePool", "MaxPool")}

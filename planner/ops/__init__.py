@@ -1,7 +1,7 @@
 """Operators, one definition each. Frozen data and pure functions of one op; no format is known here."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from planner.ops.definition import OpDef
 from planner.ops.forms import Form
@@ -13,6 +13,8 @@ from planner.ops.pointwise import POINTWISE
 from planner.ops.reductions import REDUCTIONS
 from planner.ops.steps import Movement
 
+T = TypeVar("T")
+
 OPERATORS: Final[Mapping[str, OpDef]] = {
     one.name: one for one in (*MOVEMENT, *OTHERS, *POINTWISE, *PRODUCTS, *REDUCTIONS)
 }
@@ -22,6 +24,11 @@ _UNKNOWN: Final = OpDef("")
 def of_form(*forms: Form) -> frozenset[str]:
     """Names of the operators of some families."""
     return frozenset(name for name, one in OPERATORS.items() if one.form in forms)
+
+
+def among(table: Mapping[str, T], *forms: Form) -> dict[str, T]:
+    """The entries of a format's table for the operators of some families, in the order of names."""
+    return {kind: table[kind] for kind in sorted(of_form(*forms) & table.keys())}
 
 
 LINEAR: Final = of_form(Form.LINEAR)

@@ -6,7 +6,7 @@ Source: TOSA 1.0, element-wise operators and activation functions.
 from collections.abc import Mapping
 from typing import Final
 
-from planner.ops import of_form
+from planner.ops import among
 from planner.ops.forms import Form
 
 OPERATORS: Final[Mapping[str, str]] = {
@@ -37,10 +37,5 @@ OPERATORS: Final[Mapping[str, str]] = {
 """`mul` has a shift as well, and Less is Greater of its operands the other way round."""
 
 
-def _of(*forms: Form) -> dict[str, str]:
-    """Those of some families."""
-    return {kind: OPERATORS[kind] for kind in sorted(of_form(*forms) & OPERATORS.keys())}
-
-
-UNARIES: Final = _of(Form.UNARY)
-BINARIES: Final = _of(Form.BINARY, Form.LOGICAL, Form.PRODUCT, Form.SUM, Form.VARIADIC)
+UNARIES: Final = among(OPERATORS, Form.UNARY)
+BINARIES: Final = among(OPERATORS, Form.BINARY, Form.LOGICAL, Form.PRODUCT, Form.SUM, Form.VARIADIC)
