@@ -3,10 +3,16 @@
 A margin is what a decision is won by: the logarithm of the likeliest class over the next, or the logit of a
 sigmoid. Noise changes it; few samples show few changes, so the share that is expected to change is counted as
 well: with noise of the deviation s, a decision with margin m changes with the probability Phi(-m / s).
+
+In a signal (a picture, sound, a line of text as a picture) a decision that moves to the next place, the edge
+of a region or the step of a letter, is the same decision: it changes where nothing within one place keeps it,
+and where nothing within one place was like it before. Words have no such neighbours.
 Source: docs/accuracy.md.
 """
 
+import itertools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -51,7 +57,7 @@ class Decisions:
     Attributes:
       axes: of the output.
       count: decisions.
-      places: axes of places that are longer than 1, at most.
+      places: axes of places or words that are longer than 1, at most.
       sequences: decisions that differ in more than their places.
       changed: decisions that went otherwise.
       noise: squares of what margins changed by; `near_noise` that of the `near` ones below `NEAR`.
@@ -74,20 +80,25 @@ class Decisions:
             return
         if self.axes.decides == "softmax":
             axis = self.axes.kinds.index("class")
-            margins, others, chosen = _of_softmax(np.moveaxis(wanted, axis, -1), np.moveaxis(got, axis, -1))
+            found = _of_softmax(np.moveaxis(wanted, axis, -1), np.moveaxis(got, axis, -1))
         else:
-            margins, others, chosen = _of_sigmoid(wanted, got)
-        errors = np.square(others - margins)
-        is_near = margins < NEAR
-        places = [size for size, kind in zip(wanted.shape, self.axes.kinds, strict=True) if kind == "place"]
+            found = _of_sigmoid(wanted, got)
+        margins, others, chosen, other = found
+        kinds = [kind for kind in self.axes.kinds if kind != "class"]
+        signal = [axis for axis, kind in enumerate(kinds) if kind == "place"]
+        is_moved = (others < 0) & _is_moved(chosen, other, signal)
+        # What only moved tells nothing of the noise, however far the margin fell.
+        errors = np.where(is_moved, 0.0, np.square(others - margins))
+        is_near = (margins < NEAR) & ~is_moved
+        places = [size for size, kind in zip(chosen.shape, kinds, strict=True) if kind in ("place", "word")]
         self.places = max(self.places, sum(size > 1 for size in places))
         self.sequences += margins.size // math.prod(places)
         self.count += margins.size
-        self.changed += int(np.count_nonzero(others < 0))
         self.noise += float(errors.sum())
         self.near += int(np.count_nonzero(is_near))
         self.near_noise += float(errors[is_near].sum())
-        bins = np.bincount((margins / FINEST).astype(np.int64))
+        self.changed += int(np.count_nonzero((others < 0) & ~is_moved))
+        bins = np.bincount((_sure(margins, chosen, signal) / FINEST).astype(np.int64).ravel())
         length = max(len(bins), len(self._margins))
         self._margins = _padded(self._margins, length) + _padded(bins, length)
         for one, many in zip(*np.unique(chosen, return_counts=True), strict=True):
@@ -122,29 +133,69 @@ class Decisions:
         return float(np.dot(self._margins, tails))
 
 
-def _of_softmax(wanted: Array, got: Array) -> tuple[Array, Array, Array]:
-    """Margins of the model, of the file for the same class, and the classes; the last axis is theirs."""
-    reference = wanted.reshape(-1, wanted.shape[-1])
-    other = got.reshape(reference.shape)
-    rows, chosen = np.arange(len(reference)), reference.argmax(axis=1)
-    return _won_by(reference, rows, chosen), _won_by(other, rows, chosen), chosen
+def _of_softmax(wanted: Array, got: Array) -> tuple[Array, Array, Array, Array]:
+    """Margins of the model, of the file for the same class, and the classes of both: the last axis."""
+    chosen = wanted.argmax(axis=-1)
+    return _won_by(wanted, chosen), _won_by(got, chosen), chosen, got.argmax(axis=-1)
 
 
-def _won_by(probabilities: Array, rows: Array, chosen: Array) -> Array:
-    own = probabilities[rows, chosen]
+def _won_by(probabilities: Array, chosen: Array) -> Array:
+    at = chosen[..., None]
+    own = np.take_along_axis(probabilities, at, -1)[..., 0]
     rest = probabilities.copy()
-    rest[rows, chosen] = 0.0
-    margins: Array = _log(own) - _log(rest.max(axis=1))
+    np.put_along_axis(rest, at, 0.0, -1)
+    best = rest.max(axis=-1)
+    margins: Array = _log(own) - _log(best)
     # Where both are next to nothing, the sign still says which is greater.
-    is_lost = (margins == 0.0) & (rest.max(axis=1) > own)
-    return np.where(is_lost, -FINEST, margins)
+    return np.where((margins == 0.0) & (best > own), -FINEST, margins)
 
 
-def _of_sigmoid(wanted: Array, got: Array) -> tuple[Array, Array, Array]:
-    """Margins of the model, of the file for the same side of one half, and whether it is above."""
-    logits, others = (_log(part) - _log(1 - part) for part in (wanted.ravel(), got.ravel()))
+def _of_sigmoid(wanted: Array, got: Array) -> tuple[Array, Array, Array, Array]:
+    """Margins of the model, of the file for the same side of one half, and whether each is above."""
+    logits, others = (_log(part) - _log(1 - part) for part in (wanted, got))
     is_above = logits > 0
-    return np.abs(logits), np.where(is_above, others, -others), is_above.astype(np.int64)
+    return (
+        np.abs(logits),
+        np.where(is_above, others, -others),
+        is_above.astype(np.int64),
+        (others > 0).astype(np.int64),
+    )
+
+
+def _is_moved(chosen: Array, other: Array, axes: Sequence[int]) -> Array:
+    """Whether each decision is within one place in the file too, and the file's was within one before."""
+    is_kept, is_known = chosen == other, chosen == other
+    for before, after in zip(_neighbours(chosen, axes), _neighbours(other, axes), strict=True):
+        is_kept = is_kept | (after == chosen)
+        is_known = is_known | (before == other)
+    moved: Array = is_kept & is_known
+    return moved
+
+
+def _sure(margins: Array, chosen: Array, axes: Sequence[int]) -> Array:
+    """Margins of decisions; at the edge of a region that of the surest like it within one place.
+
+    Within a region each decision has its own: something new may appear there.
+    """
+    is_inner = np.ones(chosen.shape, bool)
+    most = margins
+    for other, near in zip(_neighbours(chosen, axes), _neighbours(margins, axes), strict=True):
+        is_inner &= other == chosen
+        most = np.where(other == chosen, np.maximum(most, near), most)
+    return np.where(is_inner, margins, most)
+
+
+def _neighbours(array: Array, axes: Sequence[int]) -> Iterator[Array]:
+    """The array moved by at most one place along each axis; what lies beyond is like the last place."""
+    padded = np.pad(array, [(1, 1) if axis in axes else (0, 0) for axis in range(array.ndim)], mode="edge")
+    for steps in itertools.product(range(3), repeat=len(axes)):
+        cut = dict(zip(axes, steps, strict=True))
+        yield padded[
+            tuple(
+                slice(cut[axis], cut[axis] + size) if axis in cut else slice(None)
+                for axis, size in enumerate(array.shape)
+            )
+        ]
 
 
 def _log(probabilities: Array) -> Array:

@@ -1,19 +1,20 @@
-"""Axes: what the axes of a value are: places of a picture or in time, classes of a softmax, or neither.
+"""Axes: what the axes of a value are: places of a picture or in time, words, classes of a softmax, or none.
 
 A product with constant weights has the same ones at every place: a convolution from its axis 2 on, a matrix
-product on all axes but its last, a recurrent layer in time. Other ops hand on what their operands have.
+product on all axes but its last, a recurrent layer in time. Places whose values are looked up in a table are
+words: neighbours have no more in common than others. Other ops hand on what their operands have.
 Source: ONNX operator schemas; docs/accuracy.md.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from planner.ir.graph import Dim, Graph, Op, Shape
 
 Axis: TypeAlias = str
-"""`place`, `class`, or ""."""
+"""`place`, `word`, `class`, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Axes:
 
     @property
     def alike(self) -> frozenset[int]:
-        """Axes along which all slices are of one meaning, whatever their ranges: places and classes."""
+        """Axes along which all slices have one meaning, whatever their ranges: places, words, classes."""
         return frozenset(at for at, kind in enumerate(self.kinds) if kind)
 
 
@@ -110,22 +111,23 @@ def turned(made: Made) -> Axes:
 
 def windows(made: Made) -> Axes:
     """Those of (batch, channels, places ...)."""
-    return Axes(("", "", *("place",) * (made.rank - 2))) if made.rank > 2 else together(made)
+    return Axes(("", "", *map(_place, made.kinds[2:]))) if made.rank > 2 else together(made)
 
 
 def recurrent(made: Made) -> Axes:
     """Steps of the first result."""
     time = 1 if made.op.attributes.get("layout", 0) else 0
-    return Axes(tuple("place" if axis == time and not made.at else "" for axis in range(made.rank)))
+    steps = _place(made.first.kinds[time]) if made.first.kinds else "place"
+    return Axes(tuple(steps if axis == time and not made.at else "" for axis in range(made.rank)))
 
 
 def looked_up(made: Made) -> Axes:
-    """Of rows of a table: each of the indices, a word say, has a place."""
+    """Of rows of a table: each of the indices is a word."""
     op, graph = made.op, made.graph
     if op.inputs[0] not in graph.constants or op.attributes.get("axis", 0):
         return together(made)
     indices = len(graph.values[op.inputs[1]].shape or ())
-    return Axes(tuple("place" if 0 < axis < indices else "" for axis in range(made.rank)))
+    return Axes(tuple("word" if 0 < axis < indices else "" for axis in range(made.rank)))
 
 
 def product(made: Made) -> Axes:
@@ -133,7 +135,7 @@ def product(made: Made) -> Axes:
     rank = made.rank
     left, right = (made.known.get(name, UNKNOWN).kinds for name in made.op.inputs[:2])
     if made.op.inputs[1] in made.graph.constants:
-        inner: tuple[Axis, ...] = ("place",) * max(0, rank - 2)
+        inner = tuple(map(_place, left[1:-1])) if len(left) == rank else ("place",) * max(0, rank - 2)
         return Axes((*left[:1], *inner, "") if left and rank > 1 else ("", *inner, "")[-rank:])
     kinds = list(_together([left[:-1] and (*left[:-1], ""), right[:-2] and (*right[:-2], "", "")], rank))
     if right and kinds:
@@ -146,15 +148,24 @@ def together(made: Made) -> Axes:
     return Axes(_together([made.known.get(name, UNKNOWN).kinds for name in made.data], made.rank))
 
 
+def _place(kind: Axis) -> Axis:
+    """What an axis that a product keeps is, given what its operand has there."""
+    return "word" if kind == "word" else "place"
+
+
 def _together(operands: Sequence[tuple[Axis, ...]], rank: int) -> tuple[Axis, ...]:
-    """Kinds of operands that are broadcast to a rank: a place of one is a place of the result."""
+    """Kinds of operands that are broadcast to a rank: a place or word of one is one of the result."""
     kinds: list[Axis] = [""] * rank
     for operand in operands:
         if len(operand) <= rank:
             for axis, kind in enumerate(operand, rank - len(operand)):
-                if kind == "place":
-                    kinds[axis] = kind
+                kinds[axis] = _first_of({kind, kinds[axis]} - {"class"})
     return tuple(kinds)
+
+
+def _first_of(kinds: Collection[Axis]) -> Axis:
+    """The kind of an axis that several make: a word is no place like others, whatever else is there."""
+    return "word" if "word" in kinds else "place" if "place" in kinds else ""
 
 
 def _sizes(graph: Graph, name: str) -> Shape:
@@ -164,7 +175,7 @@ def _sizes(graph: Graph, name: str) -> Shape:
 
 
 def _reshaped(before: Shape, after: Shape, kinds: tuple[Axis, ...]) -> Iterator[Axis]:
-    """Kinds after a reshape: of each axis those of the axes that it is made of; any place makes a place."""
+    """Kinds after a reshape: of each axis those of the axes that it is made of, words first, then places."""
     if len(kinds) != len(before):
         yield from [""] * len(after)
         return
@@ -172,7 +183,7 @@ def _reshaped(before: Shape, after: Shape, kinds: tuple[Axis, ...]) -> Iterator[
     for parts, into in _aligned(before, after):
         mixed = {kind for size, kind in zip(parts, kinds[i : i + len(parts)], strict=True) if size != 1}
         i += len(parts)
-        kind: Axis = "place" if "place" in mixed else "class" if mixed == {"class"} and len(into) == 1 else ""
+        kind: Axis = "class" if mixed == {"class"} and len(into) == 1 else _first_of(mixed)
         long = [size for size in into if size != 1]
         made += [kind if size != 1 or not long else "" for size in into]
     yield from made

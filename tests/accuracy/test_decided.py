@@ -9,7 +9,8 @@ from planner.accuracy.verdict import quality_level, verdict_of
 from planner.ops.axes import Axes
 
 ONE = Axes(("", "class"), "softmax")
-WORDS = Axes(("", "place", "class"), "softmax")
+WORDS = Axes(("", "word", "class"), "softmax")
+STEPS = Axes(("", "place", "class"), "softmax")
 PICTURE = Axes(("", "class", "place", "place"), "softmax")
 MAP = Axes(("", "", "place", "place"), "sigmoid")
 
@@ -63,14 +64,14 @@ def test_a_sequence_is_one_answer():
 
 
 def test_the_background_of_a_picture_is_no_answer():
-    """Ten pixels of a hundred are above one half; one of them falls below."""
-    wanted = np.full((1, 1, 10, 10), 0.01)
-    wanted[0, 0, 0] = 0.99
+    """Sixteen spots of 144 pixels are above one half; one of them falls below."""
+    wanted = np.full((1, 1, 12, 12), 0.01)
+    wanted[0, 0, 1::3, 1::3] = 0.99
     got = wanted.copy()
-    got[0, 0, 0, 0] = 0.2
+    got[0, 0, 1, 1] = 0.2
     samples = [(wanted, got)] * 4
-    assert found(MAP, samples).answers == 40
-    f1 = 2 * 9 / (10 + 9)
+    assert found(MAP, samples).answers == 64
+    f1 = 2 * 15 / (16 + 15)
     assert found(MAP, samples).share == pytest.approx(1 - f1, abs=0.03)
 
 
@@ -107,3 +108,49 @@ def test_rare_classes_are_no_group():
             tally.add(wanted, wanted * np.float32(0.999))
     assert plain.quality().groups
     assert not known.quality().groups
+
+
+def line(text, sure=0.9, classes=6):
+    """Probabilities of a recogniser that reads a digit at each step, `.` for none."""
+    chosen = [classes - 1 if letter == "." else int(letter) for letter in text]
+    probabilities = np.full((1, len(text), classes), (1 - sure) / (classes - 1))
+    probabilities[0, np.arange(len(text)), chosen] = sure
+    return probabilities
+
+
+@pytest.mark.parametrize(
+    ("got", "changes"),
+    [
+        ("..1..2..", 0),
+        (".1...2..", 0),  # a step earlier
+        (".11..2..", 0),  # read twice
+        ("..1.....", 1),  # lost
+        ("..1..2.3", 1),  # appeared
+        ("..1..3..", 1),  # another
+    ],
+)
+def test_a_letter_may_move_by_a_step(got, changes):
+    share = found(STEPS, [(line("..1..2.."), line(got))] * 40).share
+    assert share == pytest.approx(changes, abs=0.05)
+    # The same of words is another answer.
+    assert found(WORDS, [(line("..1..2.."), line(got))] * 40).share == (got != "..1..2..")
+
+
+def test_the_edge_of_a_region_may_move_by_a_pixel():
+    wanted = np.full((1, 1, 20, 20), 0.001)
+    wanted[0, 0, 5:15, 5:15] = 0.999
+    edge, hole, far = wanted.copy(), wanted.copy(), wanted.copy()
+    edge[0, 0, 4, 5:15] = 0.6
+    edge[0, 0, 14, 5:15] = 0.4
+    hole[0, 0, 8:12, 8:12] = 0.1
+    far[0, 0, 0:3, 0:3] = 0.9
+    assert found(MAP, [(wanted, edge)] * 4).share < 0.01
+    assert found(MAP, [(wanted, hole)] * 4).share == pytest.approx(16 / 100 / 2, rel=0.2)
+    assert found(MAP, [(wanted, far)] * 4).share == pytest.approx(9 / 100 / 2, rel=0.3)
+
+
+def test_an_unsure_letter_is_expected_to_change():
+    unsure, sure = line("..1..2..", 0.3), line("..1..2..", 0.9)
+    noise = np.random.default_rng(1).normal(size=(40, *unsure.shape)) * 0.05
+    assert found(STEPS, [(unsure, np.abs(unsure + one)) for one in noise]).share > 0.1
+    assert found(STEPS, [(sure, np.abs(sure + one)) for one in noise]).share < 0.1

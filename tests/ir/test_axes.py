@@ -5,7 +5,7 @@ import pytest
 from planner.ir.operators.axes import axes_of
 from planner.target.modeltext import read_model_text
 
-PLACE, CLASS = "place", "class"
+PLACE, WORD, CLASS = "place", "word", "class"
 MODELS = {
     "a picture": ("c = Conv(x, w) : f32[1,8,6,6]; y = Relu(c) : f32[1,8,6,6]", ["", "", PLACE, PLACE], ""),
     "channels last": (
@@ -49,6 +49,12 @@ MODELS = {
         ["", PLACE, ""],
         "",
     ),
+    "words of a table": (
+        """e = Gather(v, i) : f32[1,5,4]; a = MatMul(e, m) : f32[1,5,9]; b = Transpose(a) [perm=[0,2,1]] : f32[1,9,5]
+        c = Conv(b, u) : f32[1,2,5]; d = Add(c, b2) : f32[1,2,5]; y = Softmax(d) [axis=1] : f32[1,2,5]""",
+        ["", CLASS, WORD],
+        "softmax",
+    ),
     "a recurrent layer": (
         "y, h = GRU(s, g, r) [hidden_size=4] : f32[7,1,1,4], f32[1,1,4]",
         [PLACE, "", "", ""],
@@ -69,6 +75,10 @@ s : f32[7,1,3]
 w = constant : f32[8,3,1,1] {-1, 1}
 m = constant : f32[4,9] {-1, 1}
 g = constant : f32[1,12,3] {-1, 1}
+i : i64[1,5]
+v = constant : f32[30,4] {-1, 1}
+u = constant : f32[2,9,1] {-1, 1}
+b2 = constant : f32[1,2,1] {-1, 1}
 r = constant : f32[1,12,4] {-1, 1}
 """
 
