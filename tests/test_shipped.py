@@ -248,3 +248,17 @@ def test_the_page_has_the_results_and_the_readme_leads_there():
     wheels = requirements(WHEELS.read_text(encoding="utf-8"))
     assert PAGE.read_text(encoding="utf-8") == page(read(), TASKS, wheels)
     assert "docs/results/shipped.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_whole_jobs_stand_beside_onnxruntimes():
+    pairs = [
+        {"model": "m", "pass": 0.5, "ours": 2.0, "onnxruntime": 2.5},
+        {"model": "n", "pass": 0.5, "ours": 4.5, "onnxruntime": 1.0},
+        {"model": "o", "pass": 0.5, "ours": 4.5, "onnxruntime_said": "no"},
+    ]
+    said = page({**RESULTS, "paired": pairs}, [TASK, OTHER], {"wheel": "1.2"})
+    assert "on 1 of\n2 models" in said
+    assert "| m | 2.0 | 2.5 | 0.5 | 0.67 |" in said
+    assert "| n | 4.5 | 1.0 | 0.5 | 3.00 |" in said
+    assert "| o | 4.5 |  | 0.5 |  |" in said
+    assert "Time of the whole job" not in page(RESULTS, [TASK, OTHER], {"wheel": "1.2"})

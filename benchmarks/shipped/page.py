@@ -289,6 +289,37 @@ What is not in integers, and why:
 """
 
 
+def seconds(pairs: Sequence[Record]) -> str:
+    """Return the section of whole jobs beside onnxruntime's; "" without any."""
+    if not pairs:
+        return ""
+    rows, within, compared = [], 0, 0
+    for one in pairs:
+        ours, other, once = one.get("ours"), one.get("onnxruntime"), one["pass"]
+        ratio = ours / (other + once) if ours is not None and other is not None else None
+        compared += ratio is not None
+        within += ratio is not None and ratio <= 1
+        figures = (_number(ours, ".1f"), _number(other, ".1f"), f"{once:.1f}", _number(ratio, ".2f"))
+        rows.append([one["model"], *figures])
+    head = (
+        "model",
+        "ours, s",
+        "onnxruntime, static, s",
+        "a pass over the samples, s",
+        "ours / the other two",
+    )
+    return f"""
+## Time of the whole job
+
+`python -m benchmarks.shipped.paired --write`: `qplan quantize --effort quick`, its evaluation included, in
+turn with onnxruntime's static quantization, which evaluates nothing; beside it a pass of the float model over
+the samples. Whole processes, the least of two turns. At most onnxruntime's time and one pass on {within} of
+{compared} models.
+
+{table(head, rows)}
+"""
+
+
 def page(results: Record, tasks: Sequence[Task], wheels: Mapping[str, str]) -> str:
     """Return the page.
 
@@ -327,4 +358,4 @@ In brackets: latency as a ratio to float's, below 1 is faster.
 
 {short(results, tasks)}
 {left}
-{chr(10).join(sections)}{other_devices(results.get("devices", []))}"""
+{chr(10).join(sections)}{other_devices(results.get("devices", []))}{seconds(results.get("paired", []))}"""
