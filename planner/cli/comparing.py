@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from planner.accuracy.quality import Quality
     from planner.accuracy.verdict import Verdict
     from planner.interpreter.compare import Comparison, Evaluated
-    from planner.interpreter.reference import ReferenceKind
+    from planner.interpreter.reference import ReferenceKind, Run
     from planner.ir.graph import Graph
     from planner.plans.plan import Plan
     from planner.target.records import Files
@@ -106,12 +106,18 @@ def compare_and_warn(
     judging: Judging,
     *,
     device: "Files",
+    known: "Run | None" = None,
 ) -> "Comparison":
-    """Compare a file in a format with the model as it is used, and print its warnings."""
+    """Compare a file in a format with the model as it is used, and print its warnings.
+
+    Args:
+      known: the reference, which remembers its outputs, where several formats are compared.
+    """
     from planner.interpreter.as_used import compare_as_used
 
     with progress(f"comparing {name}") as bar:
-        found = compare_as_used(graph, name, data, samples, device=device, progress=bar, **judging.arguments)
+        asked = {**judging.arguments, "known": known, "progress": bar}
+        found = compare_as_used(graph, name, data, samples, device=device, **asked)
     found = replace(found, held_out=judging.held_out)
     for warning in found.warnings:
         warn(f"{name}: {warning}")

@@ -15,6 +15,7 @@ from planner.errors import EngineError, ModelError
 from planner.exporters.runnable import is_engines_own
 from planner.interpreter.at_defaults import reason
 from planner.interpreter.compare import Comparison, Evaluated, compare
+from planner.interpreter.reference import outputs_once
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 from planner.target.records import Files
@@ -43,13 +44,16 @@ def compare_as_used(
 
     Args:
       graph: the float model.
-      samples: gone through again where optimisations lose.
+      samples: gone through again where optimisations lose; the reference runs once.
       device: what the target says of its files; `runtime` is the engine that the device is.
       asked: more arguments of `compare`.
     """
     if isinstance(data, Evaluated | Plan):
         return compare(graph, data, samples, **asked)
     if device.runtime == "onnxruntime":
+        # Inner values are many and large: of these nothing is remembered.
+        if asked.get("known") is None and not asked.get("values"):
+            asked["known"] = outputs_once(graph, asked.get("reference", "written"))
         return _at_defaults(graph, name, data, samples, **asked)
     if not is_engines_own(name):
         return compare(graph, data, samples, **asked)

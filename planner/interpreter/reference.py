@@ -57,6 +57,16 @@ def remembered(run: Run, names: Iterable[str]) -> Run:
     return again
 
 
+def outputs_once(graph: Graph, kind: ReferenceKind = "written") -> Run:
+    """The reference for outputs alone, `remembered`: for samples that several files are compared on.
+
+    Raises:
+      ModelError: a model that cannot be run.
+    """
+    numbers = [name for name in graph.outputs if graph.values[name].dtype not in ("", "string")]
+    return remembered(open_reference(graph, (), kind), numbers)
+
+
 def named_in_reference(
     graph: Graph, names: Iterable[str], kind: ReferenceKind = "written"
 ) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from planner.accuracy.own_noise import OwnNoise, own_noise, require_float_output
 from planner.accuracy.own_noise import Progress as NoiseProgress
 from planner.calibration.samples import Source, open_samples
 from planner.calibration.sources.foreign import replayable
-from planner.interpreter.reference import ReferenceKind, Run, open_reference, remembered
+from planner.interpreter.reference import ReferenceKind, Run, open_reference, outputs_once
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.ir.operators.axes import axes_of
@@ -34,9 +34,7 @@ def bench_of(
 ) -> Bench:
     """Everything that trials need, with the reference of the model in memory."""
     flat = expand(model)
-    numbers = [name for name in flat.outputs if flat.values[name].dtype not in ("", "string")]
-    known = remembered(open_reference(flat, (), reference), numbers)
-    return Bench(flat, target, replayable(samples), metric, output, reference, known)
+    return Bench(flat, target, replayable(samples), metric, output, reference, outputs_once(flat, reference))
 
 
 def measured_table(

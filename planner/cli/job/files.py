@@ -92,10 +92,12 @@ def written_in(
     from planner.exporters.table import EXPORTERS, file_name
     from planner.exporters.to_file import write_to
     from planner.interpreter.compare import Evaluated
+    from planner.interpreter.reference import outputs_once
     from planner.pipeline import exportable
 
     files = _float_model(graph, ready, is_cut=is_cut, staged=staged)
     comparisons: dict[str, Comparison] = {}
+    known = outputs_once(graph, judging.reference) if judging.samples and len(formats) > 1 else None
     for name in dict.fromkeys(formats):
         exported: bytes | Path
         with progress(f"exporting {name}") as bar:
@@ -115,6 +117,7 @@ def written_in(
         if name in ARITHMETICS:
             runs = Evaluated(ready, planned, ARITHMETICS[name])
         if runs is not None:
-            found = compare_and_warn(graph, name, runs, judging.samples, judging, device=planned.target.files)
+            device = planned.target.files
+            found = compare_and_warn(graph, name, runs, judging.samples, judging, device=device, known=known)
             comparisons[name] = replace(found, coverage=coverage_of_file(planned, graph, name, size))
     return files, comparisons
