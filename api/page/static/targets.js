@@ -51,9 +51,14 @@ export async function targetPage(main, { may }, name) {
     found.replaceChildren(make("p", { class: errors.length ? "bad" : "good" }, said),
       make("ul", {}, [...errors, ...warnings].map((one) => make("li", {}, one.line ? button(`${one.line}:${one.column ?? 1}`, () => go(area, one.line, one.column ?? 1)) : "", ` ${one.message}`))));
   };
-  // What the schema has at the caret, narrowed by what is typed; Ctrl+Space leads there, Escape back.
+  // What the schema has at the caret, narrowed by what is typed; Ctrl+Space leads there, Escape back. Buttons that
+  // still hold stay: one of them may have the focus.
+  let shown;
   const offer = () => {
     const { word, offers } = offersAt(schema, area.value, area.selectionStart);
+    const fresh = JSON.stringify([word, offers]);
+    if (fresh === shown) return;
+    shown = fresh;
     const insert = (one) => {
       const at = area.selectionStart;
       area.setRangeText(one.text, at - word.length, at, "end");
