@@ -227,8 +227,9 @@ def parse_text(source: str) -> tuple[builtin.ModuleOp, TextParser]:
     except (
         ArithmeticError,
         AssertionError,
-        KeyError,
-        RecursionError,
+        AttributeError,
+        LookupError,
+        RuntimeError,  # recursion, and what xDSL has not implemented
         TypeError,
         ValueError,
         VerifyException,

@@ -84,6 +84,13 @@ def test_deep_nesting_is_one_error(depth):
     assert part.error.endswith("nested too deeply")
 
 
+def test_external_resources_in_front_of_a_module_are_one_error():
+    """At its end they are carried along; xDSL has not implemented them elsewhere."""
+    (part,) = run_parts('{-# external_resources: {a: {b: "x"}} #-}\nfunc.func @f() { return }\n')
+    assert part.error.startswith("1:")
+    assert "resources" in part.error
+
+
 def test_parts_know_their_lines():
     source = "// one\n// -----\n\n!q = nothing\n// -----   \nfunc.func @f() { return }\n// ----- not a line\n"
     parts = run_parts(source, separate=True)
