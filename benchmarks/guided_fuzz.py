@@ -1,0 +1,159 @@
+"""Fuzz what reads strangers' bytes, guided by coverage (atheris, libFuzzer); one process a scanner.
+
+Usage, from the repository root, after `make .oracles/atheris/.made`:
+`python -m benchmarks.guided_fuzz [--seconds 3600] [--scanners NAME ...] [--corpus DIR] [--write]`.
+Two run at a time: the five scanners of the service, and the readers of ours that come behind them. Each
+accepts bytes or refuses them as it says; any other exception, a run of more than ten seconds or of two
+gigabytes is a finding, and its bytes are kept beside the corpus. Starts from the seeds of the tests; a corpus
+that is there is taken up again.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGE: Final = ROOT / "docs" / "results" / "fuzzing.md"
+PACKAGES: Final = ROOT / ".oracles" / "atheris" / "lib"
+NAMES: Final = ("onnx", "yaml", "target", "json", "mlir", "annotated model", "MLIR module", "LiteRT file")
+AT_ONCE: Final = 2
+LONGEST_S: Final = 10
+MOST_MB: Final = 2048
+_DONE: Final = re.compile(r"#(\d+)\s+DONE\s+cov: (\d+) ft: \d+ corp: (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a scanner's campaign did.
+
+    Attributes:
+      runs, branches, kept: inputs tried, branches that they reached, inputs that reached new ones.
+      findings: files of the bytes that no scanner should end on.
+      said: the last line of a campaign that ended too early, else "".
+    """
+
+    runs: int
+    branches: int
+    kept: int
+    findings: tuple[Path, ...]
+    said: str = ""
+
+
+def fuzz(name: str, seconds: int, corpus: Path) -> None:
+    """Fuzz a scanner in this process, which ends with it."""
+    import atheris
+
+    with atheris.instrument_imports(include=["api", "planner"]):
+        from planner.annotated.document import read_annotated
+        from planner.errors import PlannerError
+        from planner.litert_reader.read import read_litert
+        from planner.mlir.text.read_module import read_mlir
+        from tests.litert_reader.files import of_floats, of_rows
+        from tests.soak import test_fuzz as seeds
+
+    litert: list[bytes] = []
+    if name == "LiteRT file":
+        litert = [item.file for item in of_rows().values()] + [data for _, _, data in of_floats().values()]
+    scanners: Mapping[str, tuple[Callable[[bytes], Any], list[bytes], type[Exception]]] = {
+        "onnx": (seeds.scan_onnx, seeds.ONNX, seeds.ModelError),
+        "yaml": (seeds.read, seeds.YAML, seeds.TargetError),
+        "target": (seeds.load, seeds.YAML[:1], seeds.TargetError),
+        "json": (lambda data: seeds.scan_json(data, 100), seeds.JSON, seeds.Refused),
+        "mlir": (seeds.scan_mlir, seeds.MLIR, seeds.ModelError),
+        "annotated model": (read_annotated, seeds.JSON[:1], PlannerError),
+        "MLIR module": (lambda data: (seeds.scan_mlir(data), read_mlir(data)), seeds.MLIR, PlannerError),
+        "LiteRT file": (read_litert, litert, PlannerError),
+    }
+    scan, first, refusal = scanners[name]
+    for number, data in enumerate(first):
+        (corpus / f"seed-{number}").write_bytes(data)
+
+    def once(data: bytes) -> None:
+        try:
+            scan(data)
+        except refusal:
+            return
+
+    limits = [f"-max_total_time={seconds}", f"-timeout={LONGEST_S}", f"-rss_limit_mb={MOST_MB}"]
+    atheris.Setup([name, *limits, f"-artifact_prefix={corpus}-", str(corpus)], once)
+    atheris.Fuzz()
+
+
+def campaign(name: str, seconds: int, folder: Path) -> Found:
+    """Fuzz a scanner in a process of its own."""
+    corpus = folder / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    before = set(folder.glob(f"{name}-*"))
+    (packages,) = PACKAGES.glob("python*/site-packages")
+    line = [sys.executable, "-m", "benchmarks.guided_fuzz", "--one", name]
+    ran = subprocess.run(
+        [*line, "--seconds", str(seconds), "--corpus", str(corpus)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(packages)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    done = _DONE.search(ran.stderr)
+    findings = tuple(sorted(set(folder.glob(f"{name}-*")) - before))
+    if done is None:
+        told = ran.stderr.strip().splitlines()
+        return Found(0, 0, 0, findings, told[-1][:300] if told else f"exit code {ran.returncode}")
+    runs, branches, kept = map(int, done.groups())
+    return Found(runs, branches, kept, findings)
+
+
+def lines(found: Mapping[str, Found], seconds: int) -> list[str]:
+    """Return the table: a row for each scanner."""
+    rows = [
+        f"| {name} | {seconds // 60} min | {one.runs:,} | {one.branches:,} | {one.kept:,} | "
+        f"{one.said or len(one.findings)} |"
+        for name, one in found.items()
+    ]
+    return [
+        "| scanner | time | inputs | branches reached | inputs kept | findings |",
+        f"|{'---|' * 6}",
+        *rows,
+    ]
+
+
+def main() -> None:
+    """Fuzz, print, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=int, default=3600, help="of each scanner")
+    parser.add_argument("--scanners", nargs="*", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--corpus", type=Path, help="else a temporary folder")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--one", choices=NAMES, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        fuzz(given.one, given.seconds, given.corpus)
+        return
+    folder = given.corpus or Path(tempfile.mkdtemp(prefix="corpus-"))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        campaigns = pool.map(lambda name: campaign(name, given.seconds, folder), given.scanners)
+        found = dict(zip(given.scanners, campaigns, strict=True))
+    # Not before: what is imported is not instrumented any more.
+    from benchmarks.engine_models import finish
+
+    for one in found.values():
+        for file in one.findings:
+            print(file)
+    finish(PAGE, "benchmarks.guided_fuzz", lines(found, given.seconds), keys=1, write=given.write)
+    sys.exit(any(one.findings or one.said for one in found.values()))
+
+
+if __name__ == "__main__":
+    main()
