@@ -91,6 +91,12 @@ def test_external_resources_in_front_of_a_module_are_one_error():
     assert "resources" in part.error
 
 
+@pytest.mark.parametrize("inside", ["}", '{a: {l0: "\\F3"}}', "{a: {l" + "9" * 5000 + ': "x"}}'])
+def test_resources_that_are_wrong_are_one_error(inside):
+    (part,) = run_parts(f"func.func @f() {{ return }}\n{{-#\n  external_resources: {inside}\n#-}}\n")
+    assert "resources" in part.error
+
+
 def test_parts_know_their_lines():
     source = "// one\n// -----\n\n!q = nothing\n// -----   \nfunc.func @f() { return }\n// ----- not a line\n"
     parts = run_parts(source, separate=True)

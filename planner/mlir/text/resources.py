@@ -39,7 +39,10 @@ def without_resources(source: str) -> tuple[str, Mapping[str, str]]:
     start = source.find("external_resources", at)
     if start < 0:
         return source, {}
-    groups, end = _table(source, start)
+    try:
+        groups, end = _table(source, start)
+    except (IndexError, ValueError) as error:  # a brace too many, no UTF-8, a number without end
+        raise ModelError(f"the resources at the end of the module are wrong: {error}") from None
     before, behind = source[:start].rstrip(), source[end:].lstrip()
     joined = before.removesuffix(",") + (behind if before.endswith("{-#") else f"\n{behind}")
     if before.endswith("{-#"):
