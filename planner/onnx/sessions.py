@@ -64,6 +64,9 @@ _LEVELS: Final[Mapping[Optimisation, Any]] = {
 def session_options(optimisation: Optimisation = "none", *, exact_products: bool = False) -> Any:
     """Options of a silent session, optimisations off by default.
 
+    Its threads do not spin between runs: they would take the cores of our own work, and of the other session
+    where two run in turn.
+
     Args:
       optimisation: a level of onnxruntime; its own default is `all`.
       exact_products: of u8 and i8 in fused kernels, on x86 without VNNI too; that saturates in 16 bits.
@@ -73,18 +76,14 @@ def session_options(optimisation: Optimisation = "none", *, exact_products: bool
     if exact_products:
         options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 
 def observing_options(threads: int = 0) -> Any:
-    """Options of a session between whose runs we work: threads that spin meanwhile take the core for it.
-
-    Args:
-      threads: 0 is one a core.
-    """
+    """Options of a session on some threads; 0 is one a core."""
     options = session_options()
     options.intra_op_num_threads = threads
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 
