@@ -2,13 +2,12 @@
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.ir.types.qtypes import storage, uniform
 from planner.propagation.solver.components import GIVEN_USE, Edge, Use
-from planner.propagation.solver.edge_tables import edge_tables
+from planner.propagation.solver.edge_tables import MANY, edge_tables
 from planner.propagation.solver.price import CostModel, edge_price
 from planner.target.records import Costs
 
@@ -21,12 +20,13 @@ TYPES = [None, uniform(I8, 0.5), uniform(U8, 0.25, 128), uniform(I16, 0.5)]
 def edges(draw):
     """An edge of up to four uses in up to three classes, some of them the definition's own."""
     store, group = st.sampled_from((I8, U8, I16)), st.integers(0, 2)
-    trips = draw(st.sampled_from((1, 3)))
+    trips = st.sampled_from(draw(st.sampled_from([(1,), (3,), (1, 3, 7), (1, 1 << 40)])))
     use = st.one_of(
-        st.builds(lambda g, s: Use(g, s, None, trips), group, store),
+        st.builds(lambda g, s, times: Use(g, s, None, times), group, store, trips),
         st.builds(
-            lambda goal, outer: Use(GIVEN_USE, None, goal, trips, outer),
+            lambda goal, times, outer: Use(GIVEN_USE, None, goal, times, outer),
             st.sampled_from(TYPES),
+            trips,
             st.booleans(),
         ),
     )
@@ -52,10 +52,6 @@ def test_tables_hold_the_price_of_every_pick(edge, offered, single, allowed):
         assert (prices[picked], counts[picked]) == edge_price(edge, chosen, cost_model)
 
 
-@pytest.mark.parametrize("trips", [(1, 3), ()])
-def test_uses_of_several_trips_have_no_table(trips):
-    uses = [Use(GIVEN_USE, None, None, times) for times in trips]
-    assert (
-        edge_tables(Edge(0, 1, (0, I8), None, uses), {0: LABELS}, CostModel(Costs(), single_consumer=False))
-        is None
-    )
+def test_very_many_uses_have_no_table():
+    edge = Edge(0, 1, (0, I8), None, [Use(GIVEN_USE, None, None, 1)] * (MANY + 1))
+    assert edge_tables(edge, {0: LABELS}, CostModel(Costs(), single_consumer=False)) is None

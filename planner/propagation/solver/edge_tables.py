@@ -43,35 +43,34 @@ def edge_tables(edge: Edge, offered: Offered, cost_model: CostModel) -> tuple[Ta
     """(price, rescales) by picks, an axis for each class at the edge with a choice.
 
     Returns:
-      None where uses differ in trips, or are so many that going through them two by two is no gain.
+      None where uses are so many that going through them two by two is no gain.
     """
-    trips = {use.trips for use in edge.uses}
-    # Uses of several trip counts share a rescale at the most of them: priced one labelling at a time.
-    if len(trips) != 1 or len(edge.uses) > MANY:
+    if len(edge.uses) > MANY:
         return None
+    # Uses that want the same type share a rescale at the most of their trips: the one with the most pays.
+    uses = sorted(edge.uses, key=lambda use: -use.trips)
     groups = [c for c in edge.groups() if len(offered[c]) > 1]
     start = _start(edge, groups, offered)
-    ends = [_end(use, groups, offered) for use in edge.uses]
-    free = [cost_model.is_free(edge, use) for use in edge.uses]
+    ends = [_end(use, groups, offered) for use in uses]
+    free = [cost_model.is_free(edge, use) for use in uses]
     numbers: dict[Kind, int] = {}
     shape = [len(offered[group]) for group in groups]
     rank = max(1, len(shape))  # numpy makes numbers of its own of arrays without axes
-    price: Table = np.zeros(shape or [1], np.int64)
-    count = price.copy()
-    for n, end in enumerate(ends):
-        prices, rescales = _changes(start, end, cost_model, free=free[n])
+    changes = [_changes(start, end, cost_model, free=freely) for end, freely in zip(ends, free, strict=True)]
+    most = sum(int(prices.max()) * use.trips for (prices, _), use in zip(changes, uses, strict=True))
+    # Beyond a machine's integer Python's own take over: prices are never rounded.
+    kind = np.int64 if most * edge.elements < ROOM else object
+    price: Table = np.zeros(shape or [1], kind)
+    count: Table = np.zeros(shape or [1], np.int64)
+    for n, (use, end, (prices, rescales)) in enumerate(zip(uses, ends, changes, strict=True)):
         first = np.ones([1] * rank, np.int64)
-        # A use pays only where no earlier one wants the same type: they share that rescale.
         for other, freely in zip(ends[:n], free[:n], strict=True):
             if freely == free[n] and not cost_model.single_consumer:
                 unlike = np.not_equal.outer(other.numbers(numbers), end.numbers(numbers))
                 first = first * _placed(unlike, (other, end), rank)
-        price = price + _placed(prices, (start, end), rank) * first
+        price = price + _placed(prices.astype(kind) * use.trips, (start, end), rank) * first
         count = count + _placed(rescales, (start, end), rank) * first
-    times = trips.pop() * edge.elements
-    # Beyond a machine's integer Python's own take over: prices are never rounded.
-    whole = price if int(price.max()) * times < ROOM else price.astype(object)
-    return (whole * times).reshape(shape), count.reshape(shape)
+    return (price * edge.elements).reshape(shape), count.reshape(shape)
 
 
 def _start(edge: Edge, groups: Sequence[int], offered: Offered) -> _End:
