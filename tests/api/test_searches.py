@@ -307,7 +307,7 @@ def test_a_search_goes_on_where_its_server_was_killed(tmp_path):
     assert marked(data) >= 2
     with (
         # The lease of the killed one is over; the next one's own has to outlast a loaded machine.
-        serving(data, QPLAN_LEASE_SECONDS="60") as server,
+        serving(data, QPLAN_LEASE_SECONDS="20") as server,
         httpx.Client(base_url=server.url, trust_env=False, timeout=100) as client,
     ):
         job = end_of(client, link)

@@ -30,7 +30,7 @@ def test_parts_cost_no_more_than_the_whole(monkeypatch, size):
     assert sum(bounds) > 1.2 * sum(propagate(graph, TARGET).bound for graph in graphs)
 
 
-@pytest.mark.parametrize("regions", [600, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("regions", [600, pytest.param(3000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("shape", NEAR)
 def test_the_price_is_near_its_bound(shape, regions):
     graph = SHAPES[shape](regions)
