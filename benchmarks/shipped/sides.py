@@ -124,14 +124,15 @@ def ours(arguments: Sequence[str], job: Job) -> Written:
     command = (QPLAN, "quantize", job.model, "--data", job.samples, "--out", out, "--json", *arguments)
     # 1 is a verdict, too: a file that is not good enough is written all the same.
     done = _spend(job, command, good=(0, 1))
-    verdict = json.loads(done.stdout).get("verdict") or {}
+    answer = json.loads(done.stdout)
+    verdict = answer.get("verdict") or {}
     file = out / "onnx-qdq.onnx"
     if not file.exists():
         raise NoFile(f"{verdict.get('level', 'no verdict')}: {verdict.get('reason', 'no file')}")
     accuracy = (verdict.get("accuracy") or {}).get("level", "")
-    return Written(
-        file, done.seconds, done.rss_mb, verdict.get("level", ""), accuracy, verdict.get("reason", "")
-    )
+    searched = (answer.get("effort") or {}).get("text", "")
+    said = "; ".join(text for text in (verdict.get("reason", ""), searched) if text)
+    return Written(file, done.seconds, done.rss_mb, verdict.get("level", ""), accuracy, said)
 
 
 def limits(job: Job) -> str:
