@@ -7,11 +7,9 @@ Source: ONNX operator pages; StableHLO specification.
 import math
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.moves import MOVED
 from planner.exporters.stablehlo.calls import Call, Maker
 from planner.exporters.stablehlo.operations import (
     Window,
@@ -96,7 +94,12 @@ def _stepped(call: Call, x: Tensor, step: Step) -> Tensor:
     return reshape(call.p, x, tuple(size for size in wanted if isinstance(size, int)))
 
 
-def _pad(call: Call) -> Results:
+def padded(call: Call) -> Results:
+    """Places around the operand, with one number, its edge or its reflection.
+
+    Raises:
+      UnsupportedExport: another mode or number, or more reflected than there is.
+    """
     x, mode = call.x, call.attributes.get("mode", "constant")
     pads, axes = call.integers(1, "pads") or (), call.integers(3) or tuple(range(x.rank))
     value = call.known(2, "value")
@@ -117,7 +120,8 @@ def _pad(call: Call) -> Results:
     return (pad(call.p, x, call.fill(number), low, high),)
 
 
-def _gather(call: Call) -> Results:
+def gather(call: Call) -> Results:
+    """Entries along an axis, at places known now or when the program runs."""
     x, p = call.x, call.p
     axis = call.attributes.get("axis", 0) % x.rank
     known = call.known_of(1)
@@ -140,20 +144,27 @@ def _gather(call: Call) -> Results:
     return (take(p, x, select(p, is_negative, moved, indices), axis),)
 
 
-def _expand(call: Call) -> Results:
+def expand(call: Call) -> Results:
+    """Repeat axes of size 1."""
     x = call.x
     shape = tuple(np.broadcast_shapes(x.shape, call.integers(1) or ()))
     return (spread(call.p, x, shape),)
 
 
-def _tile(call: Call) -> Results:
+def tile(call: Call) -> Results:
+    """Repeat axes by concatenation."""
     x, repeats = call.x, call.integers(1) or ()
     for axis, count in enumerate(repeats):
         x = concatenate(call.p, [x] * count, axis)
     return (x,)
 
 
-def _max_pool(call: Call) -> Results:
+def max_pool(call: Call) -> Results:
+    """The maximum of each window.
+
+    Raises:
+      UnsupportedExport: indices are read.
+    """
     if any(call.op.outputs[1:]):
         raise call.refusal("indices of the maxima")
     x = call.x
@@ -177,16 +188,14 @@ def pool_window(call: Call, shape: tuple[int, ...]) -> Window:
     )
 
 
-def _global_max_pool(call: Call) -> Results:
+def global_max_pool(call: Call) -> Results:
+    """The maximum of all places."""
     return (combined(call, "maximum", -math.inf, tuple(range(2, call.x.rank)), keeps=True),)
 
 
-def _reduce_max(call: Call) -> Results:
-    return (combined(call, "maximum", -math.inf, reduced_axes(call), keeps=keeps_axes(call)),)
-
-
-def _reduce_min(call: Call) -> Results:
-    return (combined(call, "minimum", math.inf, reduced_axes(call), keeps=keeps_axes(call)),)
+def reduce_extreme(kind: str, start: float) -> Maker:
+    """The maximum or minimum along axes."""
+    return lambda call: (combined(call, kind, start, reduced_axes(call), keeps=keeps_axes(call)),)
 
 
 def reduced_axes(call: Call) -> tuple[int, ...]:
@@ -215,7 +224,9 @@ def combined(call: Call, kind: str, start: float, axes: tuple[int, ...], *, keep
     return reshape(p, reduce_window(p, kind, x, call.fill(start), window), shape)
 
 
-def _extreme(kind: str) -> Maker:
+def extreme(kind: str) -> Maker:
+    """The maximum or minimum of all operands."""
+
     def make(call: Call) -> Results:
         x = call.x
         for i in range(1, len(call.op.inputs)):
@@ -225,23 +236,7 @@ def _extreme(kind: str) -> Maker:
     return make
 
 
-def _where(call: Call) -> Results:
+def where(call: Call) -> Results:
+    """The second or third operand by a truth value; moves where these have one type."""
     a, b = call.tensor_of(1), call.tensor_of(2)
     return (select(call.p, call.tensor_of(0), a, b, a.kind),)
-
-
-MOVEMENT: Final[Mapping[str, Maker]] = {
-    **dict.fromkeys(MOVED, moved),
-    "Expand": _expand,
-    "Gather": _gather,
-    "GlobalMaxPool": _global_max_pool,
-    "Max": _extreme("maximum"),
-    "MaxPool": _max_pool,
-    "Min": _extreme("minimum"),
-    "Pad": _pad,
-    "ReduceMax": _reduce_max,
-    "ReduceMin": _reduce_min,
-    "Tile": _tile,
-    "Where": _where,
-}
-"""Makers by ONNX op type; `Where` moves where its branches have one type."""

@@ -16,15 +16,12 @@ from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.onnx.port_support import Accepts, refuse_unsupported
 from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.control_flow import write_items
-from planner.exporters.stablehlo.floats.arithmetic import ARITHMETIC
-from planner.exporters.stablehlo.floats.composites import COMPOSITES
-from planner.exporters.stablehlo.floats.recurrent import RECURRENT
-from planner.exporters.stablehlo.floats.windows import WINDOWS, completed
+from planner.exporters.stablehlo.floats.table import OPS
+from planner.exporters.stablehlo.floats.windows import completed
 from planner.exporters.stablehlo.function import Array
 from planner.exporters.stablehlo.integers.kernels import INTEGER, INTEGER_KERNELS, linear, linear_to_float
 from planner.exporters.stablehlo.integers.kernels import clamped as clamp_integers
 from planner.exporters.stablehlo.integers.tables import tabulated
-from planner.exporters.stablehlo.movement import MOVEMENT
 from planner.exporters.stablehlo.operations import convert
 from planner.exporters.stablehlo.program_builder import ProgramBuilder
 from planner.exporters.stablehlo.quantized import QUANTIZED, QUANTIZED_KERNELS, hybrid
@@ -38,9 +35,6 @@ from planner.ir.types.written_scales import written_scales
 from planner.mlir.generic import Function, module_text
 from planner.plans.plan import Plan
 from planner.plans.records import Port
-
-OPS: Final = {**ARITHMETIC, **MOVEMENT, **COMPOSITES, **RECURRENT, **WINDOWS}
-"""The StableHLO form of each ONNX op."""
 
 _ACTIVATIONS: Final = "integers of 2 to 32 bits (a narrower range too), per tensor or per axis"
 _CONSTANTS: Final = "integers of 2 to 32 bits, per tensor, per axis or per block"
@@ -140,8 +134,8 @@ def _write_mover(builder: ProgramBuilder, block: Block) -> bool:
             return False
         _settle(builder, block, _clamped(builder, builder.values.integers(op.inputs[0], kind), kind, ends))
         return True
-    maker = MOVEMENT.get(op.type)
-    if maker is None:
+    maker = OPS.get(op.type)
+    if maker is None or op.type == "TopK":  # sorts reals, and its indices are of no stored type
         return False
     results = maker(_call(builder, block, op, {}, kind))
     for port in block.kernel.outputs:

@@ -4,7 +4,7 @@ The error function is no operation of StableHLO, so it is written out, within 1.
 Source: ONNX operator pages; StableHLO specification.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -64,11 +64,14 @@ _ERF_SLOPE: Final = 0.3275911
 _ERF_TERMS: Final = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592, 0.0)
 
 
-def _one(kind: str) -> Maker:
+def one(kind: str) -> Maker:
+    """An operation on one tensor."""
     return lambda call: (unary(call.p, kind, call.x),)
 
 
-def _two(kind: str) -> Maker:
+def two(kind: str) -> Maker:
+    """An operation on two tensors of the first one's element type."""
+
     def make(call: Call) -> Results:
         a, b = call.tensor_of(0), call.tensor_of(1)
         return (binary(call.p, kind, a, convert(call.p, b, a.element)),)
@@ -76,13 +79,19 @@ def _two(kind: str) -> Maker:
     return make
 
 
-def _compared(direction: str) -> Maker:
+def compared(direction: str) -> Maker:
+    """A comparison of two tensors."""
     return lambda call: (compare(call.p, call.tensor_of(0), call.tensor_of(1), direction),)
 
 
-def relu(call: Call) -> Results:
+def applied(function: Callable[[Program, Tensor], Tensor]) -> Maker:
+    """A function of the first operand alone."""
+    return lambda call: (function(call.p, call.x),)
+
+
+def relu(p: Program, x: Tensor) -> Tensor:
     """Nothing below zero."""
-    return (binary(call.p, "maximum", call.x, full(call.p, 0.0, call.x)),)
+    return binary(p, "maximum", x, full(p, 0.0, x))
 
 
 def clip(call: Call) -> Results:
@@ -96,47 +105,48 @@ def clip(call: Call) -> Results:
     return (x,)
 
 
-def _leaky_relu(call: Call) -> Results:
+def leaky_relu(call: Call) -> Results:
+    """A line of another slope below zero."""
     p, x = call.p, call.x
     slope = full(p, call.attributes.get("alpha", 0.01), x)
     is_positive = compare(p, x, full(p, 0.0, x), "GE")
     return (select(p, is_positive, x, binary(p, "multiply", x, slope)),)
 
 
-def _prelu(call: Call) -> Results:
+def prelu(call: Call) -> Results:
+    """The same, with slopes from an operand."""
     p, x = call.p, call.x
     scaled = binary(p, "multiply", x, call.tensor_of(1))
     return (select(p, compare(p, x, full(p, 0.0, x), "GE"), x, scaled),)
 
 
-def _elu(call: Call) -> Results:
+def elu(call: Call) -> Results:
+    """`alpha (exp(x) - 1)` below zero."""
     p, x = call.p, call.x
     grown = unary(p, "exponential_minus_one", x)
     scaled = binary(p, "multiply", grown, full(p, call.attributes.get("alpha", 1.0), x))
     return (select(p, compare(p, x, full(p, 0.0, x), "GE"), x, scaled),)
 
 
-def hard_sigmoid(p: Program, x: Tensor, alpha: float, beta: float) -> Tensor:
+def hard_sigmoid(p: Program, x: Tensor, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
     """A line clamped to [0, 1]."""
     line = binary(p, "add", binary(p, "multiply", x, full(p, alpha, x)), full(p, beta, x))
     return clamp(p, full(p, 0.0, x), line, full(p, 1.0, x))
 
 
-def _hard_sigmoid(call: Call) -> Results:
+def sloped_sigmoid(call: Call) -> Results:
+    """HardSigmoid with the attributes of its op."""
     alpha, beta = call.attributes.get("alpha", 0.2), call.attributes.get("beta", 0.5)
     return (hard_sigmoid(call.p, call.x, alpha, beta),)
 
 
-def _hard_swish(call: Call) -> Results:
-    gate = hard_sigmoid(call.p, call.x, 1 / 6, 0.5)
-    return (binary(call.p, "multiply", call.x, gate),)
+def hard_swish(p: Program, x: Tensor) -> Tensor:
+    """`x` behind a gate of straight lines."""
+    return binary(p, "multiply", x, hard_sigmoid(p, x, 1 / 6, 0.5))
 
 
-def _softplus(call: Call) -> Results:
-    return (softplus(call.p, call.x),)
-
-
-def _selu(call: Call) -> Results:
+def selu(call: Call) -> Results:
+    """An Elu times `gamma`."""
     p, x, attributes = call.p, call.x, call.attributes
     alpha, gamma = attributes.get("alpha", _SELU[0]), attributes.get("gamma", _SELU[1])
     bent = binary(p, "multiply", unary(p, "exponential_minus_one", x), full(p, alpha, x))
@@ -144,7 +154,8 @@ def _selu(call: Call) -> Results:
     return (binary(p, "multiply", chosen, full(p, gamma, x)),)
 
 
-def _celu(call: Call) -> Results:
+def celu(call: Call) -> Results:
+    """An Elu that is smooth at zero for every `alpha`."""
     p, x = call.p, call.x
     alpha = full(p, call.attributes.get("alpha", 1.0), x)
     grown = unary(p, "exponential_minus_one", binary(p, "divide", x, alpha))
@@ -152,14 +163,14 @@ def _celu(call: Call) -> Results:
     return (binary(p, "add", binary(p, "maximum", x, full(p, 0.0, x)), low),)
 
 
-def _mish(call: Call) -> Results:
-    p, x = call.p, call.x
-    return (binary(p, "multiply", x, unary(p, "tanh", softplus(p, x))),)
+def mish(p: Program, x: Tensor) -> Tensor:
+    """`x tanh(softplus(x))`."""
+    return binary(p, "multiply", x, unary(p, "tanh", softplus(p, x)))
 
 
-def _softsign(call: Call) -> Results:
-    p, x = call.p, call.x
-    return (binary(p, "divide", x, binary(p, "add", unary(p, "abs", x), full(p, 1.0, x))),)
+def softsign(p: Program, x: Tensor) -> Tensor:
+    """`x / (1 + |x|)`."""
+    return binary(p, "divide", x, binary(p, "add", unary(p, "abs", x), full(p, 1.0, x)))
 
 
 def softplus(p: Program, x: Tensor) -> Tensor:
@@ -168,8 +179,9 @@ def softplus(p: Program, x: Tensor) -> Tensor:
     return binary(p, "add", tail, binary(p, "maximum", x, full(p, 0.0, x)))
 
 
-def _reciprocal(call: Call) -> Results:
-    return (binary(call.p, "divide", full(call.p, 1.0, call.x), call.x),)
+def reciprocal(p: Program, x: Tensor) -> Tensor:
+    """`1 / x`."""
+    return binary(p, "divide", full(p, 1.0, x), x)
 
 
 def error_function(p: Program, x: Tensor) -> Tensor:
@@ -189,11 +201,8 @@ def _polynomial(p: Program, x: Tensor, coefficients: tuple[float, ...]) -> Tenso
     return total
 
 
-def _erf(call: Call) -> Results:
-    return (error_function(call.p, call.x),)
-
-
-def _gelu(call: Call) -> Results:
+def gelu(call: Call) -> Results:
+    """`x` times the normal distribution below it, or its approximation by tanh."""
     p, x = call.p, call.x
     half = binary(p, "multiply", x, full(p, 0.5, x))
     if call.attributes.get("approximate", "none") == "tanh":
@@ -205,7 +214,12 @@ def _gelu(call: Call) -> Results:
     return (binary(p, "multiply", half, binary(p, "add", bent, full(p, 1.0, x))),)
 
 
-def _cast(call: Call) -> Results:
+def cast(call: Call) -> Results:
+    """To another element type.
+
+    Raises:
+      UnsupportedExport: StableHLO has no such type.
+    """
     p, x = call.p, call.x
     wanted = ELEMENTS.get(NAMES.get(call.attributes["to"], ""))
     if wanted is None:
@@ -215,7 +229,9 @@ def _cast(call: Call) -> Results:
     return (convert(p, x, wanted),)
 
 
-def _sum(*, is_mean: bool = False) -> Maker:
+def added(*, is_mean: bool = False) -> Maker:
+    """The sum or mean of all operands."""
+
     def make(call: Call) -> Results:
         x, count = call.x, len(call.op.inputs)
         for i in range(1, count):
@@ -223,31 +239,3 @@ def _sum(*, is_mean: bool = False) -> Maker:
         return (binary(call.p, "divide", x, full(call.p, count, x)) if is_mean else x,)
 
     return make
-
-
-ARITHMETIC: Final[Mapping[str, Maker]] = {
-    **{kind: _one(OPERATIONS[kind]) for kind in UNARY},
-    **{kind: _two(OPERATIONS[kind]) for kind in BINARY},
-    **{kind: _compared(OPERATIONS[kind]) for kind in of_form(Form.COMPARISON)},
-    "And": _two("and"),
-    "Cast": _cast,
-    "Celu": _celu,
-    "Clip": clip,
-    "Elu": _elu,
-    "Erf": _erf,
-    "Gelu": _gelu,
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _hard_swish,
-    "LeakyRelu": _leaky_relu,
-    "Mean": _sum(is_mean=True),
-    "Mish": _mish,
-    "Not": _one("not"),
-    "Or": _two("or"),
-    "PRelu": _prelu,
-    "Reciprocal": _reciprocal,
-    "Relu": relu,
-    "Selu": _selu,
-    "Softplus": _softplus,
-    "Softsign": _softsign,
-    "Sum": _sum(),
-}

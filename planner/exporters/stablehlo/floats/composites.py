@@ -4,8 +4,6 @@ Source: ONNX operator pages; StableHLO sort.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from planner.exporters.stablehlo.calls import Call, Maker
 from planner.exporters.stablehlo.floats.resizing import linear_weights
 from planner.exporters.stablehlo.floats.windows import mean, summed
 from planner.exporters.stablehlo.function import Program
-from planner.exporters.stablehlo.movement import MOVEMENT, keeps_axes, reduced_axes
+from planner.exporters.stablehlo.movement import keeps_axes, moved, reduced_axes
 from planner.exporters.stablehlo.operations import (
     Dots,
     along,
@@ -36,14 +34,16 @@ from planner.mlir.generic import Block, Operation, tensor_text
 Results = tuple[Tensor, ...]
 
 
-def _softmax(call: Call) -> Results:
+def softmax(call: Call) -> Results:
+    """Exponentials over their sum."""
     p, x = call.p, call.x
     axes = (call.attributes.get("axis", -1) % x.rank,)
     grown = unary(p, "exponential", _centred(p, x, axes))
     return (binary(p, "divide", grown, summed(p, grown, axes)),)
 
 
-def _log_softmax(call: Call) -> Results:
+def log_softmax(call: Call) -> Results:
+    """The logarithm of that."""
     p, x = call.p, call.x
     axes = (call.attributes.get("axis", -1) % x.rank,)
     centred = _centred(p, x, axes)
@@ -55,7 +55,12 @@ def _centred(p: Program, x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return binary(p, "subtract", x, summed(p, x, axes, "maximum", -math.inf))
 
 
-def _layer_normalization(call: Call) -> Results:
+def layer_normalization(call: Call) -> Results:
+    """Elements along the last axes, less their mean, over their deviation.
+
+    Raises:
+      UnsupportedExport: mean or deviation is read.
+    """
     p, x = call.p, call.x
     if any(call.op.outputs[1:]):
         raise call.refusal("mean and deviation as results")
@@ -65,7 +70,8 @@ def _layer_normalization(call: Call) -> Results:
     return (binary(p, "add", y, call.tensor_of(2)) if call.has(2) else y,)
 
 
-def _instance_normalization(call: Call) -> Results:
+def instance_normalization(call: Call) -> Results:
+    """The same of each channel of each sample."""
     p, x = call.p, call.x
     y = _standardized(p, x, tuple(range(2, x.rank)), call.attributes.get("epsilon", 1e-5))
     scale, shift = (along(p, call.tensor_of(i), x.shape, 1) for i in (1, 2))
@@ -79,7 +85,8 @@ def _standardized(p: Program, x: Tensor, axes: tuple[int, ...], epsilon: float) 
     return binary(p, "divide", centred, deviation)
 
 
-def _batch_normalization(call: Call) -> Results:
+def batch_normalization(call: Call) -> Results:
+    """A factor and an addend for each channel."""
     p, x = call.p, call.x
     scale, shift, average, variance = (call.tensor_of(i) for i in range(1, 5))
     epsilon = full(p, call.attributes.get("epsilon", 1e-5), variance)
@@ -90,7 +97,9 @@ def _batch_normalization(call: Call) -> Results:
     return (binary(p, "add", sloped, along(p, base, x.shape, 1)),)
 
 
-def _reduced(kind: str, start: float = 0.0) -> Maker:
+def reduced(kind: str, start: float = 0.0) -> Maker:
+    """An operation on the elements along axes, from a number on."""
+
     def make(call: Call) -> Results:
         axes = reduced_axes(call)
         return (_kept(call, summed(call.p, call.x, axes, kind, start), axes),)
@@ -98,7 +107,8 @@ def _reduced(kind: str, start: float = 0.0) -> Maker:
     return make
 
 
-def _reduce_mean(call: Call) -> Results:
+def reduce_mean(call: Call) -> Results:
+    """The mean along axes."""
     axes = reduced_axes(call)
     return (_kept(call, mean(call.p, call.x, axes), axes),)
 
@@ -109,11 +119,15 @@ def _kept(call: Call, y: Tensor, axes: tuple[int, ...]) -> Tensor:
     return reshape(call.p, y, tuple(n for i, n in enumerate(y.shape) if i not in axes))
 
 
-def _resize(call: Call) -> Results:
-    """Nearest takes elements; linear multiplies by a matrix of weights along each axis."""
+def resize(call: Call) -> Results:
+    """Nearest takes elements; linear multiplies by a matrix of weights along each axis.
+
+    Raises:
+      UnsupportedExport: another mode.
+    """
     p, x = call.p, call.x
     if call.attributes.get("mode", "nearest") == "nearest":
-        return MOVEMENT[call.op.type](call)
+        return moved(call)
     if call.attributes["mode"] != "linear":
         raise call.refusal(f"mode {call.attributes['mode']!r}; nearest and linear are accepted")
     for axis, matrix in linear_weights(call).items():
@@ -124,7 +138,7 @@ def _resize(call: Call) -> Results:
     return (x,)
 
 
-def _extreme_place(kind: str, start: float) -> Maker:
+def extreme_place(kind: str, start: float) -> Maker:
     """The index of the largest (or least) element along an axis, the first or the last of equal ones."""
 
     def make(call: Call) -> Results:
@@ -145,7 +159,7 @@ def _extreme_place(kind: str, start: float) -> Maker:
     return make
 
 
-def _top_k(call: Call) -> Results:
+def top_k(call: Call) -> Results:
     """TopK as a stable sort."""
     p, x = call.p, call.x
     count = (call.integers(1) or (0,))[0]
@@ -163,19 +177,3 @@ def _top_k(call: Call) -> Results:
     attributes = {"dimension": f"{axis} : i64", "is_stable": "true"}
     found = p.emit_many("sort", [x, places], [like(x, x.shape), plain(x.shape, "i64")], (before,), attributes)
     return tuple(part(p, tensor, axis, 0, count) for tensor in found)
-
-
-COMPOSITES: Final[Mapping[str, Maker]] = {
-    "ArgMax": _extreme_place("maximum", -math.inf),
-    "ArgMin": _extreme_place("minimum", math.inf),
-    "BatchNormalization": _batch_normalization,
-    "InstanceNormalization": _instance_normalization,
-    "LayerNormalization": _layer_normalization,
-    "LogSoftmax": _log_softmax,
-    "ReduceMean": _reduce_mean,
-    "ReduceProd": _reduced("multiply", 1.0),
-    "ReduceSum": _reduced("add"),
-    "Resize": _resize,
-    "Softmax": _softmax,
-    "TopK": _top_k,
-}

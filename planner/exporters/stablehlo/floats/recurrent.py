@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from planner.exporters.stablehlo.calls import Call, Maker
-from planner.exporters.stablehlo.floats.arithmetic import hard_sigmoid, softplus
+from planner.exporters.stablehlo.floats.arithmetic import hard_sigmoid, relu, softplus, softsign
 from planner.exporters.stablehlo.function import Program
 from planner.exporters.stablehlo.loops import counted, filled, is_before, placed, repeat, sliced
 from planner.exporters.stablehlo.operations import (
@@ -250,16 +250,12 @@ def _of_way(p: Program, tensor: Tensor, way: int) -> Tensor:
     return reshape(p, part(p, tensor, 0, way, way + 1), tensor.shape[1:])
 
 
-def _soft_sign(p: Program, x: Tensor) -> Tensor:
-    return binary(p, "divide", x, binary(p, "add", unary(p, "abs", x), full(p, 1.0, x)))
-
-
 ACTIVATIONS: Final[Mapping[str, Activation]] = {
-    "hardsigmoid": lambda p, x: hard_sigmoid(p, x, 0.2, 0.5),
-    "relu": lambda p, x: binary(p, "maximum", x, full(p, 0.0, x)),
+    "hardsigmoid": hard_sigmoid,
+    "relu": relu,
     "sigmoid": lambda p, x: unary(p, "logistic", x),
     "softplus": softplus,
-    "softsign": _soft_sign,
+    "softsign": softsign,
     "tanh": lambda p, x: unary(p, "tanh", x),
 }
 """Activations by their ONNX names in lower case, as ONNX takes them."""

@@ -4,12 +4,9 @@ A transposed convolution is one with dilated input and a kernel turned round. So
 StableHLO convolution, dot_general, reduce_window.
 """
 
-from collections.abc import Mapping
-from typing import Final
-
 import numpy as np
 
-from planner.exporters.stablehlo.calls import Call, Maker
+from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.movement import pool_window
 from planner.exporters.stablehlo.operations import (
@@ -70,12 +67,18 @@ def turned(w: Array, groups: int) -> Array:
     return np.ascontiguousarray(np.moveaxis(parts, 0, 1).reshape(c // groups, groups * m, *w.shape[2:]))
 
 
-def _conv(call: Call) -> Results:
+def conv(call: Call) -> Results:
+    """A convolution with a bias."""
     x, w = call.x, call.tensor_of(1)
     return (_biased(call, convolution(call.p, x, w, conv_shape(call.op, x.shape, w.shape))),)
 
 
-def _conv_transpose(call: Call) -> Results:
+def conv_transpose(call: Call) -> Results:
+    """A transposed convolution with a bias.
+
+    Raises:
+      UnsupportedExport: padding by name, or groups whose weights come at run time.
+    """
     x, w, groups = call.x, call.tensor_of(1), call.attributes.get("group", 1)
     if call.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise call.refusal("auto_pad SAME of a transposed convolution; explicit pads are accepted")
@@ -126,7 +129,8 @@ def multiplied(p: Program, a: Tensor, b: Tensor, result: Uniform | None = None) 
     return dot_general(p, a, b, matmul_product(a.shape, b.shape), result)
 
 
-def _matmul(call: Call) -> Results:
+def matmul(call: Call) -> Results:
+    """A product of matrices, or of stacks of them."""
     return (multiplied(call.p, call.x, call.tensor_of(1)),)
 
 
@@ -137,7 +141,8 @@ def gemm_dots(op: Op) -> Dots:
     )
 
 
-def _gemm(call: Call) -> Results:
+def gemm(call: Call) -> Results:
+    """A product of matrices with factors and an addend."""
     return (_gemm_sum(call, dot_general(call.p, call.x, call.tensor_of(1), gemm_dots(call.op))),)
 
 
@@ -154,7 +159,8 @@ def _gemm_sum(call: Call, y: Tensor) -> Tensor:
     return binary(p, "add", y, c)
 
 
-def _average_pool(call: Call) -> Results:
+def average_pool(call: Call) -> Results:
+    """The mean of each window."""
     p, x = call.p, call.x
     window = pool_window(call, x.shape)
     total = reduce_window(p, "add", x, full(p, 0.0, x), window)
@@ -185,7 +191,8 @@ def window_counts(call: Call, shape: tuple[int, ...], window: Window) -> Array:
     return np.asarray(np.maximum(counts, 1).reshape(1, 1, *counts.shape))
 
 
-def _global_average_pool(call: Call) -> Results:
+def global_average_pool(call: Call) -> Results:
+    """The mean of all places."""
     return (mean(call.p, call.x, tuple(range(2, call.x.rank))),)
 
 
@@ -200,13 +207,3 @@ def summed(p: Program, x: Tensor, axes: tuple[int, ...], kind: str = "add", star
     """Sum (or `maximum`, ...) along axes, which stay with size 1."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
     return reshape(p, reduce(p, kind, x, full(p, start, x), axes), kept)
-
-
-WINDOWS: Final[Mapping[str, Maker]] = {
-    "AveragePool": _average_pool,
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-    "Gemm": _gemm,
-    "GlobalAveragePool": _global_average_pool,
-    "MatMul": _matmul,
-}
