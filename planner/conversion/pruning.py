@@ -17,8 +17,10 @@ from planner.ir.graph import Constant, Graph, Op
 from planner.onnx.operators.soundness import sound
 from planner.onnx.quantized.dialect import ELEMENTWISE, MULTI_THRESHOLD
 from planner.onnx.shapes import infer
-from planner.ops import of_form
+from planner.ops import find_movements, of_form
 from planner.ops.forms import Form
+from planner.ops.operands import operands_of
+from planner.ops.steps import Pick, Turn, View
 
 Axis: TypeAlias = tuple[str, int]
 Channels: TypeAlias = Iterable[int] | Mapping[int, Iterable[int]]
@@ -205,16 +207,11 @@ def _pooled(op: Op, _graph: Graph) -> Iterator[Link]:
     yield from _same(op, (0, 1))
 
 
-def _padded(op: Op, graph: Graph) -> Iterator[Link]:
-    """Axes whose size stays."""
-    sizes = zip(_shape(graph, op.inputs[0]), _shape(graph, op.outputs[0]), strict=False)
-    yield from _same(op, (i for i, (before, after) in enumerate(sizes) if before == after))
-
-
 def _resized(op: Op, graph: Graph) -> Iterator[Link]:
     # Sizes as numbers would have to change with the channels.
     if len(op.inputs) < 4 or not op.inputs[3]:
-        yield from _padded(op, graph)
+        sizes = zip(_shape(graph, op.inputs[0]), _shape(graph, op.outputs[0]), strict=False)
+        yield from _same(op, (i for i, (before, after) in enumerate(sizes) if before == after))
 
 
 def _conv(op: Op, graph: Graph) -> Iterator[Link]:
@@ -279,46 +276,44 @@ def _thresholds(op: Op, graph: Graph) -> Iterator[Link]:
         yield Link((table, 0), (op.outputs[0], rank - 1 if last else 1))
 
 
-def _transposed(op: Op, graph: Graph) -> Iterator[Link]:
-    rank = len(_shape(graph, op.inputs[0]))
-    perm = op.attributes.get("perm", range(rank)[::-1])
-    yield from (Link((op.inputs[0], source), (op.outputs[0], at)) for at, source in enumerate(perm))
-
-
-def _concatenated(op: Op, graph: Graph) -> Iterator[Link]:
-    rank, first = len(_shape(graph, op.outputs[0])), 0
-    along = op.attributes["axis"] % rank
-    for name in op.inputs:
-        for axis in range(rank):
-            yield Link((name, axis), (op.outputs[0], axis), first if axis == along else 0)
-        first += _shape(graph, name)[along]
-
-
-def _flattened(op: Op, graph: Graph) -> Iterator[Link]:
-    """Of a tensor laid out as (batch, all the rest): a channel is a block."""
-    before, after = _shape(graph, op.inputs[0]), _shape(graph, op.outputs[0])
+def _moved(op: Op, graph: Graph) -> Iterator[Link]:
+    """Data movement by its definition: axes turned, operands joined, a channel of a view as a block."""
     if op.type == "Reshape" and op.inputs[1] not in graph.constants:
         return
+    for out, movement in zip(op.outputs, find_movements(operands_of(op, graph)) or (), strict=False):
+        names, steps, first = [op.inputs[i] for i in movement.operands], movement.steps, 0
+        picked = [step.axis for step in steps if isinstance(step, Pick)]
+        if len(picked) == len(steps):
+            for name in names:
+                shape = _shape(graph, name)
+                for axis in sorted(set(range(len(shape))) - set(picked)):
+                    yield Link((name, axis), (out, axis), first if axis == movement.joined else 0)
+                first += 0 if movement.joined is None else shape[movement.joined]
+        elif isinstance(steps[0], Turn) and len(steps) == 1:
+            yield from (Link((names[0], source), (out, at)) for at, source in enumerate(steps[0].order))
+        elif isinstance(steps[0], View) and len(steps) == 1:
+            yield from _viewed(_shape(graph, names[0]), _shape(graph, out), names[0], out)
+
+
+def _viewed(before: Sequence[Any], after: Sequence[Any], name: str, out: str) -> Iterator[Link]:
+    """Of a tensor laid out as (batch, all the rest): a channel is a block."""
     if before[:1] != after[:1] or len(before) < 2:
         return
-    yield Link((op.inputs[0], 0), (op.outputs[0], 0))
+    yield Link((name, 0), (out, 0))
     if len(after) == 2 and all(isinstance(dim, int) for dim in before[1:]):
-        yield Link((op.inputs[0], 1), (op.outputs[0], 1), block=int(np.prod(before[2:], dtype=np.int64)))
+        yield Link((name, 1), (out, 1), block=int(np.prod(before[2:], dtype=np.int64)))
 
 
 _BROADCAST: Final = (Form.BINARY, Form.PRODUCT, Form.SUM, Form.UNARY, Form.VARIADIC)
 RULES: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys((*sorted(of_form(*_BROADCAST)), "Dropout", "Identity"), _broadcast),
+    **dict.fromkeys(sorted(of_form(*_BROADCAST)), _broadcast),
     **dict.fromkeys(sorted(ELEMENTWISE - {MULTI_THRESHOLD}), _broadcast),
     **dict.fromkeys(of_form(Form.POOL), _pooled),
     **dict.fromkeys(("BatchNormalization", "DequantizeLinear", "QuantizeLinear"), _per_channel),
-    **dict.fromkeys(of_form(Form.CONCAT), _concatenated),
     **dict.fromkeys(("Conv", "ConvTranspose"), _conv),
-    **dict.fromkeys(("Flatten", "Reshape"), _flattened),
+    **dict.fromkeys((*sorted(of_form(Form.CONCAT, Form.VIEW)), "Pad", "Slice", "Split", "Transpose"), _moved),
     **dict.fromkeys(("Resize", "Upsample"), _resized),
     "Gemm": _gemm,
     "MatMul": _matmul,
     MULTI_THRESHOLD: _thresholds,
-    "Pad": _padded,
-    "Transpose": _transposed,
 }

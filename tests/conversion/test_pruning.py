@@ -62,6 +62,23 @@ def test_channels_may_be_named_behind_a_flatten_as_whole_blocks():
     assert convert(data, "cleaned", prune=by_block) == convert(data, "cleaned", prune={"d": [1]})
 
 
+def test_channels_pass_ops_that_take_parts_of_other_axes():
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "conv"),
+        helper.make_node("Slice", ["a", "one", "five", "two"], ["s"], "slice"),
+        helper.make_node("Split", ["s"], ["l", "r"], "split", axis=3, num_outputs=2),
+        helper.make_node("Transpose", ["l"], ["y"], "turn", perm=[0, 2, 3, 1]),
+    ]
+    numbers = {name: np.asarray([i], np.int64) for name, i in (("one", 1), ("five", 5), ("two", 2))}
+    data = file_of(nodes, X, ["y", "r"], {"w": normal(4, 3, 1, 1), **numbers})
+    x = normal(1, 3, 8, 8)
+    whole, less = (run_model(file, {"x": x}) for file in (data, convert(data, "cleaned", prune={"a": [1]})))
+    assert np.array_equal(less["y"], whole["y"][..., [0, 2, 3]])
+    assert np.array_equal(less["r"], whole["r"][:, [0, 2, 3]])
+    with pytest.raises(UnsupportedExport, match="slice': channels of axis 2 of 's' cannot be followed"):
+        convert(data, "cleaned", prune={"s": {2: [0]}})
+
+
 @pytest.mark.parametrize(
     ("channels", "error", "said"),
     [
