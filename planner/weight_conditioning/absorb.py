@@ -13,13 +13,14 @@ from typing import Final
 import numpy as np
 
 from planner.ir.graph import Graph, Op
+from planner.ops import defined
+from planner.ops.definition import OpDef
+from planner.ops.forms import Form
 from planner.weight_conditioning.activations import Moments
 from planner.weight_conditioning.operands import Key, Reals, with_operands
 from planner.weight_conditioning.seams import Found, Seam, weighted
 
 DEVIATIONS: Final = 3.0
-PASSED: Final = frozenset({"Concat", "Identity", "MaxPool", "Relu"})
-"""Ops that a constant less per channel passes, where it leaves nothing below 0."""
 
 
 def absorbable(found: Found) -> tuple[tuple[Seam, ...], tuple[str, ...]]:
@@ -61,7 +62,7 @@ def absorbed(
 
 def _obstacle(seam: Seam) -> str:
     """The reason why channels of a seam cannot be shifted, or ""."""
-    op = next((op for op in seam.passed if op.type not in PASSED), None)
+    op = next((op for op in seam.passed if not _passes(defined(op.type))), None)
     if op is not None:
         return f"{op.type} {op.name!r} does not hand a shift on"
     if not any(op.type == "Relu" for op in seam.passed):
@@ -74,6 +75,12 @@ def _obstacle(seam: Seam) -> str:
         return f"{bare.type} {bare.name!r} has no bias"
     padded = next((sink.op for sink in seam.sinks if _is_padded(sink.op)), None)
     return "" if padded is None else f"{padded.type} {padded.name!r} pads it with zeros"
+
+
+def _passes(one: OpDef) -> bool:
+    """Whether a constant less per channel passes an operator, where it leaves nothing below 0."""
+    keeps_channels = one.is_pointwise or one.form in (Form.CONCAT, Form.POOL)
+    return one.moves is not None and not one.parameters and keeps_channels
 
 
 def _bias(op: Op) -> int | None:

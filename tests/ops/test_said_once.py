@@ -21,7 +21,6 @@ FORMAT: Final = "which operators of a format or framework an op is, or what writ
 ENGINE: Final = "what one engine computes or fuses, by its source"
 REWRITE: Final = "the functions of one pass, each for one operator"
 TABLES: Final[Mapping[str, str]] = {
-    "conversion/pruning.py RULES": REWRITE,
     "exporters/litert/table.py _MORE": FORMAT,
     "exporters/onnx/guards/optimisations.py _FOLLOWERS": ENGINE,
     "exporters/stablehlo/floats/arithmetic.py OPERATIONS": FORMAT,
@@ -29,7 +28,6 @@ TABLES: Final[Mapping[str, str]] = {
     "exporters/tosa/floats.py FLOAT_OPS": FORMAT,
     "exporters/tosa/movement.py MOVERS": FORMAT,
     "factors/ways.py BLOCK_ENDS": "last ops of norms and activations that exporters spell out",
-    "interpreter/kernels/litert.py _OF_WORDS": ENGINE,
     "interpreter/kernels/stored.py STORED_KERNELS": REWRITE,
     "ir/operators/standard_op.py SPELLED": REWRITE,
     "litert_reader/vocabulary.py BUILTINS": FORMAT,
@@ -47,7 +45,6 @@ TABLES: Final[Mapping[str, str]] = {
     "target_tests/templates.py TEMPLATES": "models of one op, with operands that fit it",
     "torch/operators.py FUNCTIONS": FORMAT,
     "tosa_reader/vocabulary.py OPERATORS": FORMAT,
-    "weight_conditioning/absorb.py PASSED": "ops past which one pass moves a shift",
 }
 NAMING: Final = {"Concat": 26, "DepthToSpace": 11}
 """Files of the planner that name an operator in a string of its own."""

@@ -338,9 +338,6 @@ def _operand(call: Call) -> Operand | None:
     return x if x is not None and x.kind.is_per_tensor and call.y.is_per_tensor else None
 
 
-_OF_WORDS: Final = frozenset({"Exp", "Sigmoid", "Softmax", "Tanh"})
-
-
 def rounds_so(arithmetic: str, ops: tuple[str, ...], x: Uniform | None) -> bool:
     """Whether a kernel of this module, or of `recurrent`, computes ops on an operand of this type."""
     if arithmetic != LITERT or x is None:
@@ -349,8 +346,8 @@ def rounds_so(arithmetic: str, ops: tuple[str, ...], x: Uniform | None) -> bool:
         return x.storage.bits <= 8
     if ops not in LITERT_KERNELS:
         return False
-    is_word = x.storage.bits > 8
-    return is_word if ops[0] in _OF_WORDS else not (is_word and ops == ("HardSwish",))
+    kernel, is_word = LITERT_KERNELS[ops], x.storage.bits > 8
+    return is_word if kernel in _OF_WORDS else not (is_word and kernel is hard_swish)
 
 
 def tabulated(op: Op, x: Uniform, y: Uniform, values: Array) -> Array | None:
@@ -361,6 +358,8 @@ def tabulated(op: Op, x: Uniform, y: Uniform, values: Array) -> Array | None:
     return kernel(Call((op,), {(op.name, 0): Operand(values, x)}, y, LITERT, lambda _: values))
 
 
+_OF_WORDS: Final = frozenset({exp, sigmoid, softmax, tanh})
+"""Kernels of 16-bit operands alone."""
 LITERT_KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     **{(name,): compared for name in COMPARISONS},
     ("AveragePool",): average_pool,
