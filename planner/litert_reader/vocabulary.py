@@ -156,5 +156,5 @@ BINARIES: Final = among(BUILTINS, Form.BINARY, Form.LOGICAL, Form.PRODUCT, Form.
 COMPARISONS: Final = among(BUILTINS, Form.COMPARISON)
 ALONG: Final = among(BUILTINS, Form.ALONG)
 REDUCTIONS: Final = among(BUILTINS, Form.REDUCTION)
-BLOCKS: Final = {kind: BUILTINS[kind] for kind in ("DepthToSpace", "SpaceToDepth")}
+BLOCKS: Final = among(BUILTINS, Form.BLOCKS)
 POOLS: Final = {kind: BUILTINS[kind].operator for kind in ("AveragePool", "MaxPool")}

@@ -28,7 +28,7 @@ Pass: TypeAlias = Callable[[Graph], Graph]
 
 _MAX_ROUNDS: Final = 16
 _OF_ALL: Final = of_form(Form.VARIADIC) | {"Identity"}
-_BLOCKS: Final = frozenset({"DepthToSpace", "SpaceToDepth"})
+_BLOCKS: Final = of_form(Form.BLOCKS)
 _ROWS: Final = frozenset({"Hardmax", "LogSoftmax", "Softmax"})
 _COPIES: Final = _OF_ALL | _BLOCKS | {"Cast", "Dropout"}
 

@@ -31,6 +31,7 @@ def among(table: Mapping[str, T], *forms: Form) -> dict[str, T]:
     return {kind: table[kind] for kind in sorted(of_form(*forms) & table.keys())}
 
 
+CONCATS: Final = of_form(Form.CONCAT)
 LINEAR: Final = of_form(Form.LINEAR)
 
 

@@ -47,6 +47,8 @@ class Form(StrEnum):
     """The same, where data enter or leave a body."""
     CONCAT = auto()
     """The elements of any number of operands, along one axis."""
+    BLOCKS = auto()
+    """Elements moved between the channels and the rows and columns of an image, in blocks."""
     COUNTED = auto()
     """As many elements as the operands' numbers say, not their sizes alone: known at run time."""
     RANDOM = auto()

@@ -155,13 +155,20 @@ def pads(known: Operands) -> Iterator[str]:
             yield f"pads {pads.tolist()} leave {left} of dimension {i}, which has {dim} entries"
 
 
+def depth(known: Operands) -> Iterator[str]:
+    """The places of a block divide the channels."""
+    size = known.op.attributes.get("blocksize", 1)
+    yield from _blocks(known, slice(1, 2), size * size)
+
+
 def pixels(known: Operands) -> Iterator[str]:
-    """Blocks divide what they are made of."""
+    """Blocks divide rows and columns."""
+    yield from _blocks(known, slice(2, 4), known.op.attributes.get("blocksize", 1))
+
+
+def _blocks(known: Operands, axes: slice, by: int) -> Iterator[str]:
     shape, size = known.sizes(0), known.op.attributes.get("blocksize", 1)
-    if shape is None or len(shape) != 4:
-        return
-    parts, by = (shape[1:2], size * size) if known.op.type == "DepthToSpace" else (shape[2:], size)
-    if any(dim is not None and dim % by for dim in parts):
+    if shape is not None and len(shape) == 4 and any(dim is not None and dim % by for dim in shape[axes]):
         yield f"blocks of {size} x {size} do not divide {_listed(shape)}"
 
 

@@ -50,10 +50,11 @@ MOVEMENT: Final = (
     OpDef(
         "DepthToSpace",
         "blocksize mode=DCR",
+        form=Form.BLOCKS,
         indices=reshapes.depth_to_space,
         moves=always,
         axes=axes.windows,
-        limits=(limits.pixels,),
+        limits=(limits.depth,),
         factors=Factors.ANY,
     ),
     OpDef(
@@ -144,6 +145,7 @@ MOVEMENT: Final = (
     OpDef(
         "SpaceToDepth",
         "blocksize mode=DCR",
+        form=Form.BLOCKS,
         indices=reshapes.space_to_depth,
         moves=always,
         axes=axes.windows,

@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from planner.onnx.write import Node, write_model
+from planner.ops import of_form
+from planner.ops.forms import Form
 
 Storages: TypeAlias = tuple[str, ...]
 Spell: TypeAlias = Callable[[Storages], Sequence[bytes]]
@@ -392,8 +394,7 @@ PROBES: Final[tuple[Probe, ...]] = (
     _mover("ReduceMax", (2, 3)),
     _mover("ReduceMin", (2, 3)),
     _mover("Pad", (0, 0, 1, 1, 0, 0, 1, 1)),
-    _mover("DepthToSpace", blocksize=2),
-    _mover("SpaceToDepth", blocksize=2),
+    *(_mover(kind, blocksize=2) for kind in sorted(of_form(Form.BLOCKS))),
     _mover("Relu", _Like(1), operator="Max"),
     _mover("Clip", _Like(1), _Like(5)),
     Probe("Max", "Max", tuple((a, a) for a in STORAGES), _plain("Max", _Like(3)), _MANY),

@@ -46,7 +46,7 @@ TABLES: Final[Mapping[str, str]] = {
     "torch/operators.py FUNCTIONS": FORMAT,
     "tosa_reader/vocabulary.py OPERATORS": FORMAT,
 }
-NAMING: Final = {"Concat": 26, "DepthToSpace": 11}
+NAMING: Final = {"Concat": 14, "DepthToSpace": 6}
 """Files of the planner that name an operator in a string of its own."""
 
 

@@ -23,7 +23,7 @@ from planner.exporters.litert.elementwise import aligned, onto
 from planner.exporters.litert.geometry import padded, padded_with
 from planner.exporters.litert.operations import Options, Tensor
 from planner.litert_reader.vocabulary import BLOCKS
-from planner.ops.steps import Pick
+from planner.ops.steps import Pick, View
 
 _LAST: Final = channels_last(4)
 
@@ -107,32 +107,22 @@ def _keeps_type(call: Call) -> bool:
     return call.builder.values.is_same(call.kind(0), call.y)
 
 
-def depth_to_space(call: Call) -> Sequence[Tensor]:
-    """DepthToSpace: DEPTH_TO_SPACE has the block in front of the channels (DCR); else by transposes."""
-    x, op, program = call.last(), call.op, call.builder.program
-    block = op.attributes["blocksize"]
-    batch, channels, height, width = x.sizes
-    depth = channels // block**2
-    shape = batch, height * block, width * block, depth
-    if BLOCKS[op.type].computes(op.attributes):
-        return [_blocked(call, x, shape)]
+def blocks(call: Call) -> Sequence[Tensor] | None:
+    """DEPTH_TO_SPACE has the block in front of the channels (DCR), as SPACE_TO_DEPTH; else by transposes."""
+    x, op, program, form = call.last(), call.op, call.builder.program, BLOCKS[call.op.type]
+    movements = movements_of(call.builder.values, op, x.sizes)
+    view = None if movements is None else movements[0].steps[-1]
+    if not isinstance(view, View) or view.shape is None:
+        return None
+    stored = tuple(int(view.shape[axis] or 1) for axis in _LAST)
+    if form.computes(op.attributes):
+        options = form.options(op.attributes)
+        return [call.emit(form.operator, [x], replace(x, shape=stored), form.table, options)]
     # The stored axes n h w d b1 b2 in the order n h b1 w b2 d, of five axes: the batch joins the rows.
-    wide = program.reshaped(x, (batch * height, width, depth, block, block))
+    block = op.attributes["blocksize"]
+    wide = program.reshaped(x, (x.shape[0] * x.shape[1], x.shape[2], stored[3], block, block))
     turned = program.ordered(wide, (0, 3, 1, 4, 2))
-    return [program.reshaped(turned, shape, _LAST)]
-
-
-def space_to_depth(call: Call) -> Sequence[Tensor]:
-    """SpaceToDepth."""
-    x, block = call.last(), call.op.attributes["blocksize"]
-    batch, channels, height, width = x.sizes
-    return [_blocked(call, x, (batch, height // block, width // block, channels * block**2))]
-
-
-def _blocked(call: Call, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    form = BLOCKS[call.op.type]
-    options = form.options(call.op.attributes)
-    return call.emit(form.operator, [x], replace(x, shape=shape), form.table, options)
+    return [program.reshaped(turned, stored, _LAST)]
 
 
 def resize(call: Call) -> Sequence[Tensor] | None:

@@ -20,28 +20,26 @@ from planner.exporters.litert.elementwise import (
 )
 from planner.exporters.litert.linear import conv, conv_transpose, fully_connected
 from planner.exporters.litert.movement import (
+    blocks,
     concat,
-    depth_to_space,
     gather,
     gather_nd,
     moved,
     pad,
     resize,
-    space_to_depth,
 )
 from planner.exporters.litert.pooling import argmax, average_pool, global_pool, max_pool, reduction
 from planner.exporters.litert.recurrent import lstm
-from planner.litert_reader.vocabulary import ALONG, BINARIES, COMPARISONS, UNARIES
+from planner.litert_reader.vocabulary import ALONG, BINARIES, BLOCKS, COMPARISONS, UNARIES
+from planner.ops import CONCATS
 
 _MORE: Final[Mapping[str, Writer]] = {
     "ArgMax": argmax,
     "AveragePool": average_pool,
     "Cast": cast,
     "Clip": clip,
-    "Concat": concat,
     "Conv": conv,
     "ConvTranspose": conv_transpose,
-    "DepthToSpace": depth_to_space,
     "Gather": gather,
     "GatherND": gather_nd,
     "Gemm": fully_connected,
@@ -62,18 +60,19 @@ _MORE: Final[Mapping[str, Writer]] = {
     "ReduceSum": reduction,
     "Relu": clip,
     "Resize": resize,
-    "SpaceToDepth": space_to_depth,
     "Where": where,
 }
 WRITERS: Final[Mapping[str, Writer]] = {
     **dict.fromkeys(MOVED, moved),
     **dict.fromkeys(ALONG, along_last),
     **dict.fromkeys(BINARIES, binary),
+    **dict.fromkeys(BLOCKS, blocks),
+    **dict.fromkeys(CONCATS, concat),
     **dict.fromkeys(COMPARISONS, compare),
     **dict.fromkeys(UNARIES, unary),
     **_MORE,
 }
 ONE_TYPE: Final = frozenset({"AveragePool", "Resize"})
 """Ops besides those that move data whose operators read and write integers of one type."""
-RESCALING: Final = frozenset({"Concat", "Where"})
+RESCALING: Final = CONCATS | {"Where"}
 """Ops that move data whose operands get a QUANTIZE where they are of another type."""

@@ -17,6 +17,7 @@ from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
 from planner.interpreter.kernels.softmax import least_size, overflows
 from planner.ir.graph import Shape
 from planner.ir.types.qtypes import Uniform
+from planner.ops import CONCATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +257,9 @@ FLOAT_CALLS: Final[Mapping[tuple[str, ...], FloatCallMaker]] = {
 """Integer operators whose result is float, by the types of a region's ops without a final Relu or Clip."""
 
 CALLS: Final[Mapping[tuple[str, ...], CallMaker]] = {
+    **{(kind,): concat for kind in CONCATS},
     ("Add",): elementwise("QLinearAdd"),
     ("AveragePool",): average_pool,
-    ("Concat",): concat,
     ("Conv",): conv,
     ("Gemm",): gemm,
     ("GlobalAveragePool",): unary("QLinearGlobalAveragePool", defaults={"channels_last": 0}),

@@ -28,6 +28,8 @@ from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
+from planner.ops import OPERATORS, of_form
+from planner.ops.forms import Form as Family
 from planner.plans.plan import Plan
 
 BYTES: Final = frozenset({np.dtype(np.int8), np.dtype(np.uint8)})
@@ -36,13 +38,10 @@ _BYTES: Final = frozenset({8})
 _BYTES_AND_WORDS: Final = frozenset({8, 16})
 # Widths of stored integers each mover has a kernel for in onnxruntime.
 INTEGER_MOVERS: Final = {
-    **dict.fromkeys(("DepthToSpace", "Max", "MaxPool", "Min", "Pad", "ReduceMax", "ReduceMin"), _BYTES),
-    **dict.fromkeys(("Resize", "SpaceToDepth", "Where"), _BYTES),
-    **dict.fromkeys(
-        ("Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"), _BYTES_AND_WORDS
-    ),
-    **dict.fromkeys(("Identity", "Reshape", "ReverseSequence", "ScatterND", "Slice"), _BYTES_AND_WORDS),
-    **dict.fromkeys(("Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"), _BYTES_AND_WORDS),
+    **{name: _BYTES_AND_WORDS for name, one in OPERATORS.items() if one.indices and name != "Dropout"},
+    "ScatterND": _BYTES_AND_WORDS,
+    **dict.fromkeys((*of_form(Family.BLOCKS), "Max", "MaxPool", "Min", "Pad"), _BYTES),
+    **dict.fromkeys(("ReduceMax", "ReduceMin", "Resize", "Where"), _BYTES),
 }
 
 

@@ -24,6 +24,7 @@ from planner.exporters.tosa.pooling import max_pool, reduced
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.ops import CONCATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,7 @@ def _where(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
 
 
 MOVERS: Final[Mapping[str, Mover]] = {
-    "Concat": _concat,
+    **dict.fromkeys(CONCATS, _concat),
     "DepthToSpace": _blocks_to_space,
     "Gather": _gather,
     "GlobalMaxPool": _global_max_pool,

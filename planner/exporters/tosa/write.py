@@ -32,6 +32,7 @@ from planner.ir.graph import BOUNDARY, Graph, Op, port_address
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import module_text
+from planner.ops import CONCATS
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 
@@ -190,9 +191,9 @@ def _refusal(builder: ProgramBuilder, block: Block) -> UnsupportedExport:
 
 
 WRITERS: Final[Mapping[tuple[str, ...], Writer]] = {
+    **{(kind,): concat for kind in CONCATS},
     ("Add",): plus,
     ("AveragePool",): average_pool,
-    ("Concat",): concat,
     ("Conv",): conv,
     ("ConvTranspose",): conv_transpose,
     ("Gemm",): fully_connected,

@@ -36,6 +36,7 @@ from planner.interpreter.kernels.softmax import least_size, overflows, qlinear_s
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import apply_scale_32, reciprocal_scale
 from planner.ir.types.qtypes import Uniform
+from planner.ops import CONCATS
 
 DIVIDING: Final = frozenset({"litert", "tosa_double", "tosa_single"})
 AXES: Final = 2
@@ -268,9 +269,9 @@ SUMS_OF_PRODUCTS: Final = frozenset({conv, conv_transpose, gemm, matmul, matmul_
 OF_HTP: Final = frozenset({*SUMS_OF_PRODUCTS, add, subtract})
 """The kernels that `htp` has an arithmetic of its own for."""
 KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
+    **{(kind,): concat for kind in CONCATS},
     ("Add",): add,
     ("AveragePool",): average_pool,
-    ("Concat",): concat,
     ("Conv",): conv,
     ("ConvTranspose",): conv_transpose,
     ("Gemm",): gemm,

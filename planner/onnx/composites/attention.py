@@ -122,7 +122,7 @@ def contrib_attention(body: Body) -> None:
     key, value = (_cached(body, before, part, "") for before, part in zip(pasts, (key, value), strict=True))
     if body.output(1):
         stacked = [body("Unsqueeze", part, body.integers(0)) for part in (key, value)]
-        body("Concat", *stacked, out=body.output(1), axis=0)
+        body.joined(*stacked, out=body.output(1), axis=0)
     bias_of_scores = [*_padding(body, mask, key), *filter(None, (added,))]
     if body.attribute("unidirectional", 0):
         bias_of_scores.append(_window(body, query, key, _length(body, pasts[0])))
@@ -295,7 +295,7 @@ def _cached(body: Body, past: str, new: str, present: str) -> str:
     if not past:
         body.same(new, present)
         return new
-    return body("Concat", past, new, out=present, axis=2)
+    return body.joined(past, new, out=present, axis=2)
 
 
 def _placed(body: Body, past: str, new: str, before: str, present: str) -> str:
@@ -313,7 +313,7 @@ def _placed(body: Body, past: str, new: str, before: str, present: str) -> str:
     # Rows behind the last new one are nobody's: of those the last new one stands for all.
     last = body("Sub", body("Add", room, body.size(new, 2)), body.integer(1))
     taken = body("Where", body("Less", place, start), place, body("Min", behind, last))
-    by_row = body("Transpose", body("Concat", past, new, axis=2), perm=_BY_HEAD)
+    by_row = body("Transpose", body.joined(past, new, axis=2), perm=_BY_HEAD)
     rows = body("GatherND", by_row, body("Unsqueeze", taken, body.integers(2)), batch_dims=1)
     return body("Transpose", rows, out=present, perm=_BY_HEAD)
 
@@ -371,7 +371,7 @@ def _mask(body: Body, mask: str, key: str) -> list[str]:
     if whole or body.graph.opsets.get("", 0) < 24:
         return [mask]
     missing = body("Sub", body.size(key, 2), body.size(mask, -1))
-    pads = body("Concat", body.integers(0), body("Unsqueeze", missing, body.integers(0)), axis=0)
+    pads = body.joined(body.integers(0), body("Unsqueeze", missing, body.integers(0)), axis=0)
     return [body("Pad", mask, pads, body.lowest(like), body.integers(-1))]
 
 

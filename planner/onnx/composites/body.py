@@ -150,6 +150,10 @@ class Body:
         """A value in another element type."""
         return self("Cast", name, to=enum_of(dtype))
 
+    def joined(self, *names: str, axis: int, out: str = "") -> str:
+        """Values one behind the other along an axis."""
+        return self("Concat", *names, out=out, axis=axis)
+
     def same(self, name: str, out: str) -> None:
         """Let a result be a value."""
         if out:

@@ -16,7 +16,7 @@ def tensor_scatter(body: Body) -> None:
     if not starts:
         end = body.integers(1 << 62)
         rest = body("Slice", past, body("Unsqueeze", rows, body.integers(0)), end, body.integers(axis))
-        body("Concat", new, rest, out=body.op.outputs[0], axis=axis)
+        body.joined(new, rest, out=body.op.outputs[0], axis=axis)
         return
     place = body("Range", body.integer(0), room, body.integer(1))
     behind = body("Sub", place, body("Unsqueeze", starts, body.integers(1)))
@@ -26,7 +26,7 @@ def tensor_scatter(body: Body) -> None:
     taken = body("Where", is_new, body("Add", behind, room), place)
     # GatherND counts along the axis behind the batch.
     perm = (0, axis, *(i for i in range(1, rank) if i != axis))
-    joined = body("Concat", _turned(body, past, perm), _turned(body, new, perm), axis=1)
+    joined = body.joined(_turned(body, past, perm), _turned(body, new, perm), axis=1)
     found = body("GatherND", joined, body("Unsqueeze", taken, body.integers(2)), batch_dims=1)
     back = tuple(perm.index(i) for i in range(rank))
     body("Transpose", found, out=body.op.outputs[0], perm=back)

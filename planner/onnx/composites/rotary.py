@@ -70,7 +70,7 @@ def rotated(body: Body, x: str, cos: str, sin: str, *, dim: int, interleaved: bo
     imaginary = body("Add", body("Mul", first, sin), body("Mul", second, cos))
     if interleaved:
         columns = [body("Unsqueeze", part, body.integers(-1)) for part in (real, imaginary)]
-        turned = body("Reshape", body("Concat", *columns, axis=-1), body.integers(0, 0, 0, -1))
+        turned = body("Reshape", body.joined(*columns, axis=-1), body.integers(0, 0, 0, -1))
     else:
-        turned = body("Concat", real, imaginary, axis=-1)
-    return body("Concat", turned, rest, axis=-1) if rest else turned
+        turned = body.joined(real, imaginary, axis=-1)
+    return body.joined(turned, rest, axis=-1) if rest else turned

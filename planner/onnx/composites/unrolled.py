@@ -124,7 +124,7 @@ def _layer(body: Body, states: Sequence[int], make: Callable[[Body, int], Step])
         ends.append([body("Unsqueeze", state, first) for state in held])
     results = [""]
     if body.output(0):
-        results = [body("Concat", *[_joined(body, pair, 1) for pair in zip(*sequences, strict=True)], axis=0)]
+        results = [body.joined(*[_joined(body, pair, 1) for pair in zip(*sequences, strict=True)], axis=0)]
     for i, pair in enumerate(zip(*ends, strict=True), 1):
         results.append(_joined(body, pair, 0) if body.output(i) else "")
     return tuple(results)
@@ -139,4 +139,4 @@ def _slice(body: Body, name: str, at: int, axis: str) -> str:
 
 
 def _joined(body: Body, parts: Sequence[str], axis: int) -> str:
-    return body("Concat", *parts, axis=axis) if len(parts) > 1 else parts[0]
+    return body.joined(*parts, axis=axis) if len(parts) > 1 else parts[0]

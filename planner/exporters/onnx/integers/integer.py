@@ -27,6 +27,7 @@ from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.ops import CONCATS
 from planner.plans.plan import Plan
 
 IntegerKernel: TypeAlias = Callable[[ModelBuilder, Block, Uniform], bool]
@@ -99,9 +100,9 @@ def _first(block: Block) -> str:
 
 
 INTEGER_KERNELS: Final[Mapping[tuple[str, ...], IntegerKernel]] = {
+    **{(kind,): concat for kind in CONCATS},
     ("Add",): plus,
     ("AveragePool",): average_pool,
-    ("Concat",): concat,
     ("Conv",): linear,
     ("Gemm",): linear,
     ("GlobalAveragePool",): global_average_pool,

@@ -42,6 +42,7 @@ from planner.interpreter.calls import onto
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
+from planner.ops import CONCATS
 
 Kernel: TypeAlias = Callable[[ProgramBuilder, Block, Uniform, Clamp], Tensor | None]
 
@@ -341,9 +342,9 @@ def _constant(p: Program, stored: Array, kind: Uniform) -> Tensor:
 
 
 INTEGER_KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
+    **{(kind,): concat for kind in CONCATS},
     ("Add",): plus,
     ("AveragePool",): average_pool,
-    ("Concat",): concat,
     ("Conv",): linear,
     ("ConvTranspose",): linear,
     ("Gemm",): linear,
