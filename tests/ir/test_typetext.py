@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.errors import QTypeError
-from planner.ir.types.dense_texts import MANY
+from planner.ir.types.parameter_texts import MANY
 from planner.ir.types.qtypes import (
     Bipolar,
     Calibrated,

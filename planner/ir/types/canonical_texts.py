@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Final
 
 from planner.errors import QTypeError
-from planner.ir.types.dense_texts import MANY, read_parameters
 from planner.ir.types.many_numbers import compact
+from planner.ir.types.parameter_texts import MANY, read_parameters
 from planner.ir.types.qtypes import MAX_RANK, Storage, Uniform, storage
 from planner.ir.types.scales import EXPRESSED, held_scale, held_scales
 
@@ -88,7 +88,7 @@ def _sliced(text: str) -> Uniform | None:
 
 
 def _dense(head: re.Match[str], text: str) -> Uniform | None:
-    """A sub-channel type whose parameters stand as dense constants (`dense_texts`)."""
+    """A sub-channel type whose parameters stand as dense constants (`parameter_texts`)."""
     name, qmin, qmax, expressed, axis, sizes = head.groups()
     found = read_parameters(text[head.end() : -1]) if text.endswith(">") and axis is None else None
     if found is None or expressed not in EXPRESSED:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeAlias
 
 from planner.errors import QTypeError
-from planner.ir.types.dense_texts import MANY, dense_parameters
 from planner.ir.types.many_numbers import ends
+from planner.ir.types.parameter_texts import MANY, dense_parameters, float_text, nested_text, pair_text
 from planner.ir.types.scales import EXPRESSED, F32_TINY, check_scales, held_scales, round_scale, round_scales
 from planner.ir.types.storages import FLOAT_STORAGE, MAX_BITS, Storage, full_range, storage
 
@@ -493,25 +493,3 @@ def sub_channel(
         tuple(sorted(blocks.items())),
         tuple(grid),
     )
-
-
-def float_text(value: float) -> str:
-    """Shortest decimal text that reads back as the same double, always with a decimal point."""
-    text = repr(float(value))
-    if "e" not in text:
-        return text
-    mantissa, exponent = text.split("e")
-    return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{exponent}"
-
-
-def pair_text(scale: float, zero_point: int) -> str:
-    """`scale` or `scale:zero_point`, the default 0 dropped."""
-    return f"{float_text(scale)}:{zero_point}" if zero_point else float_text(scale)
-
-
-def nested_text(items: Sequence[str], grid: Sequence[int]) -> str:
-    """Nest row-major `items` in braces by the shape `grid`."""
-    level = list(items)
-    for size in reversed(grid):
-        level = ["{" + ", ".join(level[i : i + size]) + "}" for i in range(0, len(level), size)]
-    return level[0]

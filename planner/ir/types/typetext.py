@@ -12,7 +12,7 @@ from typing import Final
 
 from planner.errors import QTypeError
 from planner.ir.types.canonical_texts import read_canonical
-from planner.ir.types.dense_texts import MANY
+from planner.ir.types.parameter_texts import MANY
 from planner.ir.types.qtypes import (
     EXPRESSED,
     MAX_RANK,

@@ -1,9 +1,10 @@
-"""Dense texts: the parameters of a sub-channel type of very many blocks, as MLIR writes big constants.
+"""Parameter texts: scales and zero points as types write them, in braces or as one dense constant.
 
-`!quant.uniform<i4:f32:{0:32, 1:1}, dense<"0x..."> : tensor<64x2048xf32>>`: the bytes of the scales, little
-endian, row-major over the grid; behind them, where a zero point is not 0, `, dense<"0x..."> :
-tensor<64x2048xi8>`. A decoder of 3 GB has 23 million scales: decimal texts of them take half a gigabyte and
-minutes. Source: MLIR, dense elements in hexadecimal.
+A sub-channel type of very many blocks has them as MLIR writes big constants:
+`!quant.uniform<i4:f32:{0:32, 1:1}, dense<"0x..."> : tensor<64x2048xf32>>`. The bytes are little endian,
+row-major over the grid; where a zero point is not 0, `, dense<"0x..."> : tensor<64x2048xi8>` follows.
+A decoder of 3 GB has 23 million scales: decimal texts of them take half a gigabyte and minutes.
+Source: MLIR, dense elements in hexadecimal.
 """
 
 import re
@@ -21,6 +22,28 @@ _INTEGERS: Final[Mapping[str, np.dtype[Any]]] = {
 _DENSE: Final = re.compile(
     r'dense<"0x([0-9A-Fa-f]*+)"> : tensor<([0-9]{1,18}(?:x[0-9]{1,18})*+)x([fi][0-9]{1,2}+)>', re.ASCII
 )
+
+
+def float_text(value: float) -> str:
+    """Shortest decimal text that reads back as the same double, always with a decimal point."""
+    text = repr(float(value))
+    if "e" not in text:
+        return text
+    mantissa, exponent = text.split("e")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{exponent}"
+
+
+def pair_text(scale: float, zero_point: int) -> str:
+    """`scale` or `scale:zero_point`, the default 0 dropped."""
+    return f"{float_text(scale)}:{zero_point}" if zero_point else float_text(scale)
+
+
+def nested_text(items: Sequence[str], grid: Sequence[int]) -> str:
+    """Nest row-major `items` in braces by the shape `grid`."""
+    level = list(items)
+    for size in reversed(grid):
+        level = ["{" + ", ".join(level[i : i + size]) + "}" for i in range(0, len(level), size)]
+    return level[0]
 
 
 def dense_parameters(
