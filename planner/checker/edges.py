@@ -97,11 +97,28 @@ class Ends:
     shared: bool
 
     def edges(self, name: str) -> Iterator[Edge]:
-        """The changes of type of one value."""
-        if name in self.defined:
-            yield from _edges_of(
-                name, self.defined[name], self.pins, self.readers[name], self.costs, shared=self.shared
-            )
+        """The changes of type of one value: to its fixed type, and from there to each consumer's."""
+        if name not in self.defined:
+            return
+        # With a pin there are two hops: every reader sees the pinned numbers, as in the original model.
+        defined, readers = self.defined[name], self.readers[name]
+        base = self.pins.get(name, defined)
+        kinds = () if base is defined else kinds_between(defined, base, self.costs)
+        if kinds:
+            yield Edge(name, defined, base, [consumer for consumer, _ in readers], True, kinds)
+        groups: list[Edge] = []
+        for consumer, wanted in readers:
+            # Identity before equality: most ports share one type object, and comparing many scales is slow.
+            if wanted is base or wanted == base:
+                continue
+            # Readers that want the same type share one rescale, unless the target gives each one consumer.
+            joined = next((edge for edge in groups if self.shared and edge.after == wanted), None)
+            kinds = joined.kinds if joined else kinds_between(base, wanted, self.costs)
+            if joined:
+                joined.consumers.append(consumer)
+            elif kinds:
+                groups.append(Edge(name, base, wanted, [consumer], False, kinds))
+        yield from groups
 
     def price(self, name: str, elements: int, trips: Mapping[str, int]) -> float:
         """Return the cost of the type changes of one value."""
@@ -159,37 +176,6 @@ def pins_of(plan: Plan) -> dict[str, PortTyped]:
         else:
             found[name] = floats[0] if floats and floats[0].name != value.dtype else None
     return found
-
-
-def _edges_of(
-    name: str,
-    defined: PortTyped,
-    pins: dict[str, PortTyped],
-    readers: list[tuple[Consumer, PortTyped]],
-    costs: Costs,
-    *,
-    shared: bool,
-) -> Iterator[Edge]:
-    # Identity before equality: most ports share one type object, and comparing per-channel scales is slow.
-    # With a pin there are two hops, from the kernel to the pin and from the pin to each reader: every reader
-    # sees the pinned numbers, as in the original quantized model.
-    base = pins.get(name, defined)
-    kinds = () if base is defined else kinds_between(defined, base, costs)
-    if kinds:
-        yield Edge(name, defined, base, [consumer for consumer, _ in readers], True, kinds)
-    groups: list[Edge] = []
-    for consumer, wanted in readers:
-        if wanted is base or wanted == base:
-            continue
-        # Readers that want the same type share one rescale,
-        # unless the target gives every rescale one consumer.
-        joined = next((edge for edge in groups if shared and edge.after == wanted), None)
-        kinds = joined.kinds if joined else kinds_between(base, wanted, costs)
-        if joined:
-            joined.consumers.append(consumer)
-        elif kinds:
-            groups.append(Edge(name, base, wanted, [consumer], False, kinds))
-    yield from groups
 
 
 def kinds_between(before: PortTyped, after: PortTyped, costs: Costs) -> tuple[str, ...]:

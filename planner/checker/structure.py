@@ -86,13 +86,9 @@ def check_carried(plan: Plan) -> None:
         ports = [port for one in kernels for port in (*one.inputs, *one.outputs) if port.value]
         for port in ports[1:]:
             first, other = ports[0].type, port.type
-            # Signedness may differ, as no number changes when
-            # storage and zero point shift by the same half range.
-            if isinstance(first, Uniform) and isinstance(other, Uniform):
-                alike = one_class(first, other)
-            else:
-                alike = first == other
-            if not alike:
+            # Signedness may differ: storage and zero point shift by the same half range, numbers stay.
+            is_stored = isinstance(first, Uniform) and isinstance(other, Uniform) and one_class(first, other)
+            if not is_stored and first != other:
                 refuse(
                     port.address,
                     f"is {brief(other)}, the next trip reads it as {brief(first)} at {ports[0].address}; "

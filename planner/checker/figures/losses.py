@@ -195,10 +195,8 @@ def _made(ranges: Ranges, step: Step, position: int, moved: Trail) -> Trail:
 
 def _stored(trail: Trail, kind: Uniform, spec: PortType | None) -> Trail:
     if not kind.is_per_tensor:
-        return Trail(trail.coarsest, spec, sure=False, placed=True, floated=trail.floated)
-    return Trail(
-        max(trail.coarsest, log_units(kind.scale)), spec, trail.sure, placed=True, floated=trail.floated
-    )
+        return trail._replace(left=spec, sure=False, placed=True)
+    return trail._replace(coarsest=max(trail.coarsest, log_units(kind.scale)), left=spec, placed=True)
 
 
 def _joined(trails: Sequence[Trail]) -> Trail:
