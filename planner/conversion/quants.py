@@ -18,7 +18,6 @@ from planner.onnx.quantized.widths import attributes_of_ends
 
 _FLOATS: Final = {"f8E4M3FN": (4, 3, 7, 448), "f8E5M2": (5, 2, 15, 57344)}
 _EXACT_BITS: Final = 24
-_BIPOLAR_SIZE: Final = 2
 
 
 def write_quant(found: Found, op: Op, draft: Draft) -> None:

@@ -223,8 +223,3 @@ def _is_stored(port: Port, wanted: Stored) -> bool:
 def unwritable(form: str, why: str) -> str:
     """Return the reason of a kernel that left a row as a format cannot write it."""
     return f"{form} cannot write it: {why}"
-
-
-def is_unwritable(why: str, formats: Sequence[str]) -> bool:
-    """Whether a reason for leaving a row is that one of these formats cannot write it."""
-    return any(why.startswith(unwritable(form, "")) for form in formats)

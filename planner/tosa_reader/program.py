@@ -62,7 +62,6 @@ _READERS: Final[Mapping[str, Reader]] = {
     "table": scaling.table,
     "transpose_conv2d": linear.transpose_conv,
 }
-_DOMAIN: Final = "tosa"
 _MARK: Final = "tosa."
 _SHARED: Final = frozenset({"tosa.const", "tosa.const_shape", "tosa.rescale"})
 """Ops that modules of other dialects have, too."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.conversion.capabilities import CAPABILITIES, DIALECTS, can_say, capability_table
+from tests.conversion.capabilities import CAPABILITIES, DIALECTS, can_say, capability_table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "dialects.md"
 BEGIN, END = "<!-- capabilities -->", "<!-- /capabilities -->"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from planner.interpreter.kernels.elementwise import (
-    clip_stored,
     logistic,
     qlinear_add,
     qlinear_concat,
@@ -166,25 +165,6 @@ def test_logistic_in_float32_is_the_same_bits():
     rng = np.random.default_rng(1)
     x = np.concatenate([rng.uniform(-20, 20, 20001), rng.normal(0, 1, 20000)]).astype(np.float32)
     assert_same(run_op("Sigmoid", {"x": x}, result=np.float32), logistic(x))
-
-
-@pytest.mark.parametrize("storage", EIGHT_BITS)
-@pytest.mark.parametrize(("low", "high"), [(3, 90), (None, 100), (7, None), (-300, 300)])
-def test_clip(storage, low, high):
-    rng = seeded(storage, low, high)
-    dtype, qmin, qmax = STORAGES[storage]
-    q = stored(rng, storage, (3, 67))
-    bounds = {"lo": low, "hi": high}
-    feeds = {"q": q} | {k: dtype(np.clip(v, qmin, qmax)) for k, v in bounds.items() if v is not None}
-    order = ["q", *(name if bounds[name] is not None else "" for name in bounds)]
-    expected = run_op("Clip", feeds, constants=tuple(feeds)[1:], order=order, result=dtype)
-    assert_same(expected, clip_stored(q, low, high))
-
-
-def test_relu_on_stored_integers():
-    q = np.arange(-128, 128).astype(np.int8)
-    assert_same(run_op("Relu", {"q": q}, result=np.int8), clip_stored(q, 0, None))
-    assert clip_stored(q, -128, None).tolist() == q.tolist()
 
 
 def test_fused_multiply_add_rounds_once():

@@ -1,4 +1,4 @@
-"""Elementwise kernels on stored integers: QLinearAdd, Mul, Where, Concat, Sigmoid, LeakyRelu; clip and relu.
+"""Elementwise kernels on stored integers: QLinearAdd, Mul, Where, Concat, Sigmoid, LeakyRelu.
 
 Modelled: ONNX Runtime's CPU kernels on x86 with AVX2 and FMA3 (AVX512 machines run the same code), bit for
 bit, vector body and tail alike. Which CPU matters for two of them:
@@ -120,17 +120,6 @@ def qlinear_leaky_relu(x: Array, x_grid: Grid, y_grid: Grid, alpha: float = 0.01
     """LeakyRelu by table: `alpha * x` in float32 below zero. Source: com.microsoft.QLinearLeakyRelu."""
     slope = np.float32(alpha)
     return _by_table(x, x_grid, y_grid, lambda real: np.where(real >= 0, real, slope * real))
-
-
-def clip_stored(q: Array, low: int | None, high: int | None) -> Array:
-    """Clip and Relu on stored integers; bounds are stored values, None: no bound on that side.
-
-    The real bounds 0 and 6, say, are `zero_point` and 6 after `quantize_linear`. Exact on every CPU.
-    """
-    bounds = np.iinfo(q.dtype)
-    floor = bounds.min if low is None else max(low, bounds.min)
-    ceiling = bounds.max if high is None else min(high, bounds.max)
-    return np.asarray(np.minimum(np.maximum(q, q.dtype.type(floor)), q.dtype.type(ceiling)))
 
 
 def logistic(x: Float32Array) -> Float32Array:
