@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from planner.ir.dtypes import NUMPY
 from planner.ir.types.qtypes import float_text as decimal_text
 from planner.mlir.text.elements import entries, string
 
@@ -28,12 +28,7 @@ SHORT: Final = 32
 """Constants of more elements than this are written in hexadecimal."""
 
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_$.-]")
-_NUMPY_FLOATS: Final[Mapping[str, Any]] = {
-    "bf16": ml_dtypes.bfloat16,
-    "f16": np.float16,
-    "f32": np.float32,
-    "f64": np.float64,
-}
+_FLOATS: Final = frozenset({"bf16", "f16", "f32", "f64"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +116,12 @@ def number_text(value: float | np.generic, element: str) -> str:
     """Write a number without its type: decimal that reads back exactly, hexadecimal where not finite."""
     if element == "i1":
         return "true" if value else "false"
-    if element not in _NUMPY_FLOATS:
+    if element not in _FLOATS:
         return str(int(value))
     number = float(value)
     if math.isfinite(number):
         return decimal_text(number)
-    return f"0x{np.asarray(number).astype(_NUMPY_FLOATS[element]).tobytes()[::-1].hex().upper()}"
+    return f"0x{np.asarray(number).astype(NUMPY[element]).tobytes()[::-1].hex().upper()}"
 
 
 def float_text(value: float, element: str = "f32") -> str:
@@ -165,8 +160,8 @@ def dense_text(array: Array, element: str) -> str:
 
 def _held(element: str) -> Any:
     """The numpy dtype that MLIR holds an element in."""
-    if element in _NUMPY_FLOATS:
-        return _NUMPY_FLOATS[element]
+    if element in _FLOATS:
+        return NUMPY[element]
     if element == "i1":
         return np.bool_
     bits = next(width for width in (8, 16, 32, 64) if width >= int(element.lstrip("sui")))

@@ -14,6 +14,7 @@ from xdsl.ir import Operation
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import NoneType
 from planner.mlir.stablehlo_ops import items_of, name_of
+from planner.onnx.dtypes import enum_of
 from planner.stablehlo_reader.graph_builder import GraphBuilder
 
 DIRECT: Final[Mapping[str, str]] = {
@@ -54,22 +55,11 @@ _COMPARED: Final[Mapping[str, str]] = {
     "LE": "LessOrEqual",
     "LT": "Less",
 }
-_ONNX: Final[Mapping[str, int]] = {
-    "bf16": 16,
-    "bool": 9,
-    "f16": 10,
-    "f32": 1,
-    "f64": 11,
-    "i16": 5,
-    "i32": 6,
-    "i64": 7,
-    "i8": 3,
-    "u16": 4,
-    "u32": 12,
-    "u64": 13,
-    "u8": 2,
-}
-"""ONNX's numbers of element types. Source: onnx.proto, `TensorProto.DataType`."""
+_CAST: Final = frozenset(
+    {"bf16", "bool", "f16", "f32", "f64", "i16", "i32", "i64", "i8", "u16", "u32", "u64", "u8"}
+)
+"""Element types that ONNX's Cast is read for."""
+_NO_F32: Final = "it is read for f32 of known shape"
 Reader = Callable[[GraphBuilder, Operation], str]
 """Adds ops to a draft; gives "" or why it did not."""
 
@@ -185,9 +175,9 @@ def convert(draft: GraphBuilder, op: Operation) -> str:
     """Read a conversion as Cast; from reals to integers both truncate."""
     kind = str(getattr(op.results[0].type, "element_type", ""))
     ours = {"i1": "bool"}.get(kind, kind.replace("ui", "u"))
-    if ours not in _ONNX:
+    if ours not in _CAST:
         return f"ONNX has no element type {kind}"
-    draft.result("Cast", [draft.name(op.operands[0])], op.results[0], {"to": _ONNX[ours]})
+    draft.result("Cast", [draft.name(op.operands[0])], op.results[0], {"to": enum_of(ours)})
     return ""
 
 
@@ -245,12 +235,16 @@ def square(draft: GraphBuilder, op: Operation) -> str:
     return ""
 
 
+def _known_f32(draft: GraphBuilder, name: str) -> tuple[int, ...] | None:
+    return draft.shape(name) if draft.read.values[name].dtype == "f32" else None
+
+
 def beside_one(draft: GraphBuilder, op: Operation) -> str:
     """Read `exp(x) - 1`, `log(x + 1)` and `1 - erf(x)` as two ops, equal up to the rounding of 1."""
     name = draft.name(op.operands[0])
-    shape, dtype = draft.shape(name), draft.read.values[name].dtype
-    if shape is None or dtype != "f32":
-        return "it is read for f32 of known shape"
+    shape = _known_f32(draft, name)
+    if shape is None:
+        return _NO_F32
     one = draft.constant(np.array(1, np.float32))
     match name_of(op):
         case "stablehlo.exponential_minus_one":
@@ -265,9 +259,9 @@ def beside_one(draft: GraphBuilder, op: Operation) -> str:
 def cbrt(draft: GraphBuilder, op: Operation) -> str:
     """Read a cube root as a power of the magnitude, with the sign put back."""
     name = draft.name(op.operands[0])
-    shape, dtype = draft.shape(name), draft.read.values[name].dtype
-    if shape is None or dtype != "f32":
-        return "it is read for f32 of known shape"
+    shape = _known_f32(draft, name)
+    if shape is None:
+        return _NO_F32
     third = draft.constant(np.array(1 / 3, np.float32))
     root = draft.between("Pow", [draft.between("Abs", [name], shape), third], shape)
     draft.result("Mul", [draft.between("Sign", [name], shape), root], op.results[0])
@@ -277,16 +271,16 @@ def cbrt(draft: GraphBuilder, op: Operation) -> str:
 def round_away(draft: GraphBuilder, op: Operation) -> str:
     """Read a rounding half away from zero: the magnitude's floor, one more from a half on, and the sign."""
     name = draft.name(op.operands[0])
-    shape, dtype = draft.shape(name), draft.read.values[name].dtype
-    if shape is None or dtype != "f32":
-        return "it is read for f32 of known shape"
+    shape = _known_f32(draft, name)
+    if shape is None:
+        return _NO_F32
     size = draft.between("Abs", [name], shape)
     floor = draft.between("Floor", [size], shape)
     # Adding a half first would round: 0.49999997 + 0.5 is 1.
     rest = draft.between("Sub", [size, floor], shape)
     half = draft.constant(np.array(0.5, np.float32))
     more = draft.between("GreaterOrEqual", [rest, half], shape, dtype="bool")
-    one = draft.between("Cast", [more], shape, {"to": _ONNX["f32"]}, "f32")
+    one = draft.between("Cast", [more], shape, {"to": enum_of("f32")}, "f32")
     away = draft.between("Add", [floor, one], shape)
     draft.result("Mul", [draft.between("Sign", [name], shape), away], op.results[0])
     return ""
@@ -305,10 +299,10 @@ def custom_call(draft: GraphBuilder, op: Operation) -> str:
         if draft.array(name) is not None:
             draft.read.stated.setdefault(name, (NoneType(),))
     equal = draft.between("Equal", names, shape, dtype="bool")
-    number = draft.between("Cast", [equal], shape, {"to": _ONNX["i32"]}, "i32")
+    number = draft.between("Cast", [equal], shape, {"to": enum_of("i32")}, "i32")
     axes = draft.constant(np.arange(len(shape), dtype=np.int64), "axes")
     least = draft.between("ReduceMin", [number, axes], (), {"keepdims": 0}) if shape else number
-    draft.result("Cast", [least], op.results[0], {"to": _ONNX["bool"]})
+    draft.result("Cast", [least], op.results[0], {"to": enum_of("bool")})
     return ""
 
 

@@ -61,7 +61,7 @@ ELEMENTWISE: Final = frozenset(
     ]
 )
 LINEAR: Final = frozenset({f"{PREFIX}{name}" for name in ("convolution", "dot", "dot_general")})
-_WHOLE: Final = frozenset(
+WHOLE: Final = frozenset(
     f"{PREFIX}{name}"
     for name in (
         "batch_norm_grad",
@@ -71,7 +71,8 @@ _WHOLE: Final = frozenset(
         "triangular_solve",
     )
 )
-DECOMPOSED: Final = ELEMENTWISE | LINEAR | _WHOLE
+"""Ops on whole tensors that are taken apart."""
+DECOMPOSED: Final = ELEMENTWISE | LINEAR | WHOLE
 """Ops that the pass towards QDQ rewrites: those that compute; ops that move data keep quantized types."""
 
 
@@ -216,7 +217,7 @@ _MOVERS: Final = [
     "transpose",
 ]
 QUANTIZABLE: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys(ELEMENTWISE | _WHOLE, _per_tensor),
+    **dict.fromkeys(ELEMENTWISE | WHOLE, _per_tensor),
     **{f"{PREFIX}{name}": _one_type for name in _MOVERS},
     **dict.fromkeys(LINEAR, _multiplied),
     "stablehlo.add": _added,

@@ -23,6 +23,7 @@ from planner.mlir.passes.qdq_to_quantized import (
     ELEMENTWISE,
     LINEAR,
     QUANTIZE,
+    WHOLE,
     decompose,
     is_quantized,
     is_same,
@@ -287,20 +288,7 @@ def _store_constant(op: Operation) -> None:
     home["value"] = DenseIntOrFPElementsAttr(TensorType(kind.element_type, kind.get_shape()), value.data)
 
 
-_DECOMPOSED: Final = (
-    LINEAR
-    | _ALSO
-    | {
-        f"{PREFIX}{name}"
-        for name in (
-            "batch_norm_grad",
-            "batch_norm_inference",
-            "batch_norm_training",
-            "cholesky",
-            "triangular_solve",
-        )
-    }
-)
+_DECOMPOSED: Final = LINEAR | WHOLE | _ALSO
 _LOWERINGS: Final[Mapping[str, Callable[[Operation, Known], bool]]] = {
     f"{PREFIX}add": lower_sum,
     f"{PREFIX}clamp": lower_choice,

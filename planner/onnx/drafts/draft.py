@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.ir.graph import Constant, Facts, Op, Value
 from planner.ir.types.qtypes import Uniform
-from planner.onnx.dtypes import NUMPY, enum_of
+from planner.onnx.dtypes import NUMPY, dtype_of, enum_of
 
 OPSET: Final = 21
 
@@ -85,8 +85,7 @@ class Draft(Generic[StateT]):
     def constant(self, array: np.ndarray, base: str = "c", facts: Facts = ()) -> str:
         """Add a constant."""
         name = self.read.fresh(base.partition("#")[0])
-        dtype = _NAMES[array.dtype]
-        self.read.values[name] = Value(name, array.shape, dtype)
+        self.read.values[name] = Value(name, array.shape, dtype_of(array))
         self.read.constants[name] = Constant(array)
         if facts:
             self.read.stated[name] = facts
@@ -151,22 +150,3 @@ class Draft(Generic[StateT]):
         """The op that gives a value, where it is the last of its kind made and of this kind."""
         found = next((op for op in reversed(self.read.ops) if name in op.outputs), None)
         return found if found is not None and found.type == kind else None
-
-
-_NAMES: Final = {
-    np.dtype(kind): name
-    for name, kind in {
-        "bool": np.bool_,
-        "f16": np.float16,
-        "f32": np.float32,
-        "f64": np.float64,
-        "i16": np.int16,
-        "i32": np.int32,
-        "i64": np.int64,
-        "i8": np.int8,
-        "u16": np.uint16,
-        "u32": np.uint32,
-        "u64": np.uint64,
-        "u8": np.uint8,
-    }.items()
-}

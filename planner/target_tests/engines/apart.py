@@ -9,10 +9,10 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from planner.target_tests.engines.answers import Answer, Job
 TOSA_EXTENSIONS: Final = "int16,int4,doubleround,controlflow"
 TOSA_PROFILES: Final = "pro_int,pro_fp"
 VELA_DEVICE: Final = "ethos-u55-128"
+T = TypeVar("T")
+Files: TypeAlias = Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]]
+"""Bytes of files, and samples of arrays by the names of inputs."""
 _HERE: Final = Path(__file__).parent
 _SHOWN: Final = 400
 _QUANTIZERS: Final = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -140,7 +143,7 @@ def _compiled(tool: Path, folder: Path, data: bytes) -> Answer:
 def run_litert(
     python: str,
     folder: Path,
-    files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]],
+    files: Files,
     *,
     kernels: str,
 ) -> list[list[dict[str, np.ndarray]] | str]:
@@ -153,13 +156,7 @@ def run_litert(
     Raises:
       InputError: the engine does not start there.
     """
-    jobs = []
-    for number, (data, samples) in enumerate(files):
-        (folder / f"file_{number}.tflite").write_bytes(data)
-        names = [[f"sample_{number}_{k}.npz", sorted(sample)] for k, sample in enumerate(samples)]
-        for (archive, keys), sample in zip(names, samples, strict=True):
-            save_arrays(folder / str(archive), (sample[key] for key in keys))
-        jobs.append({"file": f"file_{number}.tflite", "samples": names, "kernels": kernels})
+    jobs = jobs_in(folder, files, "tflite", kernels=kernels)
     run_script(python, "run_litert.py", folder, jobs, "ai-edge-litert")
     found: list[list[dict[str, np.ndarray]] | str] = []
     for number, (_, samples) in enumerate(files):
@@ -174,7 +171,7 @@ def run_litert(
 def run_qnn(
     python: str,
     folder: Path,
-    files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]],
+    files: Files,
     *,
     options: Mapping[str, str] | None = None,
 ) -> list[QnnRun | str]:
@@ -188,30 +185,15 @@ def run_qnn(
     Raises:
       InputError: the engine does not start there.
     """
-    jobs = []
-    for number, (data, samples) in enumerate(files):
-        (folder / f"file_{number}.onnx").write_bytes(data)
-        names = [[f"sample_{number}_{k}.npz", sorted(sample)] for k, sample in enumerate(samples)]
-        for (archive, keys), sample in zip(names, samples, strict=True):
-            save_arrays(folder / str(archive), (sample[key] for key in keys))
-        jobs.append({"file": f"file_{number}.onnx", "samples": names, "options": dict(options or {})})
+    jobs = jobs_in(folder, files, "onnx", options=dict(options or {}))
     run_script(python, "run_qnn.py", folder, jobs, "onnxruntime-qnn")
-    found: list[QnnRun | str] = []
-    for number, (_, samples) in enumerate(files):
-        answer = told_answers(folder, number, len(samples))
-        if isinstance(answer, str):
-            found.append(answer)
-            continue
-        outputs, told = answer
-        found.append(
-            QnnRun(
-                outputs,
-                told["partitions"],
-                tuple((node["operator"], node["node"]) for node in told["elsewhere"]),
-                {node["node"]: (node["operator"], node["reason"]) for node in told["refused"]},
-            )
-        )
-    return found
+
+    def run(outputs: tuple[dict[str, np.ndarray], ...], told: Any) -> QnnRun:
+        elsewhere = tuple((node["operator"], node["node"]) for node in told["elsewhere"])
+        refused = {node["node"]: (node["operator"], node["reason"]) for node in told["refused"]}
+        return QnnRun(outputs, told["partitions"], elsewhere, refused)
+
+    return runs_of(folder, files, run)
 
 
 def run_tosa(
@@ -242,6 +224,26 @@ def run_tosa(
         jobs.append({**job, "profiles": profiles, "extensions": extensions})
     run_script(python, "run_tosa.py", folder, jobs, "tosa-tools")
     return [answers_of(folder, number, len(samples)) for number, (_, samples) in enumerate(modules)]
+
+
+def jobs_in(folder: Path, files: Files, suffix: str, **options: Any) -> list[dict[str, Any]]:
+    """Write files and samples into a folder, and describe them with options for each."""
+    jobs = []
+    for number, (data, samples) in enumerate(files):
+        (folder / f"file_{number}.{suffix}").write_bytes(data)
+        names = [[f"sample_{number}_{k}.npz", sorted(sample)] for k, sample in enumerate(samples)]
+        for (archive, keys), sample in zip(names, samples, strict=True):
+            save_arrays(folder / str(archive), (sample[key] for key in keys))
+        jobs.append({"file": f"file_{number}.{suffix}", "samples": names, **options})
+    return jobs
+
+
+def runs_of(
+    folder: Path, files: Files, run: Callable[[tuple[dict[str, np.ndarray], ...], Any], T]
+) -> list[T | str]:
+    """The run of each file from its outputs and all that its engine said; or the refusal."""
+    answers = (told_answers(folder, number, len(samples)) for number, (_, samples) in enumerate(files))
+    return [answer if isinstance(answer, str) else run(*answer) for answer in answers]
 
 
 def save_arrays(path: Path, arrays: Iterable[np.ndarray]) -> None:

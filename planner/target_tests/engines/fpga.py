@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from planner.target_tests.engines.answers import Answer, Job
-from planner.target_tests.engines.apart import run_script, save_arrays, told_answers
+from planner.target_tests.engines.apart import Files, jobs_in, run_script, runs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,7 @@ class FinnRun:
         return next((step for step in self.steps if step.error), None)
 
 
-def run_finn(
-    python: str, folder: Path, files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]]
-) -> list[FinnRun | str]:
+def run_finn(python: str, folder: Path, files: Files) -> list[FinnRun | str]:
     """For each file its run through FINN, or the refusal of the file as it is.
 
     Args:
@@ -68,25 +66,13 @@ def run_finn(
     Raises:
       InputError: FINN does not start there.
     """
-    jobs = _jobs(folder, files, "onnx")
-    run_script(python, "run_finn.py", folder, jobs, "FINN")
-    found: list[FinnRun | str] = []
-    for number, (_, samples) in enumerate(files):
-        answer = told_answers(folder, number, len(samples))
-        if isinstance(answer, str):
-            found.append(answer)
-            continue
-        outputs, told = answer
-        found.append(
-            FinnRun(
-                outputs,
-                tuple(Step(s["name"], s.get("difference"), s.get("error", "")) for s in told["steps"]),
-                tuple(told["layers"]),
-                tuple(told["left"]),
-                tuple(told["missed"]),
-            )
-        )
-    return found
+    run_script(python, "run_finn.py", folder, jobs_in(folder, files, "onnx"), "FINN")
+
+    def run(outputs: tuple[dict[str, np.ndarray], ...], told: Any) -> FinnRun:
+        steps = tuple(Step(s["name"], s.get("difference"), s.get("error", "")) for s in told["steps"])
+        return FinnRun(outputs, steps, tuple(told["layers"]), tuple(told["left"]), tuple(told["missed"]))
+
+    return runs_of(folder, files, run)
 
 
 def ask_finn(python: str, jobs: Sequence[Job]) -> list[Answer]:
@@ -122,7 +108,7 @@ class Hls4mlRun:
 def run_hls4ml(
     python: str,
     folder: Path,
-    files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]],
+    files: Files,
     *,
     seconds: float | None = None,
 ) -> list[Hls4mlRun | str]:
@@ -137,17 +123,8 @@ def run_hls4ml(
     Raises:
       InputError: hls4ml does not start there.
     """
-    jobs = [{**job, "seconds": seconds} for job in _jobs(folder, files, "zip")]
-    run_script(python, "run_hls4ml.py", folder, jobs, "hls4ml")
-    found: list[Hls4mlRun | str] = []
-    for number, (_, samples) in enumerate(files):
-        answer = told_answers(folder, number, len(samples))
-        if isinstance(answer, str):
-            found.append(answer)
-        else:
-            outputs, told = answer
-            found.append(Hls4mlRun(outputs, told["layers"], told["seconds"]))
-    return found
+    run_script(python, "run_hls4ml.py", folder, jobs_in(folder, files, "zip", seconds=seconds), "hls4ml")
+    return runs_of(folder, files, lambda outputs, told: Hls4mlRun(outputs, told["layers"], told["seconds"]))
 
 
 def ask_hls4ml(python: str, jobs: Sequence[Job]) -> list[Answer]:
@@ -163,20 +140,6 @@ def ask_hls4ml(python: str, jobs: Sequence[Job]) -> list[Answer]:
     with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
         found = run_hls4ml(python, Path(folder), [(job.file, [job.inputs]) for job in jobs])
     return [Answer(refusal=run) if isinstance(run, str) else Answer(outputs=run.outputs[0]) for run in found]
-
-
-def _jobs(
-    folder: Path, files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]], suffix: str
-) -> list[dict[str, Any]]:
-    """Write files and samples into a folder, and describe them."""
-    jobs = []
-    for number, (data, samples) in enumerate(files):
-        (folder / f"file_{number}.{suffix}").write_bytes(data)
-        names = [[f"sample_{number}_{k}.npz", sorted(sample)] for k, sample in enumerate(samples)]
-        for (archive, keys), sample in zip(names, samples, strict=True):
-            save_arrays(folder / str(archive), (sample[key] for key in keys))
-        jobs.append({"file": f"file_{number}.{suffix}", "samples": names})
-    return jobs
 
 
 def _answer(run: FinnRun | str) -> Answer:
