@@ -16,45 +16,15 @@ from planner.ir.types.qtypes import NoneType
 from planner.mlir.stablehlo_ops import items_of, name_of
 from planner.onnx.dtypes import enum_of
 from planner.stablehlo_reader.graph_builder import GraphBuilder
+from planner.stablehlo_reader.vocabulary import COMPARISONS, LOGIC, OPERATIONS
 
+_OTHERS: Final = (*COMPARISONS, *LOGIC, "Not")
 DIRECT: Final[Mapping[str, str]] = {
     "chlo.erf": "Erf",
-    "stablehlo.abs": "Abs",
-    "stablehlo.add": "Add",
-    "stablehlo.ceil": "Ceil",
-    "stablehlo.cosine": "Cos",
-    "stablehlo.divide": "Div",
-    "stablehlo.exponential": "Exp",
-    "stablehlo.floor": "Floor",
-    "stablehlo.log": "Log",
-    "stablehlo.logistic": "Sigmoid",
-    "stablehlo.maximum": "Max",
-    "stablehlo.minimum": "Min",
-    "stablehlo.multiply": "Mul",
-    "stablehlo.negate": "Neg",
-    "stablehlo.power": "Pow",
-    "stablehlo.round_nearest_even": "Round",
-    "stablehlo.select": "Where",
-    "stablehlo.sign": "Sign",
-    "stablehlo.sine": "Sin",
-    "stablehlo.sqrt": "Sqrt",
-    "stablehlo.subtract": "Sub",
-    "stablehlo.tan": "Tan",
-    "stablehlo.tanh": "Tanh",
+    **{f"stablehlo.{name}": ours for ours, name in OPERATIONS.items() if ours not in _OTHERS},
 }
-_LOGIC: Final[Mapping[str, str]] = {
-    "stablehlo.and": "And",
-    "stablehlo.not": "Not",
-    "stablehlo.or": "Or",
-    "stablehlo.xor": "Xor",
-}
-_COMPARED: Final[Mapping[str, str]] = {
-    "EQ": "Equal",
-    "GE": "GreaterOrEqual",
-    "GT": "Greater",
-    "LE": "LessOrEqual",
-    "LT": "Less",
-}
+_LOGIC: Final = {f"stablehlo.{OPERATIONS[ours]}": ours for ours in (*LOGIC, "Not")}
+_COMPARED: Final = {direction: ours for ours, direction in COMPARISONS.items()}
 _CAST: Final = frozenset(
     {"bf16", "bool", "f16", "f32", "f64", "i16", "i32", "i64", "i8", "u16", "u32", "u64", "u8"}
 )

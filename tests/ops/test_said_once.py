@@ -17,13 +17,14 @@ from onnx import defs
 from tests.test_floors import ROOT
 
 FEW: Final = 4
+MOST: Final = 25
+"""Tables that may be left."""
 FORMAT: Final = "which operators of a format or framework an op is, or what writes or reads it there"
 ENGINE: Final = "what one engine computes or fuses, by its source"
 REWRITE: Final = "the functions of one pass, each for one operator"
 TABLES: Final[Mapping[str, str]] = {
     "exporters/litert/table.py _MORE": FORMAT,
     "exporters/onnx/guards/optimisations.py _FOLLOWERS": ENGINE,
-    "exporters/stablehlo/floats/arithmetic.py OPERATIONS": FORMAT,
     "exporters/stablehlo/floats/table.py OPS": FORMAT,
     "exporters/tosa/floats.py FLOAT_OPS": FORMAT,
     "exporters/tosa/movement.py MOVERS": FORMAT,
@@ -39,6 +40,7 @@ TABLES: Final[Mapping[str, str]] = {
     "onnx/opsets.py ADAPTERS": "rewrites of old operator sets, which reading alone knows",
     "onnx/quantized/dialect.py STORED": FORMAT,
     "onnx/quantized/expand.py EXPANSIONS": REWRITE,
+    "stablehlo_reader/vocabulary.py OPERATIONS": FORMAT,
     "target_exchange/aten.py _LISTS": FORMAT,
     "target_exchange/nncf.py OPERATIONS": FORMAT,
     "target_exchange/vocabulary.py FUSED": FORMAT,
@@ -83,6 +85,7 @@ def test_tables_keyed_by_operator_are_those_that_have_a_reason():
         if isinstance(node, ast.Dict | ast.Set) and len(keys(node)) >= FEW
     ]
     assert sorted(found) == sorted(TABLES)
+    assert len(found) <= MOST
 
 
 @pytest.mark.parametrize("name", NAMING)

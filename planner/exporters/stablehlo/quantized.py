@@ -14,7 +14,6 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.blocks import Block, Operand, operand_of
-from planner.exporters.stablehlo.floats.arithmetic import BINARY, OPERATIONS, UNARY
 from planner.exporters.stablehlo.floats.windows import conv_shape, multiplied
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.linear_operands import Linear, geometry_of, linear_of, stored_bias
@@ -34,6 +33,7 @@ from planner.exporters.stablehlo.program_builder import Form, ProgramBuilder
 from planner.exporters.stablehlo.tensors import Tensor, quantized, quantized_text, storage_width
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Storage, Uniform, uniform
+from planner.stablehlo_reader.vocabulary import BINARIES, OPERATIONS, UNARIES, VARIADICS
 
 Kernel: TypeAlias = Callable[[ProgramBuilder, Block, Uniform], Tensor | None]
 
@@ -136,9 +136,8 @@ def _two(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
     kept = [side for side in sides if side is not None]
     if len(kept) != 2 or len(sides) != 2 or not _is_baseline(*kept, y=y):
         return None
-    kind = OPERATIONS.get(op.type) or _EXTREMES[op.type]
     a, b = (builder.values.integers(side.value, side.kind) for side in kept)
-    return binary(builder.p, kind, a, b, y)
+    return binary(builder.p, OPERATIONS[op.type], a, b, y)
 
 
 def _is_baseline(*operands: Operand, y: Uniform) -> bool:
@@ -210,11 +209,9 @@ def clamped(p: Program, x: Tensor, kind: Uniform, low: int, high: int) -> Tensor
     return clamp(p, bounds[0], x, bounds[1])
 
 
-_EXTREMES: Final = {"Max": "maximum", "Min": "minimum"}
-
 QUANTIZED_KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
-    **{(kind,): _two for kind in (*BINARY, *_EXTREMES)},
-    **{(kind,): _one for kind in UNARY},
+    **{(kind,): _two for kind in (*BINARIES, *VARIADICS)},
+    **{(kind,): _one for kind in UNARIES},
     ("Conv",): linear,
     ("ConvTranspose",): linear,
     ("Gemm",): linear,

@@ -170,9 +170,16 @@ CASES = [
     (op("TopK", "x k", "y z", largest=0), {"x": X}, {"k": np.array([2])}),
     (op("Greater", "x w", "y"), {"x": X}, {"w": _reals(6)}),
     (op("Cast", "x", "y", to=7), {"x": X}, {}),
+    *((op(kind, "x w", "y"), {"x": X > 0}, {"w": _reals(6) > 0}) for kind in ("And", "Or", "Xor")),
+    (op("Not", "x", "y"), {"x": X > 0}, {}),
 ]
 OF_NUMPY = {"float32": "f32", "int64": "i64", "bool": "bool"}
-INTEGER_RESULTS = {"ArgMax": "i64", "ArgMin": "i64", "Cast": "i64", "Greater": "bool"}
+INTEGER_RESULTS = {
+    "ArgMax": "i64",
+    "ArgMin": "i64",
+    "Cast": "i64",
+    **dict.fromkeys(("And", "Greater", "Not", "Or", "Xor"), "bool"),
+}
 
 
 def _planned(one, inputs, constants):

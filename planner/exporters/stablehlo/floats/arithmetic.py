@@ -4,7 +4,7 @@ The error function is no operation of StableHLO, so it is written out, within 1.
 Source: ONNX operator pages; StableHLO specification.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -23,40 +23,8 @@ from planner.exporters.stablehlo.operations import (
 )
 from planner.exporters.stablehlo.tensors import ELEMENTS, Tensor
 from planner.onnx.dtypes import NAMES
-from planner.ops import of_form
-from planner.ops.forms import Form
 
 Results = tuple[Tensor, ...]
-
-OPERATIONS: Final[Mapping[str, str]] = {
-    "Abs": "abs",
-    "Add": "add",
-    "Ceil": "ceil",
-    "Cos": "cosine",
-    "Div": "divide",
-    "Equal": "EQ",
-    "Exp": "exponential",
-    "Floor": "floor",
-    "Greater": "GT",
-    "GreaterOrEqual": "GE",
-    "Less": "LT",
-    "LessOrEqual": "LE",
-    "Log": "log",
-    "Mul": "multiply",
-    "Neg": "negate",
-    "Pow": "power",
-    "Round": "round_nearest_even",
-    "Sigmoid": "logistic",
-    "Sign": "sign",
-    "Sin": "sine",
-    "Sqrt": "sqrt",
-    "Sub": "subtract",
-    "Tan": "tan",
-    "Tanh": "tanh",
-}
-"""ONNX ops that are one operation, or a direction of `compare`."""
-UNARY: Final = of_form(Form.UNARY) & OPERATIONS.keys()
-BINARY: Final = of_form(Form.BINARY, Form.PRODUCT, Form.SUM) & OPERATIONS.keys()
 
 # M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions", 7.1.26: within 1.5e-7 of the error function.
 _SELU: Final = (1.67326319217681884765625, 1.05070102214813232421875)

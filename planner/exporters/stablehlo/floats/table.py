@@ -8,18 +8,23 @@ from planner.exporters.common.moves import MOVED
 from planner.exporters.stablehlo import movement
 from planner.exporters.stablehlo.calls import Maker
 from planner.exporters.stablehlo.floats import arithmetic, composites, windows
-from planner.exporters.stablehlo.floats.arithmetic import BINARY, OPERATIONS, UNARY, applied
+from planner.exporters.stablehlo.floats.arithmetic import applied
 from planner.exporters.stablehlo.floats.recurrent import RECURRENT
-from planner.ops import of_form
-from planner.ops.forms import Form
+from planner.stablehlo_reader.vocabulary import (
+    BINARIES,
+    COMPARISONS,
+    LOGIC,
+    UNARIES,
+    VARIADICS,
+)
 
 OPS: Final[Mapping[str, Maker]] = {
     **RECURRENT,
     **dict.fromkeys(MOVED, movement.moved),
-    **{kind: arithmetic.one(OPERATIONS[kind]) for kind in UNARY},
-    **{kind: arithmetic.two(OPERATIONS[kind]) for kind in BINARY},
-    **{kind: arithmetic.compared(OPERATIONS[kind]) for kind in of_form(Form.COMPARISON)},
-    "And": arithmetic.two("and"),
+    **{kind: arithmetic.one(name) for kind, name in UNARIES.items()},
+    **{kind: arithmetic.two(name) for kind, name in {**BINARIES, **LOGIC}.items()},
+    **{kind: arithmetic.compared(name) for kind, name in COMPARISONS.items()},
+    **{kind: movement.extreme(name) for kind, name in VARIADICS.items()},
     "ArgMax": composites.extreme_place("maximum", -math.inf),
     "ArgMin": composites.extreme_place("minimum", math.inf),
     "AveragePool": windows.average_pool,
@@ -44,13 +49,9 @@ OPS: Final[Mapping[str, Maker]] = {
     "LeakyRelu": arithmetic.leaky_relu,
     "LogSoftmax": composites.log_softmax,
     "MatMul": windows.matmul,
-    "Max": movement.extreme("maximum"),
     "MaxPool": movement.max_pool,
     "Mean": arithmetic.added(is_mean=True),
-    "Min": movement.extreme("minimum"),
     "Mish": applied(arithmetic.mish),
-    "Not": arithmetic.one("not"),
-    "Or": arithmetic.two("or"),
     "PRelu": arithmetic.prelu,
     "Pad": movement.padded,
     "Reciprocal": applied(arithmetic.reciprocal),
