@@ -40,7 +40,7 @@ MODELS: Final[Mapping[str, str]] = {
 }
 TARGETS: Final = ("onnxruntime-cpu", "litert-int8", "ethos-u55", "tensorrt-int8")
 OTHER: Final = "onnxruntime's quantizer"
-MOVERS: Final = TYPE_KEEPING - {"Clip", "Max", "Min", "Relu", "Resize"}
+MOVEMENT: Final = TYPE_KEEPING - {"Clip", "Max", "Min", "Relu", "Resize"}
 """Operators whose results have the numbers of their operands."""
 
 
@@ -122,7 +122,7 @@ def _sources(name: str, makers: Mapping[str, NodeProto]) -> Iterator[NodeProto]:
         return
     if node.op_type == DEQUANTIZE:
         yield node
-    elif node.op_type in MOVERS:
+    elif node.op_type in MOVEMENT:
         data = node.input if node.op_type == "Concat" else node.input[:1]
         for operand in data:
             yield from _sources(operand, makers)

@@ -233,7 +233,7 @@ def grid(regions: int) -> Graph:
     return _grid(draft, isqrt(regions // 2), lambda *inputs: draft.conv(draft.join(*inputs)), "grid")
 
 
-def grid_of_movers(regions: int) -> Graph:
+def grid_of_movement(regions: int) -> Graph:
     """A square grid of concats of the values above and to the left, of relays where it begins."""
     draft = Draft()
     return _grid(draft, isqrt(regions) - 1, draft.join, "grid of movers")
@@ -463,7 +463,7 @@ SHAPES: Final[Mapping[str, Callable[[int], Graph]]] = {
     "tree": tree,
     "tree-read": tree_read,
     "grid": grid,
-    "grid-of-movers": grid_of_movers,
+    "grid-of-movers": grid_of_movement,
     "hub": hub,
     "hub-of-kernels": hub_of_kernels,
     "views": views,

@@ -17,7 +17,7 @@ from benchmarks.matrix_page import escaped, shorten
 from benchmarks.transformer_models import OPERATORS, Operator, model_of, samples_of
 from planner.installation import targets_folder
 from planner.ir.graph import Graph, Region
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan
 from planner.target.load import target_ids
@@ -62,7 +62,7 @@ def computing(plan: Plan) -> Iterator[KernelPlan]:
 
 def _moves(region: Region, graph: Graph) -> bool:
     constant = all(not name or name in graph.constants for name in region.inputs)
-    return constant or all(is_mover(op, graph) or op.type in _CASTS for op in region.ops)
+    return constant or all(is_movement(op, graph) or op.type in _CASTS for op in region.ops)
 
 
 _CASTS: Final = frozenset({"Cast", "CastLike", "Shape", "Range"})

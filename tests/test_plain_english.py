@@ -173,6 +173,28 @@ def test_docstrings(package):
     assert [(path.name, found) for path, text in texts for found in ours(text)] == []
 
 
+GONE: Final = re.compile(r"(?:^|_)(?:movers?|dear(?:er)?|afloat)(?:_|$)", re.IGNORECASE)
+"""Parts of names that no module of the planner has any more: they were words of ours."""
+
+
+def test_names_of_modules_and_what_they_define():
+    found = []
+    for path in sorted((ROOT / "planner").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {
+            getattr(node, key)
+            for node in ast.walk(tree)
+            for key in ("id", "name", "arg")
+            if hasattr(node, key)
+        }
+        found += [
+            f"{path.name}: {name}"
+            for name in {path.stem, *names}
+            if isinstance(name, str) and GONE.search(name)
+        ]
+    assert found == []
+
+
 @pytest.mark.parametrize("name", HELPS)
 def test_help(name):
     assert list(ours(HELPS[name])) == []

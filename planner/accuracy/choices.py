@@ -11,7 +11,7 @@ from typing import Final
 
 from planner.ir.borders import bonds, border_op
 from planner.ir.graph import Graph, Region
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, PortTyped
@@ -171,7 +171,7 @@ def _all_types(ports: Sequence[Port]) -> dict[str, Uniform]:
 
 def is_on_grid(kernel: KernelPlan, region: Region, graph: Graph) -> bool:
     """Whether what a kernel hands on is on the grid of its results before it runs."""
-    if not region.ops or not all(is_mover(op, graph) for op in region.ops):
+    if not region.ops or not all(is_movement(op, graph) for op in region.ops):
         return False
     return len({port.type for port in (*kernel.inputs, *kernel.outputs) if port.value}) == 1
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.ir.graph import Graph, Region
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.ops import defined
 from planner.plans.fields import PlanFields
@@ -158,7 +158,7 @@ def _counted(plan: PlanFields) -> Iterator[tuple[KernelPlan, int]]:
             continue  # shapes and indices
         macs = kernel_macs(kernel, region, plan.graph)
         if kernel.row is None:
-            moves = region.ops and all(is_mover(op, plan.graph) for op in region.ops)
+            moves = region.ops and all(is_movement(op, plan.graph) for op in region.ops)
             if moves and stored.isdisjoint(named):
                 continue
             if is_served and not stored and not (macs and any(name in constants for name in named)):

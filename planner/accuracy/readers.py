@@ -23,7 +23,7 @@ from planner.calibration.statistics import Statistics
 from planner.errors import InputError, SampleError, quantity
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Constant, Graph, Op, Value
-from planner.ir.roles import is_mover, port_inputs, port_outputs
+from planner.ir.roles import is_movement, port_inputs, port_outputs
 from planner.ir.structure import BORDERS
 from planner.ir.types.qtypes import AtReaders, Calibrated, Storage, Uniform
 from planner.ir.types.ranges import uniform_from_range
@@ -206,7 +206,7 @@ def _pairs(work: _Work, name: str, kind: Uniform) -> list[tuple[str, str]]:
     while waiting and left:
         place = waiting.pop(0)
         op = work.ops_read[place]
-        moves = is_mover(op, flat)
+        moves = is_movement(op, flat)
         left -= not moves
         copies = () if op.type in UNLIKE else port_outputs(op, flat)
         for result in filter(None, copies):

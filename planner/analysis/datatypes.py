@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.costs import storage_bits
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_mover, port_inputs
+from planner.ir.roles import is_movement, port_inputs
 from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
 from planner.onnx.quantized.dialect import (
     FLOAT_QUANT,
@@ -114,7 +114,7 @@ def _of_op(op: Op, out: str, operands: Sequence[str], reader: Reader) -> str:
         return rule(op, reader, operands)
     if op.type in _SUMS:
         return _sum([kind for kind in operands if kind], may_negate=op.type == "Sub")
-    if op.type in _MOVING or is_mover(op, reader.graph) or op.type == "Pad":
+    if op.type in _MOVING or is_movement(op, reader.graph) or op.type == "Pad":
         data = port_inputs(op, reader.graph)
         kind = _common([kind for name, kind in zip(op.inputs, operands, strict=True) if name in data])
         return "TERNARY" if kind == "BIPOLAR" and _puts_zeros(op) else kind

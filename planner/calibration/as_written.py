@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.ops import of_form
 from planner.ops.forms import Form
@@ -56,7 +56,7 @@ def _behind(graph: Graph, readers: Mapping[str, Sequence[Op]], start: str) -> se
             many = products + is_product
             if many > 1 or name in op.captures or (is_product and _has_float_weight(graph, op)):
                 return None
-            computes |= not is_mover(op, graph)
+            computes |= not is_movement(op, graph)
             free = [out for out in op.outputs if out and graph.values[out].is_float]
             waiting += [(out, many) for out in free if out not in met and not _is_fixed(graph, out)]
     return met if computes else None

@@ -186,10 +186,10 @@ def kinds_between(before: PortTyped, after: PortTyped, costs: Costs) -> tuple[st
         return ("dequantize",)
     if before == after:
         return ()
-    # One rescale op does several of these at once, so it is charged as its dearest part, not as the sum.
+    # One rescale op does several of these at once: it costs its most expensive part, not the sum.
     found = _differing(before, after)
-    dearest = max((_price(kind, costs) for kind in found), default=0.0)
-    return tuple(kind for kind in found if _price(kind, costs) == dearest)
+    most = max((_price(kind, costs) for kind in found), default=0.0)
+    return tuple(kind for kind in found if _price(kind, costs) == most)
 
 
 def _differing(a: Uniform, b: Uniform) -> list[str]:

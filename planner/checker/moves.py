@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from planner.checker.kernel_ports import Served, one_class, refuse
 from planner.ir.graph import Op
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.axis_transport import moved_types
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
@@ -63,7 +63,7 @@ def _is_unknown(op: Op, served: Served) -> bool:
     """Whether a slice cannot be followed, nor called wrong: sizes are open, or the model was not given."""
     constants = [name for name in op.inputs if name in served.graph.constants]
     # The number that a pad fills with may be one of them.
-    moves = is_mover(op, served.graph) or defined(op.type).moves is pads_zero
+    moves = is_movement(op, served.graph) or defined(op.type).moves is pads_zero
     if moves and not served.numbers and constants:
         return True
     shapes = [served.graph.values[name].shape for name in (*op.inputs, *op.outputs) if name]

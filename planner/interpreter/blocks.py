@@ -17,7 +17,7 @@ from planner.errors import ModelError
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph, Op, Region, once_per_graph
 from planner.ir.operators.standard_op import ops_to_run
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.ops import defined
 from planner.plans.plan import Plan
@@ -136,12 +136,12 @@ def is_in_f32(block: Block, graph: Graph) -> bool:
     )
 
 
-def mover_kind(block: Block, graph: Graph) -> Uniform | None:
+def moved_kind(block: Block, graph: Graph) -> Uniform | None:
     """The one per-tensor type of all ports of a block that only moves 32-bit floats; None: it computes."""
     ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
     kind = ports[0].type if ports else None
     is_lone = len(block.core) == 1 and block.activation is None and bool(block.kernel.outputs)
-    if not is_lone or not is_mover(block.core[0], graph) or not isinstance(kind, Uniform):
+    if not is_lone or not is_movement(block.core[0], graph) or not isinstance(kind, Uniform):
         return None
     is_uniform = kind.is_per_tensor and kind.storage.bits <= 16
     is_f32 = all(graph.values[port.value].dtype == "f32" for port in ports)

@@ -24,7 +24,7 @@ from planner.interpreter.blocks import (
     clamped,
     clamped_reals,
     is_in_f32,
-    mover_kind,
+    moved_kind,
     split_tail,
 )
 from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_of, run_loop
@@ -174,7 +174,7 @@ class Interpreter:
             memory.define(name, results[name])
 
     def _run_block(self, memory: Memory, block: Block) -> None:
-        kind = mover_kind(block, self._graph)
+        kind = moved_kind(block, self._graph)
         whole = kind is not None and not kind.storage.float_name
         if kind is not None and whole and all(memory.is_same(kind, port.type) for port in _ports(block)):
             self._move(memory, block, kind)

@@ -72,7 +72,7 @@ def is_of_other_dialect(op: Op) -> bool:
     return "::" in op.type
 
 
-def is_mover(op: Op, graph: Graph | None = None) -> bool:
+def is_movement(op: Op, graph: Graph | None = None) -> bool:
     """Whether every element of the results is an element of the operands, or one cut to a bound.
 
     Interpolating resizes, adding scatters and pads with another value than 0 compute. Without a graph
@@ -90,12 +90,12 @@ def moves_data(graph: Graph, region: Region, *, joins_all: bool) -> bool:
     """
     if region.ops and not any(map(is_of_other_dialect, region.ops)):
         return moves_alone(graph, region)
-    return joins_all and all(is_of_other_dialect(op) or is_mover(op, graph) for op in region.ops)
+    return joins_all and all(is_of_other_dialect(op) or is_movement(op, graph) for op in region.ops)
 
 
 def moves_alone(graph: Graph, region: Region) -> bool:
     """Whether a kernel moves data whatever row it has: in float too."""
-    return bool(region.ops) and all(is_mover(op, graph) for op in region.ops)
+    return bool(region.ops) and all(is_movement(op, graph) for op in region.ops)
 
 
 def _floats(names: Iterable[str], graph: Graph) -> tuple[str, ...]:

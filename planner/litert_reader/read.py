@@ -24,7 +24,7 @@ from planner.litert_reader.control_flow import CONTROL, TYPES
 from planner.litert_reader.elementwise import ELEMENTWISE
 from planner.litert_reader.file import File, Operator, read_file
 from planner.litert_reader.linear import LINEAR, Reader
-from planner.litert_reader.movers import MOVERS
+from planner.litert_reader.movement import MOVEMENT
 from planner.litert_reader.pooling import POOLING
 from planner.litert_reader.quantizers import with_quantizers
 from planner.litert_reader.recurrent import RECURRENT
@@ -35,7 +35,14 @@ from planner.onnx.normalise import normalise
 from planner.onnx.shapes import infer
 from planner.onnx.write import write_graph
 
-READERS: Final[Mapping[str, Reader]] = {**CONTROL, **ELEMENTWISE, **LINEAR, **MOVERS, **POOLING, **RECURRENT}
+READERS: Final[Mapping[str, Reader]] = {
+    **CONTROL,
+    **ELEMENTWISE,
+    **LINEAR,
+    **MOVEMENT,
+    **POOLING,
+    **RECURRENT,
+}
 _FAULTS: Final = (
     struct.error,
     AttributeError,

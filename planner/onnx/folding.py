@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Value
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.topology import reads
 from planner.onnx.dtypes import NUMPY, byte_size, dtype_of
 from planner.onnx.sessions import FAILURES, open_session, session_options
@@ -73,8 +73,8 @@ def fold_constants(graph: Graph, kept: Collection[str] = ()) -> Graph:
 def _is_constrained(op: Op, graph: Graph) -> bool:
     """Whether an operand or a result of an op has facts: folding would lose their rounding."""
     values = graph.values
-    # Movers take no numbers from their operands, shapes not even those.
-    names = op.outputs if is_mover(op) or op.type in _OF_SHAPES else (*op.inputs, *op.outputs)
+    # Data movement takes no numbers from their operands, shapes not even those.
+    names = op.outputs if is_movement(op) or op.type in _OF_SHAPES else (*op.inputs, *op.outputs)
     return any(name in values and values[name].facts for name in names)
 
 

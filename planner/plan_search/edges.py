@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from planner.ir.graph import BOUNDARY
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.plan_search.options import FLOAT, Noise, Option, Table, store_text
 from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of, pins, price_of
@@ -114,7 +114,7 @@ def _rounded(table: Table, writers: Mapping[str, str]) -> Callable[[str], Mappin
         if writer is None:
             return table.inputs.get(name, {})
         region = regions[writer]
-        if not region.ops or not all(is_mover(op, plan.fused) for op in region.ops):
+        if not region.ops or not all(is_movement(op, plan.fused) for op in region.ops):
             return {
                 option.stores[name]: option.rounding
                 for option in reversed(table.kernels[writer])

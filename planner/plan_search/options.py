@@ -18,7 +18,7 @@ from planner.errors import PlannerError
 from planner.ir.asked import asked_of
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Region, Value
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted, is_stored_in, wanted_to_data
 from planner.plan_model import plan as plan_model
@@ -343,7 +343,7 @@ def _row_of(plan: Planned, kernel: KernelPlan) -> Row | None:
 def _follows(plan: Planned, region: Region, kernel: KernelPlan) -> bool:
     """Whether a kernel moves data by a row of any storage, so that nobody can ask it for one."""
     row = _row_of(plan, kernel)
-    return row is not None and _is_wild(row) and all(is_mover(op, plan.fused) for op in region.ops)
+    return row is not None and _is_wild(row) and all(is_movement(op, plan.fused) for op in region.ops)
 
 
 def _wish_of(plan: Planned, kernel: KernelPlan, before: KernelPlan) -> Wanted | None:

@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 
 from planner.mlir.stablehlo_ops import items_of
 from planner.stablehlo_reader.graph_builder import GraphBuilder
-from planner.stablehlo_reader.movers import numbers, sizes_of
+from planner.stablehlo_reader.movement import numbers, sizes_of
 
 _LISTS: Final = re.compile(r"(\w+)\s*=\s*\[([0-9, ]*)\]")
 _VECTOR: Final = re.compile(r"index_vector_dim\s*=\s*(\d+)")

@@ -20,7 +20,7 @@ from planner.mlir.stablehlo_ops import items_of, name_of
 from planner.onnx.dtypes import enum_of
 from planner.stablehlo_reader.elementwise import Reader
 from planner.stablehlo_reader.graph_builder import GraphBuilder
-from planner.stablehlo_reader.movers import number, numbers, sizes_of
+from planner.stablehlo_reader.movement import number, numbers, sizes_of
 
 _NUMBERS: Final = re.compile(r"\[(.*?)\]\s*x\s*\[(.*?)\]\s*->\s*\[(.*?)\]")
 _DYNAMIC: Final = "its shapes are not known"

@@ -2,7 +2,7 @@
 
 An op with an exact equivalent becomes that, so that targets' fusions find it; any other stays under its own
 name, float and opaque, and a note says why. Quantized types are constraints of values. Source: StableHLO
-specification; `elementwise`, `movers`, `linear`, `reductions` for the ops.
+specification; `elementwise`, `movement`, `linear`, `reductions` for the ops.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ from planner.stablehlo_reader.elementwise import ELEMENTS, Reader
 from planner.stablehlo_reader.gathers import gather
 from planner.stablehlo_reader.graph_builder import GraphBuilder
 from planner.stablehlo_reader.linear import LINEAR
-from planner.stablehlo_reader.movers import MOVERS
+from planner.stablehlo_reader.movement import MOVEMENT
 from planner.stablehlo_reader.reductions import REDUCTIONS
 
 READERS: Final[Mapping[str, Reader]] = {
     **ELEMENTS,
     **LINEAR,
-    **MOVERS,
+    **MOVEMENT,
     **REDUCTIONS,
     "stablehlo.gather": gather,
 }

@@ -17,7 +17,7 @@ from planner.mlir.stablehlo_ops import name_of
 from planner.stablehlo_reader.elementwise import Reader
 from planner.stablehlo_reader.graph_builder import GraphBuilder
 from planner.stablehlo_reader.linear import pads_of
-from planner.stablehlo_reader.movers import numbers, sizes_of
+from planner.stablehlo_reader.movement import numbers, sizes_of
 
 _REDUCED: Final[Mapping[str, tuple[str, float]]] = {
     "stablehlo.add": ("ReduceSum", 0.0),

@@ -345,15 +345,15 @@ class _Importer:
 
     def pass_through(self, ops: Sequence[str]) -> None:
         """Operations without quantizers: values pass through, whatever their type."""
-        movers = tuple(op for op in dict.fromkeys(ops) if FORMS[op] in ("move", "choice"))
-        if movers:
-            row = plain_row(movers, "*", "*", one_scale=True)
+        moving = tuple(op for op in dict.fromkeys(ops) if FORMS[op] in ("move", "choice"))
+        if moving:
+            row = plain_row(moving, "*", "*", one_scale=True)
             row.comment = "no quantizers of their own: every type passes"
             self.draft.rows.append(row)
         for op in dict.fromkeys(ops):
             if FORMS[op] in ("split", "variadic"):
                 self.draft.rows.append(plain_row((op,), "*", "*", one_scale=True))
-            elif op not in movers:
+            elif op not in moving:
                 self.draft.not_said(f"{op}: computes, and the file gives it no quantizer: no row")
 
     def once(self, row: RowDraft) -> None:

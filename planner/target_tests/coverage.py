@@ -12,7 +12,7 @@ from typing import Any, Final
 from planner.fusion.fuse import fuse
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, Region
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Storage
 from planner.ops import LINEAR, defined, of_form
 from planner.ops.forms import Form
@@ -193,7 +193,7 @@ def _rules(
     region: Region, graph: Graph, target: Target, ports: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> list[Any]:
     everything = [*(name.rstrip("?*") for name in ports), *outputs]
-    if region.ops and all(is_mover(op, graph) for op in region.ops):
+    if region.ops and all(is_movement(op, graph) for op in region.ops):
         return [{"same_scale": everything}]
     last = region.ops[-1].type if region.ops else region.kernel
     fixed = FIXED.get(defined(last).bounds)

@@ -253,17 +253,17 @@ _LINEAR_TO_FLOAT: Final = (
     "rules: [{{multiplier_accumulator_scale: {{port: b, of: [x, w]}}}}]"
 )
 _MATMUL_TO_FLOAT: Final = "in: {{x: {0}, w: {1}}}, out: {{y: {2}}}, %s, accumulator: i32"
-_MOVER: Final = "in: {{x: {0}}}, out: {{y: {0}}}, rules: [{{same_scale: [x, y]}}]"
+_MOVING: Final = "in: {{x: {0}}}, out: {{y: {0}}}, rules: [{{same_scale: [x, y]}}]"
 _ANY: Final = 'in: {x: "*"}, out: {y: "*"}, rules: [{same_scale: [x, y]}]'
 _FREE: Final = "in: {{x: {0}}}, out: {{y: {1}}}, rules: [{{free_scale: [x, y]}}]"
 _BOTH: Final = "in: {{a: {0}, b: {1}}}, out: {{y: {2}}}, rules: [{{free_scale: [a, b, y]}}]"
 _MANY: Final = "in: {{xs*: {0}}}, out: {{y: {1}}}, rules: [{{same_scale: [xs, y]}}]"
 
 
-def _mover(kernel: str, *operands: Any, operator: str = "", **attributes: Any) -> Probe:
+def _moving(kernel: str, *operands: Any, operator: str = "", **attributes: Any) -> Probe:
     name = operator or kernel
     spell = _plain(name, *operands, **attributes)
-    return Probe(kernel, name, tuple((a,) for a in STORAGES), spell, _MOVER, _ANY)
+    return Probe(kernel, name, tuple((a,) for a in STORAGES), spell, _MOVING, _ANY)
 
 
 def _triples_alike() -> tuple[Storages, ...]:
@@ -369,18 +369,18 @@ PROBES: Final[tuple[Probe, ...]] = (
         _unary("QLinearSoftmax", axis=1, opset=13),
         _SOFTMAX,
     ),
-    _mover("Reshape", (1, 24, 6)),
-    _mover("Flatten"),
-    _mover("Squeeze", (0,)),
-    _mover("Unsqueeze", (0,)),
-    _mover("Transpose", perm=(0, 2, 3, 1)),
-    _mover("Slice", (1,), (3,), (1,)),
-    _mover("Gather", (0, 2), axis=1),
-    _mover("GatherElements", np.zeros((1, 4, 6, 6), int)),
-    _mover("GatherND", ((0, 1), (0, 3))),
-    _mover("Expand", (2, 4, 6, 6)),
-    _mover("Tile", (1, 2, 1, 1)),
-    _mover("Identity"),
+    _moving("Reshape", (1, 24, 6)),
+    _moving("Flatten"),
+    _moving("Squeeze", (0,)),
+    _moving("Unsqueeze", (0,)),
+    _moving("Transpose", perm=(0, 2, 3, 1)),
+    _moving("Slice", (1,), (3,), (1,)),
+    _moving("Gather", (0, 2), axis=1),
+    _moving("GatherElements", np.zeros((1, 4, 6, 6), int)),
+    _moving("GatherND", ((0, 1), (0, 3))),
+    _moving("Expand", (2, 4, 6, 6)),
+    _moving("Tile", (1, 2, 1, 1)),
+    _moving("Identity"),
     Probe(
         "Split",
         "Split",
@@ -389,17 +389,17 @@ PROBES: Final[tuple[Probe, ...]] = (
         "in: {{x: {0}}}, out: {{ys*: {0}}}, rules: [{{same_scale: [x, ys]}}]",
         'in: {x: "*"}, out: {ys*: "*"}, rules: [{same_scale: [x, ys]}]',
     ),
-    _mover("MaxPool", kernel_shape=(2, 2)),
-    _mover("GlobalMaxPool", (2, 3), operator="ReduceMax"),
-    _mover("ReduceMax", (2, 3)),
-    _mover("ReduceMin", (2, 3)),
-    _mover("Pad", (0, 0, 1, 1, 0, 0, 1, 1)),
-    *(_mover(kind, blocksize=2) for kind in sorted(of_form(Form.BLOCKS))),
-    _mover("Relu", _Like(1), operator="Max"),
-    _mover("Clip", _Like(1), _Like(5)),
+    _moving("MaxPool", kernel_shape=(2, 2)),
+    _moving("GlobalMaxPool", (2, 3), operator="ReduceMax"),
+    _moving("ReduceMax", (2, 3)),
+    _moving("ReduceMin", (2, 3)),
+    _moving("Pad", (0, 0, 1, 1, 0, 0, 1, 1)),
+    *(_moving(kind, blocksize=2) for kind in sorted(of_form(Form.BLOCKS))),
+    _moving("Relu", _Like(1), operator="Max"),
+    _moving("Clip", _Like(1), _Like(5)),
     Probe("Max", "Max", tuple((a, a) for a in STORAGES), _plain("Max", _Like(3)), _MANY),
     Probe("Min", "Min", tuple((a, a) for a in STORAGES), _plain("Min", _Like(3)), _MANY),
-    Probe("TopK", "TopK", tuple((a,) for a in STORAGES), _plain("TopK", (3,), count=2), _MOVER),
+    Probe("TopK", "TopK", tuple((a,) for a in STORAGES), _plain("TopK", (3,), count=2), _MOVING),
     Probe(
         "ArgMax",
         "ArgMax",

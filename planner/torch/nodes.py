@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 
 from planner.errors import InputError
 from planner.ir.graph import Graph, Region
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan
 from planner.target_exchange.aten import onnx_of
@@ -93,7 +93,7 @@ def _result(graph: Graph, region: Region, name: str, starts: set[Node], free: li
     if fitting:
         return fitting[0]
     (first, *others) = starts or {None}
-    if first is not None and not others and all(is_mover(op, graph) for op in region.ops):
+    if first is not None and not others and all(is_movement(op, graph) for op in region.ops):
         return first
     told = f"{region.kernel} at {region.name!r} with the result {name!r}"
     raise InputError(f"the program has no node for {told}", hint=HINT)

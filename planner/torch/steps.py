@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
 
 from planner.errors import InputError, unknown_name
-from planner.interpreter.blocks import Block, Floats, mover_kind, needed_regions, stages_of
+from planner.interpreter.blocks import Block, Floats, moved_kind, needed_regions, stages_of
 from planner.interpreter.calls import HTP, is_accumulator
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
@@ -144,7 +144,7 @@ class Maker:
         calls = tuple(self._call(op, block.kinds, block.arithmetic) for op in ops)
         ties = "even" if block.arithmetic in EVEN else "up"
         ties = "away" if ties == "up" and block.core[0].type in AVERAGES else ties
-        kind = mover_kind(block, self.model)
+        kind = moved_kind(block, self.model)
         ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
         # What only moves data of one type leaves it on its grid; bounds of a Clip are rounded onto it.
         stays = kind is not None and block.core[0].type != "Clip" and all(port.type == kind for port in ports)

@@ -38,11 +38,11 @@ from planner.tosa_reader.builder import Builder, Unread
 from planner.tosa_reader.control_flow import control
 from planner.tosa_reader.custom_form import generic
 from planner.tosa_reader.elementwise import ELEMENTWISE, Reader
-from planner.tosa_reader.movers import MOVERS
+from planner.tosa_reader.movement import MOVEMENT
 
 _READERS: Final[Mapping[str, Reader]] = {
     **ELEMENTWISE,
-    **MOVERS,
+    **MOVEMENT,
     "arithmetic_right_shift": scaling.shift_right,
     "avg_pool2d": linear.average,
     "avg_pool2d_adaptive": linear.average,

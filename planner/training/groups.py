@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from planner.errors import InputError, unknown_name
 from planner.ir.graph import BOUNDARY, Graph
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, PortTyped
@@ -281,7 +281,7 @@ def _moved_from(graph: Graph, value: str) -> set[str]:
     waiting = [value]
     while waiting:
         region = makers.get(waiting.pop())
-        if region is None or not all(is_mover(op, graph) for op in region.ops):
+        if region is None or not all(is_movement(op, graph) for op in region.ops):
             continue
         read = {name for name in region.inputs if name and name not in graph.constants} - found
         found |= read

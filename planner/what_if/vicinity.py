@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region, Value
 from planner.ir.operators.needs import HANDING, STARTING
-from planner.ir.roles import is_mover, is_of_other_dialect
+from planner.ir.roles import is_movement, is_of_other_dialect
 from planner.ir.types.held_pins import held
 from planner.ir.types.qtypes import Calibrated, Uniform
 from planner.plans.plan import Plan, Planned
@@ -147,7 +147,7 @@ def needing(plan: Plan, graph: Graph) -> set[int]:
         region = region_of(plan, graph, writer)
         if any(op.type in HANDING for op in region.ops):
             found.add(writer)
-        if any(op.type in HANDING or is_mover(op, graph) for op in region.ops):
+        if any(op.type in HANDING or is_movement(op, graph) for op in region.ops):
             waiting += region.inputs
             # What a loop hands to its next trip is read where it leaves.
             waiting += (n for other in carried.get(writer, ()) for n in region_of(plan, graph, other).inputs)
@@ -164,7 +164,7 @@ def _carried(plan: Plan) -> Mapping[int, tuple[int, ...]]:
 
 def _ties(plan: Plan, graph: Graph, at: int) -> bool:
     region, key = region_of(plan, graph, at), plan.kernels_in_order[at].row
-    if region.ops and all(is_mover(op, graph) for op in region.ops):
+    if region.ops and all(is_movement(op, graph) for op in region.ops):
         return True
     # An op of another dialect moves data by its row, which it has left where all around it is float; of a
     # kernel without ops nobody knows whether it did.

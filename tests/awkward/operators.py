@@ -94,7 +94,7 @@ def pad_forms() -> bytes:
     return net.data(opset=18)
 
 
-def shape_movers() -> bytes:
+def shape_movement() -> bytes:
     """Reshape with 0 and -1, Expand, Tile, Squeeze of all, Transpose, Slice with a step, GatherND."""
     net = Net(107)
     x = net.op("Relu", net.conv(net.input("x", [2, 3, 4, 4]), 3, 4))

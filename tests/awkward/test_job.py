@@ -155,7 +155,7 @@ EXPECTED: Final[Mapping[str, Runs | Refused]] = {
     "gemm_forms": Runs((12, 12, 10)),
     "resize_forms": Runs((9, 8, 5)),
     "pad_forms": Runs((11, 11, 6)),
-    "shape_movers": Runs((11, 11, 6)),
+    "shape_movement": Runs((11, 11, 6)),
     "selection": Runs((7, 4, 3)),
     "split_forms": Runs((5, 5, 3)),
     "absent_operands": Runs((5, 3, 5)),

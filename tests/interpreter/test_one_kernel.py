@@ -56,7 +56,7 @@ def lone(case: Any, x: Uniform, y: Uniform, inputs: dict[str, tuple[int, ...]]) 
     return graph, plan_of(graph, [(("y",), " ".join(reads), " ".join(writes))], types)
 
 
-MOVERS = [
+MOVEMENT = [
     ("Clip", "x lo hi", {"lo": np.float32(-0.7), "hi": np.float32(1.1)}, {}),
     ("Concat", "x x2", SMALL, {"axis": 1}),
     ("DepthToSpace", "x", SMALL, {"blocksize": 2}),
@@ -89,7 +89,7 @@ MOVERS = [
 ]
 
 
-@pytest.mark.parametrize("case", MOVERS, ids=lambda case: case[0])
+@pytest.mark.parametrize("case", MOVEMENT, ids=lambda case: case[0])
 @pytest.mark.parametrize(
     "kind", [u8(0.02, 100), i8(0.02, -13), uniform(storage("u16"), 2e-4, 30000)], ids=str
 )

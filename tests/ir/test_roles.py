@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.ir.roles import is_mover, port_inputs, port_outputs
+from planner.ir.roles import is_movement, port_inputs, port_outputs
 from tests.fusion.small import graph_of
 
 INTEGERS = {"i": "i64", "j": "i64", "p": "bool"}
@@ -71,9 +71,9 @@ def test_port_outputs_are_float():
 )
 def test_is_mover(line, moves):
     graph = graph_of(line, outputs=["y"], dtypes=INTEGERS, constants={"ZERO": 0.0, "ONE": 1.0})
-    assert is_mover(graph.ops[0], graph) is moves
+    assert is_movement(graph.ops[0], graph) is moves
 
 
 def test_without_a_graph_a_pad_value_is_unknown():
     graph = graph_of("y = Pad(x, i, ZERO)", outputs=["y"], dtypes=INTEGERS)
-    assert not is_mover(graph.ops[0])
+    assert not is_movement(graph.ops[0])

@@ -27,7 +27,7 @@ TABLES: Final[Mapping[str, str]] = {
     "exporters/onnx/guards/optimisations.py _FOLLOWERS": ENGINE,
     "exporters/stablehlo/floats/table.py OPS": FORMAT,
     "exporters/tosa/floats.py FLOAT_OPS": FORMAT,
-    "exporters/tosa/movement.py MOVERS": FORMAT,
+    "exporters/tosa/movement.py MOVEMENT": FORMAT,
     "factors/ways.py BLOCK_ENDS": "last ops of norms and activations that exporters spell out",
     "interpreter/kernels/stored.py STORED_KERNELS": REWRITE,
     "ir/operators/standard_op.py SPELLED": REWRITE,

@@ -56,8 +56,8 @@ MODELS: Final = (
     "vision/unet_b32_128",
     "vision/yolox_nano",
 )
-MOVERS: Final = ("MaxPool", "Reshape", "Transpose")
-RELAYS: Final = (("conv",), ("conv", *MOVERS), ("conv", "conv", "Reshape"), MOVERS)
+MOVEMENT: Final = ("MaxPool", "Reshape", "Transpose")
+RELAYS: Final = (("conv",), ("conv", *MOVEMENT), ("conv", "conv", "Reshape"), MOVEMENT)
 NOT_NEGATIVE: Final = ("HardSigmoid", "Relu", "Sigmoid", "Softmax", "Sqrt")
 FACTS: Final = (0.0, 0.1, 0.3)
 RANDOM, SKIPS, A_GROUP = 264, 24, 66

@@ -15,13 +15,13 @@ import planner
 from planner.errors import Conflict, PlanInvalid
 from planner.ir.asked import with_wanted
 from planner.ir.graph import model_digest
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.structure import BORDERS
 from planner.ir.types.qtypes import Uniform
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
 from planner.target.load import load_target, target_ids
-from tests.plans.movermodels import mover_model
+from tests.plans.movement_models import movement_model
 from tests.plans.planned import case
 from tests.plans.randommodels import random_model
 
@@ -33,7 +33,7 @@ STORES = ("i8", "u8", "i16", "i8<-127:127>", "i4", "f32")
 @st.composite
 def models(draw):
     seed, steps = draw(st.integers(0, 1 << 20)), draw(st.integers(1, 10))
-    make = draw(st.sampled_from((random_model, random_model, mover_model)))
+    make = draw(st.sampled_from((random_model, random_model, movement_model)))
     return make(seed, steps, facts=draw(st.sampled_from((0.0, 0.1))))
 
 
@@ -140,7 +140,7 @@ def stored_as(kernel):
 
 def own_rows(model, plan):
     """What kernels that compute have already, and float where that is what they have."""
-    moving = {r.name for r in plan.graph.regions if r.ops and all(is_mover(op, model) for op in r.ops)}
+    moving = {r.name for r in plan.graph.regions if r.ops and all(is_movement(op, model) for op in r.ops)}
     ports = {r.name: any((*r.inputs, *r.outputs)) for r in plan.graph.regions}
     return {
         name: "float" if kernel.row is None else stored_as(kernel)

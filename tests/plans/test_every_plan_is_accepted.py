@@ -9,13 +9,13 @@ from planner.errors import Conflict
 from planner.ir.structure import BEGIN, END, JOIN
 from planner.plans.read_json import plan_from_json
 from planner.target.load import target_ids
-from tests.plans.movermodels import mover_model
+from tests.plans.movement_models import movement_model
 
 
 @st.composite
 def models(draw):
     seed, steps = draw(st.integers(0, 1 << 20)), draw(st.integers(1, 16))
-    return mover_model(seed, steps, facts=draw(st.sampled_from((0.0, 0.1, 0.3))))
+    return movement_model(seed, steps, facts=draw(st.sampled_from((0.0, 0.1, 0.3))))
 
 
 def is_accepted(model, target, strategy):
@@ -45,6 +45,6 @@ def test_a_plan_is_accepted_at_length(model, target, strategy):
 
 
 def test_the_models_have_what_makes_ranges_hard():
-    found = {op.type for seed in range(40) for op in mover_model(seed, 12).all_ops()}
+    found = {op.type for seed in range(40) for op in movement_model(seed, 12).all_ops()}
     assert {"Pad", "Where", "Max", "Min", "Clip", "Concat", "Gather", "TopK", "ScatterElements"} <= found
     assert {BEGIN, END, JOIN} <= found

@@ -24,7 +24,7 @@ from planner.propagation.propagate import propagate
 from planner.target.borders import rows_for
 from planner.target.load import load_target, target_ids
 from planner.target.records import Row, Target
-from tests.plans.movermodels import mover_model
+from tests.plans.movement_models import movement_model
 from tests.plans.planned import digits
 from tests.propagation.small import graph_of, target_of
 from tests.propagation.test_remedies import devices, nets
@@ -92,7 +92,7 @@ def test_rows_that_kernels_cannot_keep(graph, rows, strategy):
 def test_movers_and_floats_on_shipped_targets(seed, steps, name):
     target = load_target(name)
     try:
-        plan = planner.plan(mover_model(seed, steps), target)
+        plan = planner.plan(movement_model(seed, steps), target)
     except Conflict:
         return
     assert [*passed_over(plan, target)] == []

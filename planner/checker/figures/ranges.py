@@ -25,7 +25,7 @@ from planner.checker.kernel_ports import Served
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Facts, Graph, Op, Region
 from planner.ir.mapped import let_go
-from planner.ir.operators.movers import finite_range, reads_infinity, tells_places
+from planner.ir.operators.movement import finite_range, reads_infinity, tells_places
 from planner.ir.operators.needs import Around, asks, needs_of
 from planner.ir.types.intervals import ALL, Interval, cut_to, hull
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform

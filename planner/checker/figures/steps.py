@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.checker.kernel_ports import Served, own_facts
 from planner.ir.graph import Facts, Graph, Region
-from planner.ir.operators.movers import cut_of
+from planner.ir.operators.movement import cut_of
 from planner.ir.roles import moves_data
 from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import Bipolar, Calibrated, Uniform

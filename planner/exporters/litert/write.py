@@ -24,7 +24,7 @@ from planner.exporters.litert.recurrent import is_zero
 from planner.exporters.litert.table import ONE_TYPE, RESCALING, WRITERS
 from planner.exporters.onnx.port_support import common_problem, pinned_results, refusal, typed_ports
 from planner.ir.graph import Constant, Graph, Op, port_address
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.litert_reader.vocabulary import BUILTINS, UNARIES
 from planner.ops import defined
@@ -156,7 +156,7 @@ def _write_integers(builder: ProgramBuilder, block: Block) -> None:
     if found is None or len([name for name in results if name]) > len(found):
         raise _refusal(builder, block)
     # What only moves integers of a type with a part of its format yields no others.
-    inside = None if y is None or is_mover(op, builder.graph) else written_bounds(y, activation)
+    inside = None if y is None or is_movement(op, builder.graph) else written_bounds(y, activation)
     for name, tensor in zip(results, found, strict=False):
         if name:
             kind = typed.get(name)
@@ -187,7 +187,7 @@ def _is_whole(builder: ProgramBuilder, op: Op, kinds: dict[int, PortTyped]) -> b
 
 def _is_one_type(builder: ProgramBuilder, op: Op, kinds: dict[int, PortTyped], y: Uniform | None) -> bool:
     """Whether ops that hand integers on as they are have one type on both sides."""
-    is_rescaled = op.type in RESCALING or not (is_mover(op, builder.graph) or op.type in ONE_TYPE)
+    is_rescaled = op.type in RESCALING or not (is_movement(op, builder.graph) or op.type in ONE_TYPE)
     return y is None or is_rescaled or all(builder.values.is_same(kind, y) for kind in kinds.values())
 
 

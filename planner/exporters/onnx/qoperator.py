@@ -26,7 +26,7 @@ from planner.exporters.onnx.qlinear import CALLS, FLOAT_CALLS, Call
 from planner.exporters.onnx.storage_types import held_dtype
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.ops import OPERATORS, of_form
 from planner.ops.forms import Form as Family
@@ -36,8 +36,8 @@ BYTES: Final = frozenset({np.dtype(np.int8), np.dtype(np.uint8)})
 
 _BYTES: Final = frozenset({8})
 _BYTES_AND_WORDS: Final = frozenset({8, 16})
-# Widths of stored integers each mover has a kernel for in onnxruntime.
-INTEGER_MOVERS: Final = {
+# Widths of stored integers data movement has kernels for in onnxruntime.
+INTEGER_MOVEMENT: Final = {
     **{name: _BYTES_AND_WORDS for name, one in OPERATORS.items() if one.indices and name != "Dropout"},
     "ScatterND": _BYTES_AND_WORDS,
     **dict.fromkeys((*of_form(Family.BLOCKS), "Max", "MaxPool", "Min", "Pad"), _BYTES),
@@ -57,7 +57,7 @@ def write_qoperator_clip(graph: Graph, plan: Plan) -> bytes:
 
 def write_block(builder: ModelBuilder, block: Block) -> None:
     """Write one region: on stored integers where a kernel has its types, else in float."""
-    writers = (write_clamp_alone, write_mover, write_call, write_call_to_float)
+    writers = (write_clamp_alone, write_movement, write_call, write_call_to_float)
     if not any(write(builder, block) for write in writers):
         write_real(builder, block)
 
@@ -109,15 +109,15 @@ def _emit(builder: ModelBuilder, block: Block, call: Call, result: str) -> None:
         builder.file.emit("Reshape", [target, call.reshape], [result])
 
 
-def write_mover(builder: ModelBuilder, block: Block) -> bool:
+def write_movement(builder: ModelBuilder, block: Block) -> bool:
     """Write data movement on stored integers; False where types differ or the integer kernel is missing."""
     op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
     kinds = [port.type for port in ports if port.value]
     kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)
-    if len(block.region.ops) > 1 or kind is None or not is_mover(op, builder.graph):
+    if len(block.region.ops) > 1 or kind is None or not is_movement(op, builder.graph):
         return False
     bits = 8 * held_dtype(kind).itemsize
-    is_known = bits in INTEGER_MOVERS.get(op.type, ()) and kind.is_per_tensor
+    is_known = bits in INTEGER_MOVEMENT.get(op.type, ()) and kind.is_per_tensor
     if (
         not is_known
         or any(not builder.values.is_same(kind, other) for other in kinds)

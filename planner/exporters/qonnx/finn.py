@@ -36,7 +36,7 @@ from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.fixed_point import is_fixed_point
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 
@@ -98,7 +98,7 @@ def _write_block(streams: FinnModelBuilder, block: Block) -> None:
     if not block.is_integer:
         _write_floats(streams, block, block.region.ops, {})
         return
-    if _write_mover(streams, block) or _hand_on(streams, block):
+    if _write_movement(streams, block) or _hand_on(streams, block):
         return
     writer = WRITERS.get(tuple(op.type for op in block.core), channelwise)
     outputs = [port for port in block.kernel.outputs if port.value]
@@ -191,12 +191,12 @@ def _write_floats(streams: FinnModelBuilder, block: Block, ops: Sequence[Op], in
         streams.values.define_real(name, inner[name])
 
 
-def _write_mover(streams: FinnModelBuilder, block: Block) -> bool:
+def _write_movement(streams: FinnModelBuilder, block: Block) -> bool:
     """Data-movement operators take integers less their zero point as they are."""
     op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
     kinds = [port.type for port in ports if port.value]
     kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)
-    if len(block.region.ops) > 1 or kind is None or not is_mover(op, streams.graph):
+    if len(block.region.ops) > 1 or kind is None or not is_movement(op, streams.graph):
         return False
     if any(other != kind for other in kinds) or op.type == "Clip":
         return False

@@ -16,7 +16,7 @@ from planner.exporters.qonnx.quant_parameters import range_problem
 from planner.exporters.qonnx.signs import only_of_signs, signs_of
 from planner.exporters.qonnx.windows import windows
 from planner.ir.graph import Graph
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.ops import defined
 from planner.plans.plan import Plan
@@ -123,4 +123,4 @@ def _keeps_grid(graph: Graph, block: Block) -> bool:
     kinds = {port.type for port in ports if port.value}
     # What moves data element by element hands a number on, or cuts it to a bound.
     cuts = defined(op.type).is_pointwise
-    return not others and len(kinds) == 1 and is_mover(op, graph) and not cuts
+    return not others and len(kinds) == 1 and is_movement(op, graph) and not cuts

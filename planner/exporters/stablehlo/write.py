@@ -29,7 +29,7 @@ from planner.exporters.stablehlo.quantized import clamped as clamp_quantized
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.exporters.stablehlo.verbatim import is_verbatim, restate
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.written_scales import written_scales
 from planner.mlir.generic import Function, module_text
@@ -111,14 +111,14 @@ def _write_block(builder: ProgramBuilder, block: Block) -> None:
     with sizes_blamed(builder.graph, builder.p.place):
         if (
             fold(builder.values, builder.shape, block)
-            or _write_mover(builder, block)
+            or _write_movement(builder, block)
             or _write_kernel(builder, block)
         ):
             return
         _write_real(builder, block)
 
 
-def _write_mover(builder: ProgramBuilder, block: Block) -> bool:
+def _write_movement(builder: ProgramBuilder, block: Block) -> bool:
     """Write a data-movement operator, or a clamp alone, on stored elements; False where types differ."""
     op = block.core[0]
     ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
@@ -126,7 +126,9 @@ def _write_mover(builder: ProgramBuilder, block: Block) -> bool:
     is_lone = len(block.region.ops) == 1 and bool(block.kernel.outputs)
     if not is_lone or not isinstance(kind, Uniform) or not kind.is_per_tensor:
         return False
-    if not is_mover(op, builder.graph) or any(not builder.values.is_same(kind, port.type) for port in ports):
+    if not is_movement(op, builder.graph) or any(
+        not builder.values.is_same(kind, port.type) for port in ports
+    ):
         return False
     if op.type in CLAMPS:
         ends = clamp_of(builder.values, op, kind)

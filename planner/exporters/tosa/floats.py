@@ -24,7 +24,7 @@ from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.exporters.tosa.resizing import resize_reals
 from planner.exporters.tosa.scaling import widened
 from planner.ir.graph import Op
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.ops import of_form
 from planner.ops.forms import Form
@@ -53,7 +53,7 @@ def _is_computable(builder: ProgramBuilder, ops: Sequence[Op]) -> bool:
     """Whether ops have operators, and operands that are there."""
     inner = {name for op in ops for name in op.outputs}
     names = {name for op in ops for name in op.inputs if name} - inner
-    has_words = all(op.type in FLOAT_OPS or is_mover(op, builder.graph) for op in ops)
+    has_words = all(op.type in FLOAT_OPS or is_movement(op, builder.graph) for op in ops)
     return has_words and all(
         builder.values.is_constant(name) or name in builder.values.bases for name in names
     )
@@ -90,7 +90,7 @@ def _computed(builder: ProgramBuilder, block: Block, ops: Sequence[Op]) -> Mappi
             )
         inner.update(zip(op.outputs, found, strict=False))
         for name, tensor in zip(op.outputs, found, strict=False):
-            if tensor.element != "f32":  # an index, which movers ask for by name
+            if tensor.element != "f32":  # an index, which data movement asks for by name
                 builder.values.define_real(name, tensor)
     return inner
 
@@ -162,7 +162,7 @@ def _results(builder: ProgramBuilder, op: Op, operands: Sequence[Tensor]) -> Seq
         return None
     if op.type == "TopK":
         return _top_one(builder, op, operands[0])
-    if is_mover(op, builder.graph) and (op.type not in FLOAT_OPS or op.type == "Resize"):
+    if is_movement(op, builder.graph) and (op.type not in FLOAT_OPS or op.type == "Resize"):
         return move(builder, op, operands, None)
     writer = FLOAT_OPS.get(op.type)
     found = None if writer is None else writer(builder, op, operands)

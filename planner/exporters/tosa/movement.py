@@ -41,14 +41,14 @@ class Move:
     kind: Uniform | None
 
 
-Mover: TypeAlias = Callable[[ProgramBuilder, Move], Sequence[Tensor] | None]
+MoveWriter: TypeAlias = Callable[[ProgramBuilder, Move], Sequence[Tensor] | None]
 
 
 def move(
     builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor], kind: Uniform | None
 ) -> Sequence[Tensor] | None:
     """The results of an op that only moves data; None where TOSA has no way to say it."""
-    return MOVERS.get(op.type, _moved)(builder, Move(op, tensors, kind))
+    return MOVEMENT.get(op.type, _moved)(builder, Move(op, tensors, kind))
 
 
 def picked(builder: ProgramBuilder, tensor: Tensor, picks: Mapping[int, Array], stem: str) -> Tensor:
@@ -234,7 +234,7 @@ def _where(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     return [selected(builder, builder.real(call.op.inputs[0]), call.tensors, call.op.outputs[0])]
 
 
-MOVERS: Final[Mapping[str, Mover]] = {
+MOVEMENT: Final[Mapping[str, MoveWriter]] = {
     **dict.fromkeys(CONCATS, _concat),
     "DepthToSpace": _blocks_to_space,
     "Gather": _gather,

@@ -29,7 +29,7 @@ from planner.exporters.tosa.tables import pointwise
 from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
 from planner.ir.graph import BOUNDARY, Graph, Op, port_address
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import module_text
 from planner.ops import CONCATS
@@ -125,7 +125,7 @@ def _write_kernel(builder: ProgramBuilder, block: Block) -> None:
     if not block.is_integer:
         write_floats(builder, block)
         return
-    if _write_mover(builder, block) or compare(builder, block) or argmax(builder, block):
+    if _write_movement(builder, block) or compare(builder, block) or argmax(builder, block):
         return
     ops = tuple(op.type for op in block.core)
     outputs = [port for port in block.kernel.outputs if port.value]
@@ -150,12 +150,12 @@ def _write_kernel(builder: ProgramBuilder, block: Block) -> None:
     raise _refusal(builder, block)
 
 
-def _write_mover(builder: ProgramBuilder, block: Block) -> bool:
+def _write_movement(builder: ProgramBuilder, block: Block) -> bool:
     """A lone op that moves stored integers of one type, a Relu or Clip among them."""
     ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
     kinds = [port.type for port in ports]
     op, first = block.core[0], kinds[0]
-    is_lone = len(block.region.ops) == 1 and is_mover(op, builder.graph)
+    is_lone = len(block.region.ops) == 1 and is_movement(op, builder.graph)
     if (
         not is_lone
         or not isinstance(first, Uniform)

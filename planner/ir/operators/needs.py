@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from planner.ir.graph import Graph, Op, Region
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.intervals import ALL, Interval, hull
 from planner.ops import OPERATORS, defined
 from planner.ops import needs as rules
@@ -92,7 +92,7 @@ def _needed(ask: rules.Ask) -> Iterator[Interval]:
     """The range that an op needs of each operand."""
     rule, graph = defined(ask.op.type).needed, ask.graph
     floats = all(graph.values[name].is_float for name in ask.op.outputs if name)
-    if rule is None and floats and is_mover(ask.op, graph):
+    if rule is None and floats and is_movement(ask.op, graph):
         yield from (ask.kept for _ in ask.op.inputs)
     else:
         yield from (ALL if rule is None else rule(ask, i) for i in range(len(ask.op.inputs)))
@@ -107,7 +107,7 @@ def _is_read_by_ratio(result: str, around: Around) -> bool:
         readers = around.readers(name)
         if any(op.type in BY_RATIO for op in readers):
             return True
-        moved = (op for op in readers if is_mover(op, around.graph))
+        moved = (op for op in readers if is_movement(op, around.graph))
         waiting += [n for op in moved for n in op.outputs if n not in seen]
     return False
 

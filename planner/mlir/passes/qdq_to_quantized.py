@@ -206,7 +206,7 @@ def _multiplied(operands: Sequence[WrittenUniform], result: WrittenUniform) -> b
 
 
 Rule = Callable[[Sequence[WrittenUniform], WrittenUniform], bool]
-_MOVERS: Final = [
+_MOVEMENT: Final = [
     "broadcast_in_dim",
     "concatenate",
     "dynamic_slice",
@@ -218,7 +218,7 @@ _MOVERS: Final = [
 ]
 QUANTIZABLE: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(ELEMENTWISE | WHOLE, _per_tensor),
-    **{f"{PREFIX}{name}": _one_type for name in _MOVERS},
+    **{f"{PREFIX}{name}": _one_type for name in _MOVEMENT},
     **dict.fromkeys(LINEAR, _multiplied),
     "stablehlo.add": _added,
     "stablehlo.clamp": _one_type,

@@ -54,7 +54,7 @@ from planner.mlir.stablehlo_ops import (
 from planner.mlir.types import element_of, uniform_of
 from planner.mlir.verbatim_types import WrittenUniform
 
-MOVERS: Final = frozenset(
+MOVEMENT: Final = frozenset(
     f"{PREFIX}{name}"
     for name in [
         "all_gather",
@@ -143,7 +143,7 @@ def _compute(op: Operation, known: Known) -> None:
     lower = _LOWERINGS.get(name)
     if lower is not None and lower(op, known):
         return
-    moves = name in MOVERS and name not in _SEVERAL and not op.regions
+    moves = name in MOVEMENT and name not in _SEVERAL and not op.regions
     if name in ELEMENTWISE or name in _DECOMPOSED or (moves and _changes_type(op)):
         decompose(op)
 
@@ -254,7 +254,7 @@ def _check(op: Operation) -> None:
     name = name_of(op)
     if not is_quantized(op) or name in _PASSING or name in _UNREAD:
         return
-    if name not in MOVERS:
+    if name not in MOVEMENT:
         raise StuckAt(op, f"{name} reads or gives quantized values, and has no meaning on stored integers")
     if _changes_type(op):
         raise StuckAt(op, f"{name} changes the quantized type of what it moves")

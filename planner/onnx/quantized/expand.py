@@ -53,12 +53,12 @@ def expand(graph: Graph) -> Graph:
 def lift(graph: Graph) -> Graph:
     """Move each DequantizeLinear of one scale behind the ops that move its stored integers."""
     reader = reader_of(graph)
-    movers = [at for at, op in enumerate(graph.ops) if _moves_stored(op, reader)]
-    if not movers:
+    moving = [at for at, op in enumerate(graph.ops) if _moves_stored(op, reader)]
+    if not moving:
         return graph
     draft = draft_of(graph)
     rewired: dict[str, str] = {}
-    ops = {at: graph.ops[at] for at in movers}
+    ops = {at: graph.ops[at] for at in moving}
     for at, op in enumerate(graph.ops):
         if at in ops:
             rewired |= _lifted(op, draft, rewired, reader)
@@ -85,7 +85,7 @@ def _dequantized(op: Op, draft: Draft, name: str, grid: Sequence[str]) -> str:
 
 def _moves_stored(op: Op, reader: Reader) -> bool:
     """Whether an op moves stored integers that only DequantizeLinears of one grid read in the end."""
-    if op.type not in _MOVERS or reader.graph.values[op.inputs[0]].dtype not in ("i8", "u8", "i16", "u16"):
+    if op.type not in _MOVEMENT or reader.graph.values[op.inputs[0]].dtype not in ("i8", "u8", "i16", "u16"):
         return False
     return len([out for out in op.outputs if out]) == 1 and _next_grid(op, reader) is not None
 
@@ -100,7 +100,7 @@ def _next_grid(op: Op, reader: Reader) -> tuple[str, ...] | None:
         if user.type == "DequantizeLinear":
             scale = reader.array(user.inputs[1])
             grids.add(tuple(user.inputs[1:]) if scale is not None and scale.size == 1 else None)
-        elif user.type in _MOVERS:
+        elif user.type in _MOVEMENT:
             grids.add(_next_grid(user, reader))
         else:
             return None
@@ -245,7 +245,7 @@ def _integer_product(kind: str) -> Expansion:
 
 
 _CONTRIB: Final = frozenset({"channels_last", "opset"})
-_MOVERS: Final = {name for name, one in OPERATORS.items() if one.indices and one.moves is always} - {
+_MOVEMENT: Final = {name for name, one in OPERATORS.items() if one.indices and one.moves is always} - {
     "Split"
 } | {"MaxPool"}
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph
-from planner.ir.operators.movers import cut_of
+from planner.ir.operators.movement import cut_of
 from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Storage, Uniform
 from planner.propagation.network.early_ranges import EarlyRanges

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
-from planner.ir.operators.movers import FAR
+from planner.ir.operators.movement import FAR
 from planner.propagation.network.constant_ranges import oddity
 from planner.propagation.network.float_islands import (
     BETWEEN_FLOATS,

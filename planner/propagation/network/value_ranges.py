@@ -10,7 +10,7 @@ Source: docs/specification.md, section 5, the price, item 1.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from planner.ir.operators.movers import finite_range, reads_infinity, tells_places
+from planner.ir.operators.movement import finite_range, reads_infinity, tells_places
 from planner.ir.roles import moves_alone
 from planner.ir.types.intervals import ALL, Interval, cut_to, hull
 from planner.ir.types.qtypes import Storage

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from planner.ir.graph import Graph, has_quantizers
-from planner.ir.roles import is_mover
+from planner.ir.roles import is_movement
 from planner.ir.types.pinned_numbers import lies_on
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.plans.records import KernelPlan, PortTyped
@@ -39,7 +39,7 @@ def not_as_written(graph: Graph, kernels: Sequence[KernelPlan], rows: Mapping[st
     moving = {
         region.name
         for region in graph.regions
-        if region.ops and all(is_mover(op, graph) for op in region.ops)
+        if region.ops and all(is_movement(op, graph) for op in region.ops)
     }
     found = _Rounded(graph)
     for kernel in reversed(kernels):

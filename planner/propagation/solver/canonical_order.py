@@ -111,7 +111,7 @@ def _refined(unit: Unit, rank: Mapping[int, int]) -> dict[int, int]:
                 around[member].append(("loses", told))
             else:
                 below[member].append(repr(told))
-    # Digests, as a way stands for a tree: written out, that of a long chain of movers would be quadratic.
+    # Digests, as a way stands for a tree: written out, that of a long chain would be quadratic.
     for number, (members, _) in reversed(unit.ways.items()):
         colour = _digest((made[number], *sorted(below[number])))
         for member in members:

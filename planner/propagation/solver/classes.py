@@ -162,8 +162,8 @@ def _class(network: Ranged, ident: int, groups: list[int], members: Sequence[Por
     for port in members:
         groups[port.id] = ident
     reads = any(port.side[0] == "in" for port in members)
-    # What a mover writes is what it read, so only its inputs bring ranges; a kernel that computes on one
-    # scale brings its result's as well.
+    # Data movement writes what it read, so only its inputs bring ranges; a kernel that computes on one scale
+    # brings its result's as well.
     entering = [port for port in members if port.side[0] == "in" or not (kernel.moves and reads)]
     if len(members) > 1:
         entering = preferred(kernel.choice.row, members, entering, network.required)

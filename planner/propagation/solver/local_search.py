@@ -311,8 +311,7 @@ class _State:
                     self._price_again(number)
                 for way in self._parents.get(member, ()):
                     heappush(ready, -way)
-            # Where labels only got coarser losses only grow, so a change that is too dear already can stop
-            # here.
+            # Where labels only got coarser losses only grow: a change that costs too much already stops here.
             if not ready or (most is not None and coarser and self._total[0] > most):
                 return
             # Ways are numbered downwards, each below what it is made of: the highest is final when it comes.

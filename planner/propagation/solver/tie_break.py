@@ -24,18 +24,18 @@ def moved_late(
     cost_model: CostModel,
 ) -> Mapping[int, Label | None]:
     """The labels, with data movement following its input where that costs the same."""
-    if not _rescaled_movers(network, unit, classes, labels):
+    if not _rescaled_movement(network, unit, classes, labels):
         return labels
     found = dict(labels)
     around: dict[int, Part] = {}
     for edge in unit.edges:
         for c in edge.groups():
             around.setdefault(c, Part()).edges.append(edge)
-    # Topological order passes a chain of movers in one go.
+    # Topological order passes a chain of data movement in one go.
     losses: Price | None = None
-    for c in unit.classes:  # numbered in topological order, so chains of movers are passed at once
+    for c in unit.classes:  # numbered in topological order, so chains of data movement are passed at once
         entry, read = classes[c], _starts(c, around[c].edges, found) if c in around else set()
-        # A mover that reads several labels has none to hand on.
+        # Data movement that reads several labels has none to hand on.
         label = next(iter(read)) if len(read) == 1 else None
         if label in (None, found[c]) or not _moves(network, entry) or label not in offered[c]:
             continue
@@ -91,7 +91,7 @@ def _price_of_losses(unit: Unit, labels: Mapping[int, Label | None], cost_model:
     return price_of_labels(Part(losses=unit.losses, ways=unit.ways), labels, cost_model)
 
 
-def _rescaled_movers(
+def _rescaled_movement(
     network: Ranged, unit: Unit, classes: Sequence[LabelClass], labels: Mapping[int, Label | None]
 ) -> bool:
     for edge in unit.edges:

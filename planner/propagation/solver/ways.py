@@ -80,7 +80,7 @@ def coarsest(loss: Loss, ways: Ways, labels: Mapping[int, Label | None], known: 
 
 
 def _level(member: int, ways: Ways, labels: Mapping[int, Label | None], known: dict[int, int]) -> int:
-    # A stack and no recursion: a chain of movers may be as long as the model.
+    # A stack and no recursion: a chain of data movement may be as long as the model.
     waiting = [member]
     while waiting:
         one = waiting[-1]
@@ -124,8 +124,8 @@ class _Nodes:
 
     def shortened(self, members: tuple[int, ...], own: set[int]) -> tuple[int, ...]:
         """The same members, with nodes for those that are not the kernel's own where they are many."""
-        # The mover's own classes stay outside: they change with every mover, and nodes are to be shared. So
-        # members have one order, whatever order data came in.
+        # The kernel's own classes stay outside: they change with every kernel, and nodes are to be shared.
+        # So members have one order, whatever order data came in.
         before = sorted(member for member in members if member not in own)
         if len(before) <= SHORT:
             return members

@@ -49,10 +49,10 @@ _BORDER: Final = "@border"
 """In place of a scope, of the guard behind the tensor itself."""
 _BIASED: Final = frozenset({"Conv", "ConvTranspose", "Gemm"})
 _VIEWS: Final = of_form(Form.VIEW) | {"Transpose"}
-_MOVERS: Final = _VIEWS | {"MaxPool", "Slice"}
+_MOVEMENT: Final = _VIEWS | {"MaxPool", "Slice"}
 # What stands between an op and its QuantizeLinear, or is folded into the op before it is looked at.
-_FOLLOWERS: Final = _MOVERS | {"Add", "BatchNormalization", "Clip", "Div", "Mul", "Relu", "Sub", "Sum"}
-CARRIERS: Final = _MOVERS - {"Dropout", "Flatten", "Identity"}
+_FOLLOWERS: Final = _MOVEMENT | {"Add", "BatchNormalization", "Clip", "Div", "Mul", "Relu", "Sub", "Sum"}
+CARRIERS: Final = _MOVEMENT - {"Dropout", "Flatten", "Identity"}
 """Ops over which `QDQPropagation` carries pairs."""
 
 
@@ -218,9 +218,9 @@ class _File:
         is_read = node.outputs[0] in self.read and node.outputs[0] not in self.quantizers
         return is_read and all(operand in self.pairs for operand in product.inputs[:2])
 
-    def is_rounded(self, name: str, mover: Node) -> bool:
+    def is_rounded(self, name: str, moving: Node) -> bool:
         """Whether a tensor is a product of integers that a QuantizeLinear far behind would be carried to."""
-        return mover.outputs[0] in self.carried and self.gives_product(name)
+        return moving.outputs[0] in self.carried and self.gives_product(name)
 
     def gives_product(self, name: str) -> bool:
         """Whether a tensor is a product of integers, a bias on its grid and a clamp behind it included."""
@@ -318,7 +318,7 @@ def _read(
             file.pairs[node.outputs[0]] = file.views[node.outputs[0]] = node
         elif node.op_type == Q:
             file.stored[node.outputs[0]] = file.quantizers[node.inputs[0]] = node
-        elif node.op_type in _MOVERS and not file.folded.issuperset(node.inputs[:1]):
+        elif node.op_type in _MOVEMENT and not file.folded.issuperset(node.inputs[:1]):
             for known in (file.pairs, file.stored, *([file.views] if node.op_type in _VIEWS else ())):
                 if node.inputs[0] in known:
                     known[node.outputs[0]] = known[node.inputs[0]]

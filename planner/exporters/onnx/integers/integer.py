@@ -19,7 +19,7 @@ from planner.exporters.onnx.integers.linear import linear, linear_to_float
 from planner.exporters.onnx.integers.rescaling import rescale
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
-from planner.exporters.onnx.qoperator import BYTES, write_call, write_mover
+from planner.exporters.onnx.qoperator import BYTES, write_call, write_movement
 from planner.exporters.onnx.write import Form, write_form
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.fixed_point import ARITHMETICS, is_fixed_point
@@ -55,7 +55,7 @@ def write_block(builder: ModelBuilder, block: Block) -> None:
             f"integer arithmetic; onnx-integer accepts rows of {known} or multipliers of their own",
             hint="use onnx-qdq, or a target whose rows requantize on integers",
         )
-    if write_clamp_alone(builder, block) or write_mover(builder, block) or _write_kernel(builder, block):
+    if write_clamp_alone(builder, block) or write_movement(builder, block) or _write_kernel(builder, block):
         return
     if builder.values.arithmetic == FLOAT32_EVEN and write_call(builder, block):
         return

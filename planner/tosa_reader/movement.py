@@ -244,7 +244,7 @@ def _conjugate(draft: Builder, name: str, shape: Sequence[int]) -> str:
     return draft.between("Mul", [name, signs], (*shape, 2))
 
 
-MOVERS: Final[Mapping[str, Reader]] = {
+MOVEMENT: Final[Mapping[str, Reader]] = {
     **dict.fromkeys(_REDUCED, reduction),
     "argmax": argmax,
     "concat": concat,

@@ -1,4 +1,4 @@
-"""Movers: operators whose results are elements of their operands, as ONNX ops.
+"""Movement: operators whose results are elements of their operands, as ONNX ops.
 
 Source: TensorFlow Lite, builtin operators and reference kernels; ONNX operators, opset 21.
 """
@@ -246,7 +246,7 @@ def sizes(builder: Builder, op: Operator) -> None:
 
 
 _DEPTH: Final = {builtin.operator: ours for ours, builtin in BLOCKS.items()}
-MOVERS: Final[Mapping[str, Reader]] = {
+MOVEMENT: Final[Mapping[str, Reader]] = {
     **dict.fromkeys(("BROADCAST_TO", "TILE"), repeated),
     **dict.fromkeys(_DEPTH, depth),
     **dict.fromkeys(("EXPAND_DIMS", "RESHAPE", "SQUEEZE"), reshape),

@@ -135,6 +135,6 @@ def branch(build: Build) -> None:
 KINDS = (*STEPS, *(pad, where, bound, join, select) * 3, scatter, *(in_float,) * 3, loop, branch)
 
 
-def mover_model(seed: int, steps: int, *, facts: float = 0.15) -> Graph:
+def movement_model(seed: int, steps: int, *, facts: float = 0.15) -> Graph:
     """Make a calibrated model, as `random_model` does."""
     return random_model(seed, steps, facts=facts, kinds=KINDS)

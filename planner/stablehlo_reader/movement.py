@@ -135,7 +135,7 @@ def iota(draft: GraphBuilder, op: Operation) -> str:
     return ""
 
 
-MOVERS: Final[Mapping[str, Reader]] = {
+MOVEMENT: Final[Mapping[str, Reader]] = {
     "stablehlo.broadcast_in_dim": broadcast,
     "stablehlo.concatenate": concatenate,
     "stablehlo.iota": iota,
