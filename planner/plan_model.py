@@ -24,7 +24,7 @@ from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Plan, Planned, for_model, require_plan
 from planner.propagation.propagate import BiasPins, Strategy, propagate
 from planner.propagation.result.plan_warnings import unranged
-from planner.propagation.result.told_again import check_warnings
+from planner.propagation.result.repeated_warnings import check_warnings
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
 

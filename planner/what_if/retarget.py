@@ -17,7 +17,7 @@ from planner.fusion.legalize import legalize_planned
 from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Plan, Planned, for_model
 from planner.propagation.propagate import propagate
-from planner.propagation.result.told_again import UNKNOWN
+from planner.propagation.result.repeated_warnings import UNKNOWN
 from planner.target.load import TargetSource, as_target
 from planner.target.records import Target
 from planner.what_if.replan import as_planned

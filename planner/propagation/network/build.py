@@ -7,13 +7,13 @@ data-movement kernels are marked. Source: docs/specification.md, section 4.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph
 from planner.ir.operators.movement import cut_of
 from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Storage, Uniform
+from planner.ir.types.ranges import NO_WIDTHS
 from planner.propagation.network.early_ranges import EarlyRanges
 from planner.propagation.network.float_islands import BETWEEN_FLOATS
 from planner.propagation.network.per_axis import give_slices
@@ -40,8 +40,6 @@ from planner.propagation.selection.row_layout import Layout, moves_data
 from planner.propagation.selection.rows import wanted_of
 from planner.target.records import PortId, PortType, PortView
 from planner.target.rules import rule_function
-
-NOTHING_STATED: Final[Mapping[int, Interval]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +134,13 @@ def _value(graph: Graph, name: str, definition: int, uses: Sequence[int], output
     pin: Uniform | None = None
     calibrated: Interval | None = None
     stays_float = has_any = signs = False
-    stated = NOTHING_STATED
+    by_width = NO_WIDTHS
     for fact in value.facts:
         if isinstance(fact, Calibrated):
             calibrated = calibrated or (fact.lo, fact.hi)
             # Constants have parameters of their own numbers, whatever the width.
             widths = () if constant else fact.widths
-            stated = stated or {width.bits: (width.lo, width.hi) for width in widths}
+            by_width = by_width or {width.bits: (width.lo, width.hi) for width in widths}
         elif isinstance(fact, Uniform):
             pin = pin or fact
         elif isinstance(fact, AnyType):
@@ -152,7 +150,7 @@ def _value(graph: Graph, name: str, definition: int, uses: Sequence[int], output
     for fact in value.facts:
         if isinstance(fact, Bipolar):
             # No integer stands for a sign of either kind: it is computed in float, and is one of two reals.
-            calibrated, stated, signs = (-fact.scale, fact.scale), NOTHING_STATED, True
+            calibrated, by_width, signs = (-fact.scale, fact.scale), NO_WIDTHS, True
     return Value(
         name,
         value.elements,
@@ -162,7 +160,7 @@ def _value(graph: Graph, name: str, definition: int, uses: Sequence[int], output
         calibrated,
         has_any,
         signs,
-        stated,
+        by_width,
         definition,
         uses,
         outputs,

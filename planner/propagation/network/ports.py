@@ -42,7 +42,7 @@ def record(cls: type[T]) -> type[T]:
 class Value:
     """One value: who writes and reads it, and what facts say of its reals.
 
-    `stated`: ranges that calibration chose for some widths. `signs`: it is plus or minus one number, and
+    `by_width`: ranges that calibration chose for some widths. `signs`: it is plus or minus one number, and
     nothing between.
     """
 
@@ -54,7 +54,7 @@ class Value:
     calibrated: Interval | None
     has_any: bool
     signs: bool
-    stated: Mapping[int, Interval]
+    by_width: Mapping[int, Interval]
     definition: int
     uses: Sequence[int]
     outputs: tuple[int, ...]

@@ -41,7 +41,7 @@ class _Passes:
       unfixed: of each value, its range without the cut of its fixed type.
       kept: of each value, what its uses keep.
       given: of each value, what of it its kernel has to give.
-      handed: ranges that a trip of a loop hands to the next, by the kernel where the trip begins.
+      carried: ranges that a trip of a loop hands to the next, by the kernel where the trip begins.
       visits: kernels looked at in each pass.
       asked: what the uses behind either end of a carried value keep, by the kernels at its ends.
     """
@@ -56,7 +56,7 @@ class _Passes:
     kept: list[Interval | None]
     given: list[Interval | None]
     visits: list[int]
-    handed: dict[int, Interval | None] = field(default_factory=dict)
+    carried: dict[int, Interval | None] = field(default_factory=dict)
     asked: dict[int, Interval | None] = field(default_factory=dict)
 
 
@@ -137,9 +137,9 @@ def _hand_on(state: _Passes) -> bool:
     network, new = state.network, False
     for end, begin in network.begins.items():
         read = [port.value for port in present(network, network.kernels[end].inputs)]
-        handed = hull([state.ranges[v] for v in read])
-        new |= state.handed.get(begin) != handed
-        state.handed[begin] = handed
+        carried = hull([state.ranges[v] for v in read])
+        new |= state.carried.get(begin) != carried
+        state.carried[begin] = carried
     return new
 
 
@@ -155,7 +155,7 @@ def _pass_forward(state: _Passes) -> list[int]:
             if value.constant and extent is None and tensor.is_float and _counts(network, value):
                 extent = constant_range(network.graph.constants[value.name]) or _finite(state, number)
             state.ranges[number] = extent
-            state.by_width[number] = ranges_by_width(extent, value.stated, NO_WIDTHS)
+            state.by_width[number] = ranges_by_width(extent, value.by_width, NO_WIDTHS)
     rangeless = []
     state.visits.append(len(network.kernels))
     for index, kernel in enumerate(network.kernels):
@@ -189,7 +189,7 @@ def _write(state: _Passes, number: int, kernel: Kernel, *, moves: bool, served: 
             unfixed = moved if unfixed is None else cut_to(unfixed, moved)
         extent = within_types(unfixed, value.pin, (port.fixed if served else None) or port.pin)
         state.unfixed[port.value], state.ranges[port.value] = unfixed, extent
-        state.by_width[port.value] = ranges_by_width(extent, value.stated, moved_by_width)
+        state.by_width[port.value] = ranges_by_width(extent, value.by_width, moved_by_width)
 
 
 def _backward(state: _Passes) -> None:
@@ -274,8 +274,8 @@ def _moved(
         if extent is None and own is not None and served and kernel.choice.row is not None:
             extent = (own.lo, own.hi)
         extents.append(extent)
-    handed = state.handed.get(number) if state.handed else None
-    extent = hull([*extents, handed] if handed else extents)
+    carried = state.carried.get(number) if state.carried else None
+    extent = hull([*extents, carried] if carried else extents)
     return cut_to(extent, kernel.cut) if extent and kernel.cut else extent
 
 

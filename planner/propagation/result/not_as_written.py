@@ -130,8 +130,8 @@ class _Rounded:
             self._made(port.value, kind, data[0].type if moves and data else None)
             self.grids[port.value] = kind
 
-    def _made(self, name: str, kind: Uniform, handed: PortTyped) -> None:
-        wanted = handed if isinstance(handed, Uniform) else self._pin(name)
+    def _made(self, name: str, kind: Uniform, given: PortTyped) -> None:
+        wanted = given if isinstance(given, Uniform) else self._pin(name)
         if wanted is None:
             self._quantize(name)
         elif not _is_on(wanted, kind):

@@ -135,7 +135,9 @@ def warnings_of(network: Typing, kernel: Kernel, max_clip: float) -> list[str]:
       max_clip: the share of a range that a port cuts off without a word.
     """
     ports = ports_of(network, kernel)
-    ports = [port for port in ports if network.types[port.id] is not None or _is_told(network, kernel, port)]
+    ports = [
+        port for port in ports if network.types[port.id] is not None or _is_reported(network, kernel, port)
+    ]
     found = [text for port in ports for text in _of_port(network, kernel, port)]
     found += [text for port in ports for text in _of_clip(network, kernel, port, max_clip)]
     found += _of_short_accumulator(network, kernel)
@@ -236,7 +238,7 @@ def _of_odd_constant(network: Typing, kernel: Kernel) -> Iterator[str]:
         yield f"{region.name!r} {'runs in float: ' if row is None else 'takes it in float: '}{odd}"
 
 
-def _is_told(network: Typing, kernel: Kernel, port: Port) -> bool:
+def _is_reported(network: Typing, kernel: Kernel, port: Port) -> bool:
     """Whether there may be something to say of a port that is float: a fact asks for something else."""
     region, value = kernel.choice.region, network.values[port.value]
     facts = value.pin is not None or value.has_any or region.input_facts or region.output_facts

@@ -25,7 +25,7 @@ from planner.target.records import PortId, Row
 
 RANGE: Final = "%g to %g"
 BY_RANGE: Final = "the range it has to hold"
-RANGE_TOLD: Final = f"{BY_RANGE}, %g to %g"
+RANGE_TEXT: Final = f"{BY_RANGE}, %g to %g"
 """The same with its ends; a long log formats one for each value, and this way takes half the time."""
 SHARED: Final = "the label that costs its component least"
 NO_EFFECT: Final = "no effect"
@@ -47,7 +47,7 @@ class Steps(StepRows):
         network = outcome
         self._of_ports = [-1] * len(network.ports)
         number = sum(len(network.graph.values[value.name].facts) for value in network.values)
-        number += sum(needs_told(network, index) is not None for index in range(len(network.values)))
+        number += sum(describe_needs(network, index) is not None for index in range(len(network.values)))
         number += sum(len(facts) + 1 for _, facts, _ in _ineffective(network))
         for kernel in network.kernels:
             ports = [p for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
@@ -99,7 +99,7 @@ class _Log:
             return BY_RANGE
         found = self._ranges.get(extent)
         if found is None:
-            found = self._ranges[extent] = RANGE_TOLD % extent
+            found = self._ranges[extent] = RANGE_TEXT % extent
         return found
 
     def text(self, kind: Uniform | None) -> str:
@@ -147,7 +147,7 @@ def _written(outcome: Typed, numbers: Sequence[int]) -> list[StepRow]:
         first = len(log.steps)
         for fact in values[value.name].facts:
             log.add(value.name, str(fact), _FACTS[type(fact)], "model")
-        told = needs_told(outcome, index)
+        told = describe_needs(outcome, index)
         if told is not None:
             log.add(value.name, told[0], "needed", told[1], because=range(first, len(log.steps)))
         log.facts_at.append(range(first, len(log.steps)))
@@ -168,7 +168,7 @@ def _ineffective(network: Typed) -> list[tuple[str, Facts, str]]:
     return [(name, () if name in told else values[name].facts, why) for name, why in found.items()]
 
 
-def needs_told(network: Typed, index: int) -> tuple[str, str] | None:
+def describe_needs(network: Typed, index: int) -> tuple[str, str] | None:
     """Return the needed range of a value that a consumer needs only in part, and who says so; else None."""
     value, extent, needed = network.values[index], network.ranges[index], network.needed
     uses = present(network, value.uses)

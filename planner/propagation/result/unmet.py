@@ -31,10 +31,10 @@ def unmet_globs(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) -> list
         asked.setdefault(one.key, []).append(kernel.name)
         if not runs_as(kernel, one.wanted, rows):
             missed.setdefault(one.key, []).append(kernel.name)
-    return [_told(graph, key, names, len(asked[key])) for key, names in missed.items()]
+    return [_describe(graph, key, names, len(asked[key])) for key, names in missed.items()]
 
 
-def _told(graph: Graph, key: str, names: list[str], of: int) -> str:
+def _describe(graph: Graph, key: str, names: list[str], of: int) -> str:
     listed = ", ".join(map(repr, names[:NAMED])) + (", ..." if len(names) > NAMED else "")
     told = "its one kernel does not" if of == 1 else f"{len(names)} of its {of} kernels do not"
     return f"{key!r} asks for {graph.wanted[key]}: {told} run so: {listed}"

@@ -42,7 +42,7 @@ def served(
         if not inner and not _may_be_smaller(choice, floats):
             continue
         taken.discard(region.name)
-        wholes = (*remedies.apart.get(region.name, ()), (region, _told(inner) or choice.reason))
+        wholes = (*remedies.apart.get(region.name, ()), (region, _describe(inner) or choice.reason))
         parts = _parts_of(graph, target, choice, taken, tried=[whole for whole, _ in wholes], inner=inner)
         taken.update(part.name for part in parts or (region,))
         if parts:
@@ -63,7 +63,7 @@ def _may_be_smaller(choice: Choice, floats: Collection[str]) -> bool:
     return choice.reason != ANNOTATED and not choice.reason.startswith(TOO_LITTLE)
 
 
-def _told(inner: Sequence[tuple[str, QType]]) -> str:
+def _describe(inner: Sequence[tuple[str, QType]]) -> str:
     """The types inside a kernel for which it is taken apart; "" where there are none."""
     return "; ".join(f"{name!r} inside it is fixed to {brief(kind)}" for name, kind in inner)
 

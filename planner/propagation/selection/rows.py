@@ -45,7 +45,7 @@ from planner.propagation.selection.wanted_rows import (
     ANNOTATED,
     asked_text,
     has_wanted,
-    rows_told,
+    list_rows,
 )
 from planner.target.borders import rows_for
 from planner.target.ports.accepts import parameter_problem
@@ -126,7 +126,7 @@ def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target, *, set
             f"{region.name!r} is asked to run as {asked.wanted}, and no row of {region.kernel} serves so"
             + (f": {choice.reason}" if choice.reason else ""),
             facts=(asked_text(region.name, asked), f"kernel {region.name!r} is {region.kernel}"),
-            hint=_follows(graph, region, target) or rows_told(target, region.kernel),
+            hint=_follows(graph, region, target) or list_rows(target, region.kernel),
             concession=Concession(wanted=((region.name, str(asked.wanted)),), keys=(asked.key,)),
         )
 

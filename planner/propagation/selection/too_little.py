@@ -44,7 +44,7 @@ def shortfall(
     if worst is None:
         return None
     db, store, name = worst
-    return Short(db, f"in {store}, {name!r} leaves {db:g} dB at {_readers_told(graph, name)}")
+    return Short(db, f"in {store}, {name!r} leaves {db:g} dB at {_list_consumers(graph, name)}")
 
 
 def with_wanted_db(target: Target, costs: Costs) -> Target:
@@ -55,7 +55,7 @@ def with_wanted_db(target: Target, costs: Costs) -> Target:
     return replace(target, costs=replace(own, wanted_db=costs.wanted_db, wanted_float=costs.wanted_float))
 
 
-def _readers_told(graph: Graph, name: str) -> str:
+def _list_consumers(graph: Graph, name: str) -> str:
     """The kernels that compute with a value, looked at past those that only move it."""
     readers, found, seen, waiting = _readers(graph), list[str](), {name}, [name]
     while waiting:

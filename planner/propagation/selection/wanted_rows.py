@@ -99,7 +99,7 @@ def _leaves(told: tuple[object, bool], wanted: Storage) -> bool:
     return not (own and isinstance(fact, Uniform)) or fact.storage == wanted
 
 
-def rows_told(target: Target, kernel: str) -> str:
+def list_rows(target: Target, kernel: str) -> str:
     """The storages of all rows of a kernel, as they can be requested."""
     rows = rows_for(target, kernel)
     texts = dict.fromkeys(f"{row_text(_stores(row, row.inputs), _stores(row, row.outputs))}" for row in rows)

@@ -176,22 +176,22 @@ def losses_of(network: Classed) -> tuple[list[Loss], dict[int, Way]]:
 def _follow(network: Classed, traces: list[_Trace], nodes: _Nodes) -> list[list[Loss | None]]:
     """Follow data through all kernels; return the losses of each."""
     found: list[list[Loss | None]] = [[] for _ in network.kernels]
-    handed: dict[int, _Trace] = {}
+    carried: dict[int, _Trace] = {}
     number = 0
     while number < len(network.kernels):
-        found[number] = _step(network, number, traces, nodes, handed.get(number, UNSTORED))
+        found[number] = _step(network, number, traces, nodes, carried.get(number, UNSTORED))
         begin = network.begins.get(number)
         number += 1
         if begin is not None:
-            more = _handed_on(network, begin, number - 1, traces, nodes)
+            more = _carried_on(network, begin, number - 1, traces, nodes)
             # A trip hands data to the next, so the loop is followed again until that is known.
-            if more != handed.get(begin, UNSTORED):
-                handed[begin] = more
+            if more != carried.get(begin, UNSTORED):
+                carried[begin] = more
                 number = begin
     return found
 
 
-def _handed_on(network: Classed, begin: int, end: int, traces: Sequence[_Trace], nodes: _Nodes) -> _Trace:
+def _carried_on(network: Classed, begin: int, end: int, traces: Sequence[_Trace], nodes: _Nodes) -> _Trace:
     """The trace of data in a trip and before, from `end` back to what `begin` had from without."""
     entered = {
         member
@@ -209,16 +209,16 @@ def _step(
     number: int,
     traces: list[_Trace],
     nodes: _Nodes,
-    handed: _Trace,
+    carried: _Trace,
 ) -> list[Loss | None]:
-    """Follow data through one kernel; `handed`: what its last trip hands to it. Return its losses."""
+    """Follow data through one kernel; `carried`: what its last trip hands to it. Return its losses."""
     kernel = network.kernels[number]
     ports = present(network, kernel.inputs)
     found = []
     # A kernel that computes makes new numbers: its results were never stored before.
     moved = UNSTORED
     if kernel.moves:
-        moved = _join([*(_through(network, traces[port.value], port) for port in ports), handed])
+        moved = _join([*(_through(network, traces[port.value], port) for port in ports), carried])
         if len(moved.members) > SHORT:
             own = {network.groups[port.id] for port in ports}
             moved = moved._replace(members=nodes.shortened(moved.members, own))

@@ -49,7 +49,7 @@ def check_warnings(plan: Plan, model: Graph) -> None:
         for kernel in plan.kernels_in_order
         if (row := plan.row_of(kernel.name)) is not None and any(rule.kind == "fn" for rule in row.rules)
     )
-    again = told_again(plan, expand(model).constants)
+    again = repeat_warnings(plan, expand(model).constants)
     wanted = [text for text in again if not derived or not text.startswith(derived)]
     own = [text for text in plan.warnings if not _is_of_making(plan, text)]
     own = [text for text in own if not derived or not text.startswith(derived)]
@@ -65,7 +65,7 @@ def check_warnings(plan: Plan, model: Graph) -> None:
         )
 
 
-def told_again(plan: Plan, numbers: Mapping[str, Constant]) -> tuple[str, ...]:
+def repeat_warnings(plan: Plan, numbers: Mapping[str, Constant]) -> tuple[str, ...]:
     """The warnings that planning gives with these rows and types."""
     network = _network(plan, numbers)
     whole = warnings_of_all(
@@ -157,4 +157,4 @@ def _given_up(plan: Plan, text: str) -> Iterator[bool]:
                 yield value is None or fact not in map(str, value.facts)
 
 
-__all__ = ["check_warnings", "told_again"]
+__all__ = ["check_warnings", "repeat_warnings"]
