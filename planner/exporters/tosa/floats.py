@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.exporters.common.blocks import Block, Clamp
-from planner.exporters.common.layouts import Order, axes_of, plain
-from planner.exporters.tosa.elementwise import joined, selected
+from planner.exporters.common.layouts import axes_of, plain
+from planner.exporters.tosa.elementwise import broadcastable, joined, selected
 from planner.exporters.tosa.float_conversion import bounded, scaled
 from planner.exporters.tosa.linear import conv_reals
 from planner.exporters.tosa.matrices import Matrices
@@ -176,13 +176,6 @@ def _data(op: Op) -> Sequence[int]:
     return range(len(op.inputs)) if is_variadic else (0,)
 
 
-def _broadcastable(builder: ProgramBuilder, tensors: Sequence[Tensor]) -> list[Tensor]:
-    rank = max(len(tensor.shape) for tensor in tensors)
-    order: Order = next(tensor.order for tensor in tensors if len(tensor.shape) == rank)
-    found = [builder.program.raised(tensor, rank) for tensor in tensors]
-    return [builder.program.ordered(tensor, order) for tensor in found]
-
-
 def _softmax(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
     """EXP of what is left after the maximum, over its sum."""
     powers, total = _powers(builder, op, tensors[0])[1:]
@@ -210,7 +203,7 @@ def _times(builder: ProgramBuilder, a: Tensor, b: Tensor, stem: str) -> Tensor:
 
 
 def _divide(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
-    a, b = _broadcastable(builder, tensors)
+    a, b = broadcastable(builder, tensors)
     inverse = builder.program.emit("reciprocal", [b], b, f"{op.outputs[0]}_inverse")
     return _times(builder, a, inverse, op.outputs[0])
 
@@ -218,7 +211,7 @@ def _divide(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tenso
 def _binary(kind: str) -> FloatOp:
     def write(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
         more = (builder.program.number(0, "i8"),) if kind == "mul" else ()
-        found, *rest = _broadcastable(builder, tensors)
+        found, *rest = broadcastable(builder, tensors)
         for side in rest:  # a Max or Min of several goes two by two
             found = joined(builder, kind, [found, side], op.outputs[0], *more)
         return found
@@ -244,7 +237,7 @@ def _square_root(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> 
 
 def _compared(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
     """A comparison of reals or of counts; of stored integers see `compare`."""
-    pair = _broadcastable(builder, tensors)
+    pair = broadcastable(builder, tensors)
     pair = pair[::-1] if op.type.startswith("Less") else pair
     shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
     like = replace(pair[0], shape=tuple(shape), element="i1")
@@ -275,7 +268,7 @@ def _gemm(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
     if not more:
         return found
     bias = more[0] if beta == 1.0 else scaled(builder.program, more[0], beta, stem)
-    return joined(builder, "add", _broadcastable(builder, (found, bias)), stem)
+    return joined(builder, "add", broadcastable(builder, (found, bias)), stem)
 
 
 def _turned(x: Tensor) -> Tensor:
@@ -354,11 +347,11 @@ def _layer_normalization(builder: ProgramBuilder, op: Op, tensors: Sequence[Tens
     least = program.constant(np.full((1,) * len(x.shape), op.attributes.get("epsilon", 1e-5)), "f32")
     spread = program.emit("add", [spread, least], spread, f"{stem}_spread")
     inverse = program.emit("rsqrt", [spread], spread, f"{stem}_rsqrt")
-    a, b = _broadcastable(builder, [_times(builder, apart, inverse, stem), tensors[1]])
+    a, b = broadcastable(builder, [_times(builder, apart, inverse, stem), tensors[1]])
     result = _times(builder, a, b, stem)
     if len(tensors) == 2:
         return result
-    return joined(builder, "add", _broadcastable(builder, [result, tensors[2]]), stem)
+    return joined(builder, "add", broadcastable(builder, [result, tensors[2]]), stem)
 
 
 def _batch_normalization(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:

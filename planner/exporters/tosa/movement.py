@@ -18,13 +18,14 @@ from planner.exporters.common.blocks import Block, Clamp, operand_of
 from planner.exporters.common.layouts import axes_of, filling_of, pads_of, plain
 from planner.exporters.common.moves import Lowering
 from planner.exporters.common.values import Array
-from planner.exporters.tosa.elementwise import concatenated, extreme, selected
+from planner.exporters.tosa.elementwise import broadcastable, concatenated, extreme, selected
 from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.pooling import max_pool, reduced
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.ops import CONCATS
+from planner.tosa_reader.vocabulary import BINARIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +223,8 @@ def _extreme(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """Max and Min of tensors that broadcast."""
     if call.kind is None:
         return None
-    rank = max(len(tensor.shape) for tensor in call.tensors)
-    order = next(tensor.order for tensor in call.tensors if len(tensor.shape) == rank)
-    found = [builder.program.raised(tensor, rank) for tensor in call.tensors]
-    found = [builder.program.ordered(tensor, order) for tensor in found]
-    name = "maximum" if call.op.type == "Max" else "minimum"
-    return [extreme(builder, found, call.kind, name, call.op.outputs[0])]
+    found = broadcastable(builder, call.tensors)
+    return [extreme(builder, found, call.kind, BINARIES[call.op.type], call.op.outputs[0])]
 
 
 def _where(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
