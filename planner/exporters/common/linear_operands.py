@@ -1,6 +1,7 @@
 """Linear operands: Conv, Gemm and MatMul taken apart: operands, bias, accumulator range, rounding.
 
-For onnx-integer, finn and tosa; nothing here writes. Source: docs/specification.md, sections 3, 7 and 8.
+For every format that multiplies integers; nothing here writes. A kernel has an integer accumulator here if it
+has one in the reference interpreter. Source: docs/specification.md, sections 3, 7 and 8.
 """
 
 from dataclasses import dataclass, replace
@@ -12,22 +13,24 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.roundings import Rounding
 from planner.exporters.common.values import Array, Values
+from planner.interpreter.calls import is_accumulator
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
-from planner.plans.rescales import SAME_SCALE
 
 INT32: Final = (1 << 31) - 1
+PRODUCTS: Final = frozenset({("Conv",), ("ConvTranspose",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})
+"""Types of the ops of a product; the last adds one number per column."""
 _BYTE: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Product:
     """A linear op on stored integers.
 
     Attributes:
       w_axis: of the output channels in the weight.
-      trailing: axes behind the channels of the result.
+      weight: its reals, as the model has them; None of an activation.
       bias: stored on the accumulator's grid.
       real_bias: reals of a bias that is float or has a grid of its own, exact arithmetic only.
     """
@@ -36,42 +39,72 @@ class Product:
     x: Operand
     w: Operand
     w_axis: int
-    trailing: int = 0
+    weight: Array | None
+    alpha: float = 1.0
     bias: Operand | None = None
     real_bias: tuple[float, ...] | None = None
-    alpha: float = 1.0
+
+    @property
+    def is_conv(self) -> bool:
+        """Whether channels come before spatial axes."""
+        return self.op.type in ("Conv", "ConvTranspose")
+
+    @property
+    def trailing(self) -> int:
+        """Axes behind the channels of the result, of a constant weight."""
+        return self.weight.ndim - 2 if self.is_conv and self.weight is not None else 0
+
+    @property
+    def bits(self) -> int:
+        """Bits of the wider operand."""
+        return max(self.x.kind.storage.bits, self.w.kind.storage.bits)
 
 
-def product_of(values: Values[Any], block: Block, *, max_bits: int = _BYTE) -> Product | None:
-    """The linear op of a block with constant weights; None for other operands.
-
-    Any alpha and transposition of b, beta 1, a bias of one number per column.
-    """
+def product_of(values: Values[Any], block: Block) -> Product | None:
+    """The linear op of a block; None where its operands have no common integer accumulator."""
     op = block.core[0]
-    if op.attributes.get("transA") or (len(op.inputs) > 2 and op.attributes.get("beta", 1.0) != 1.0):
+    x, w = operand_of(block, op, 0), operand_of(block, op, 1)
+    if tuple(one.type for one in block.core) not in PRODUCTS or x is None or w is None:
         return None
     axis = 0 if op.type == "Conv" or op.attributes.get("transB") else 1
-    product = _bare(values, block, op, axis, max_bits)
-    if product is None:
+    if (
+        not x.kind.is_per_tensor
+        or w.kind.grid
+        or w.kind.axis not in (None, axis)
+        or not _is_plain(op, w.kind)
+    ):
         return None
+    weight = values.known(w.value)
+    if not w.kind.is_per_tensor and (weight is None or (op.type == "MatMul" and weight.ndim != 2)):
+        return None
+    alpha = float(op.attributes.get("alpha", 1.0)) if op.type == "Gemm" else 1.0
+    product = Product(op, x, w, axis, weight, alpha)
     if len(block.core) == 1:
         return _with_bias(values, block, product, op, 2)
     add = block.core[1]
     return _with_bias(values, block, product, add, 1 if add.inputs[0] == op.outputs[0] else 0)
 
 
-def _bare(values: Values[Any], block: Block, op: Op, w_axis: int, max_bits: int) -> Product | None:
-    """Operands of an op with a constant weight."""
-    x, w = operand_of(block, op, 0), operand_of(block, op, 1)
-    if x is None or w is None or w.value not in values.graph.constants:
+def weighted_product_of(values: Values[Any], block: Block, *, max_bits: int = _BYTE) -> Product | None:
+    """The same of a Conv, Gemm or MatMul as plain operators of integers have it; None for others.
+
+    Its weight is constant and of a Gemm or MatMul a matrix, which comes second as it is or transposed.
+    """
+    product = product_of(values, block)
+    if product is None or product.weight is None or product.op.type == "ConvTranspose":
         return None
-    if not x.kind.is_per_tensor or max(x.kind.storage.bits, w.kind.storage.bits) > max_bits:
-        return None
-    rank = values.array(w.value).ndim
-    if w.kind.grid or w.kind.axis not in (None, w_axis) or (op.type != "Conv" and rank != 2):
-        return None
-    alpha = float(op.attributes.get("alpha", 1.0)) if op.type == "Gemm" else 1.0
-    return Product(op, x, w, w_axis, trailing=rank - 2, alpha=alpha)
+    is_matrix = product.weight.ndim == 2 and not product.op.attributes.get("transA")
+    return product if product.bits <= max_bits and (product.is_conv or is_matrix) else None
+
+
+def _is_plain(op: Op, w: Uniform) -> bool:
+    """Whether the interpreter has an integer kernel for the op's attributes."""
+    attributes = op.attributes
+    if op.type == "ConvTranspose":
+        is_explicit = attributes.get("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in attributes
+        return is_explicit and (w.is_per_tensor or attributes.get("group", 1) == 1)
+    has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
+    return op.type != "Gemm" or not has_bias or attributes.get("beta", 1.0) == 1.0
 
 
 def _with_bias(values: Values[Any], block: Block, product: Product, op: Op, index: int) -> Product | None:
@@ -79,17 +112,25 @@ def _with_bias(values: Values[Any], block: Block, product: Product, op: Op, inde
     name = op.inputs[index] if len(op.inputs) > index else ""
     if not name:
         return product
-    if not is_row(values, name, values.array(product.w.value).shape[product.w_axis]):
+    channels = _channels(values, product)
+    if channels is None or not is_row(values, name, channels):
         return None
-    bias, array = operand_of(block, op, index), values.array(name).astype(np.float32)
+    bias, reals = operand_of(block, op, index), values.array(name).astype(np.float32)
     if bias is not None and is_accumulator(bias.kind, product.x.kind, product.w.kind, product.alpha):
         return replace(product, bias=bias)
     if values.arithmetic != "exact_even":
         return None
     if bias is not None:
-        array = dequantize_array(quantize_array(array, bias.kind), bias.kind)
-    reals = array.astype(np.float64).reshape(-1)
-    return replace(product, real_bias=tuple(reals.tolist()))
+        reals = dequantize_array(quantize_array(reals, bias.kind), bias.kind)
+    return replace(product, real_bias=tuple(reals.astype(np.float64).reshape(-1).tolist()))
+
+
+def _channels(values: Values[Any], product: Product) -> int | None:
+    """Channels of the result; None where they are known only at run time."""
+    shape = values.graph.values[product.w.value].shape if product.weight is None else product.weight.shape
+    size = shape[product.w_axis if len(shape) > 1 else 0] if shape else None
+    groups = int(product.op.attributes.get("group", 1)) if product.op.type == "ConvTranspose" else 1
+    return size * groups if isinstance(size, int) else None
 
 
 def rounding_of(values: Values[Any], product: Product, y: Uniform, low: int, high: int) -> Rounding:
@@ -113,7 +154,7 @@ def stored_bias(values: Values[Any], product: Product) -> Array | None:
 def range_of(values: Values[Any], product: Product) -> tuple[Array, Array]:
     """Least and greatest accumulator of each channel, bias included, (C,) int64."""
     x, w = product.x.kind, product.w.kind
-    stored = shifted_weight(values.array(product.w.value), w)
+    stored = shifted_weight(np.asarray(product.weight), w)
     others = tuple(i for i in range(stored.ndim) if i != product.w_axis)
     ends = [stored * (end - x.zero_point) for end in (x.storage.qmin, x.storage.qmax)]
     low, high = np.minimum(*ends).sum(others), np.maximum(*ends).sum(others)
@@ -133,16 +174,7 @@ def largest(kind: Uniform) -> int:
     return max(abs(end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
 
 
-def is_accumulator(kind: Uniform, x: Uniform, w: Uniform, alpha: float = 1.0) -> bool:
-    """Whether a bias type is the accumulator's: the product of the scales, zero point 0."""
-    if kind.storage.bits < 32 or any(kind.zero_points) or len(kind.scales) not in (1, len(w.scales)):
-        return False
-    wanted = alpha * x.scale * np.asarray(w.scales)
-    return bool(np.allclose(np.asarray(kind.scales), wanted, rtol=SAME_SCALE, atol=0.0))
-
-
 def is_row(values: Values[Any], bias: str, columns: int) -> bool:
     """Whether a bias is a constant of one number per column."""
-    value = values.graph.values[bias]
-    is_last = bool(value.shape) and (value.shape or ())[-1] == columns == value.elements
-    return bias in values.graph.constants and is_last
+    array = values.known(bias)
+    return array is not None and array.shape[-1:] == (columns,) == (array.size,)

@@ -12,8 +12,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from planner.exporters.common.blocks import Block, Operand, operand_of
-from planner.exporters.common.linear_operands import is_accumulator, is_row
+from planner.exporters.common.linear_operands import is_row
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
+from planner.interpreter.calls import is_accumulator, is_byte, is_like
 from planner.interpreter.kernels.softmax import least_size, overflows
 from planner.ir.graph import Shape
 from planner.ir.types.qtypes import Uniform
@@ -38,14 +39,6 @@ CallMaker: TypeAlias = Callable[[ModelBuilder, Block, Uniform], Call | None]
 FloatCallMaker: TypeAlias = Callable[[ModelBuilder, Block], Call | None]
 
 
-def _is_byte(kind: Uniform) -> bool:
-    return kind.is_per_tensor and kind.storage.bits <= 8
-
-
-def _is_like(kind: Uniform, y: Uniform) -> bool:
-    return _is_byte(kind) and _is_byte(y) and kind.storage.signed == y.storage.signed
-
-
 def _is_weight(kind: Uniform, x: Uniform, axis: int) -> bool:
     fits = kind.storage.bits <= 8 and not kind.blocks and kind.axis in (None, axis)
     return fits and (kind.storage.signed or not x.storage.signed)
@@ -55,7 +48,7 @@ def conv(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     """QLinearConv: x, w with their parameters, those of y, and an int32 bias."""
     op = block.core[0]
     x, w, b = (operand_of(block, op, i) if i < len(op.inputs) else None for i in range(3))
-    if x is None or w is None or not _is_like(x.kind, y) or not _is_weight(w.kind, x.kind, 0):
+    if x is None or w is None or not is_like(x.kind, y) or not _is_weight(w.kind, x.kind, 0):
         return None
     has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
     if has_bias and (b is None or not is_accumulator(b.kind, x.kind, w.kind)):
@@ -69,7 +62,7 @@ def matmul(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     """QLinearMatMul, batched too; a 2-d weight may have a scale per column."""
     op = block.core[0]
     a, b = operand_of(block, op, 0), operand_of(block, op, 1)
-    if a is None or b is None or not _is_like(a.kind, y):
+    if a is None or b is None or not is_like(a.kind, y):
         return None
     is_matrix = len(builder.graph.values[b.value].shape or ()) == 2
     if not _is_weight(b.kind, a.kind, 1) or not (b.kind.is_per_tensor or is_matrix):
@@ -82,7 +75,7 @@ def matmul_to_float(builder: ModelBuilder, block: Block) -> Call | None:
     """MatMulIntegerToFloat, batched too; a 2-d weight may have a scale per column."""
     op = block.core[0]
     a, b = operand_of(block, op, 0), operand_of(block, op, 1)
-    if a is None or b is None or not _is_byte(a.kind):
+    if a is None or b is None or not is_byte(a.kind):
         return None
     is_matrix = len(builder.graph.values[b.value].shape or ()) == 2
     if not _is_weight(b.kind, a.kind, 1) or not (b.kind.is_per_tensor or is_matrix):
@@ -132,7 +125,7 @@ class _Gemm:
 
 def _qgemm(builder: ModelBuilder, block: Block, y: Uniform | None, gemm: _Gemm) -> Call | None:
     a, w, b = gemm.a, gemm.w, gemm.b
-    if a is None or w is None or not (_is_byte(a.kind) if y is None else _is_like(a.kind, y)):
+    if a is None or w is None or not (is_byte(a.kind) if y is None else is_like(a.kind, y)):
         return None
     out_axis = 0 if gemm.attributes.get("transB") else 1
     shape = builder.graph.values[w.value].shape
@@ -178,7 +171,7 @@ def elementwise(kind: str) -> CallMaker:
 
     def make(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
         a, b = operand_of(block, block.core[0], 0), operand_of(block, block.core[0], 1)
-        if a is None or b is None or not (_is_like(a.kind, y) and _is_like(b.kind, y)):
+        if a is None or b is None or not (is_like(a.kind, y) and is_like(b.kind, y)):
             return None
         inputs = (*builder.triple(a), *builder.triple(b), *builder.parameters(y, block.result))
         return Call(kind, inputs, MICROSOFT)
@@ -192,7 +185,7 @@ def unary(kind: str, *, defaults: Mapping[str, Any], keep: tuple[str, ...] = ())
     def make(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
         op = block.core[0]
         x = operand_of(block, op, 0)
-        if x is None or not _is_like(x.kind, y):
+        if x is None or not is_like(x.kind, y):
             return None
         attributes = {**defaults, **{key: op.attributes[key] for key in keep if key in op.attributes}}
         inputs = (*builder.triple(x), *builder.parameters(y, block.result))
@@ -224,7 +217,7 @@ def concat(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     operands = [operand_of(block, op, i) for i in range(len(op.inputs))]
     inputs: tuple[str, ...] = ()
     for x in operands:
-        if x is None or not _is_like(x.kind, y):
+        if x is None or not is_like(x.kind, y):
             return None
     for x in operands:
         inputs += builder.triple(x) if x is not None else ()
@@ -235,7 +228,7 @@ def where(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     """QLinearWhere: condition, then both branches with their parameters."""
     op = block.core[0]
     a, b = operand_of(block, op, 1), operand_of(block, op, 2)
-    if a is None or b is None or not (_is_like(a.kind, y) and _is_like(b.kind, y)):
+    if a is None or b is None or not (is_like(a.kind, y) and is_like(b.kind, y)):
         return None
     condition = builder.operand(op.inputs[0])
     inputs = (condition, *builder.triple(a), *builder.triple(b), *builder.parameters(y, block.result))

@@ -17,11 +17,11 @@ from planner.exporters.common.blocks import Block, Clamp, Operand, blocks, clamp
 from planner.exporters.common.linear_operands import (
     Product,
     largest,
-    product_of,
     range_of,
     rounding_of,
     shifted_weight,
     stored_bias,
+    weighted_product_of,
 )
 from planner.exporters.common.thresholds import least_arguments
 from planner.exporters.onnx.float_blocks import products
@@ -147,12 +147,12 @@ def _signs(streams: FinnModelBuilder, x: Operand) -> tuple[str, int] | None:
 def _hand_on(streams: FinnModelBuilder, block: Block) -> bool:
     """A product whose sums no thresholds follow: scaled, and its bias added, in float."""
     for part in products(block):
-        product = product_of(streams.values, part, max_bits=MAX_BITS)
+        product = weighted_product_of(streams.values, part, max_bits=MAX_BITS)
         if product is None or max(map(np.max, map(np.abs, range_of(streams.values, product)))) >= _EXACT:
             continue
         signs = _signs(streams, product.x)
         x, one = (streams.values.integers(product.x.value, product.x.kind), 1) if signs is None else signs
-        shape = (-1, *[1] * (product.trailing if product.op.type == "Conv" else 0))
+        shape = (-1, *[1] * product.trailing)
         sums, stored = _sums(streams, block, product, x), stored_bias(streams.values, product)
         if one != 1:
             sums = streams.emit("Mul", [sums, streams.constant(f"{part.result}_one", np.asarray(one))], sums)
@@ -216,7 +216,7 @@ def _write_movement(streams: FinnModelBuilder, block: Block) -> bool:
 
 def _linear(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Conv, Gemm, MatMul: integers times integers, then thresholds on the sum; the bias is in these."""
-    product = product_of(streams.values, block, max_bits=MAX_BITS)
+    product = weighted_product_of(streams.values, block, max_bits=MAX_BITS)
     if product is None:
         return False
     low, high = range_of(streams.values, product)
@@ -243,7 +243,7 @@ def _linear(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -
 def _sums(streams: FinnModelBuilder, block: Block, product: Product, x: str) -> str:
     """The product of integers, a tensor of integers in float32."""
     op = product.op
-    weight = shifted_weight(streams.values.array(product.w.value), product.w.kind)
+    weight = shifted_weight(np.asarray(product.weight), product.w.kind)
     if op.type == "Gemm" and op.attributes.get("transB"):
         weight = np.ascontiguousarray(weight.T)
     name = streams.constant(f"{product.w.value}_integers", weight, datatype_of_array(weight))

@@ -14,9 +14,10 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.blocks import Block, Operand, operand_of
+from planner.exporters.common.linear_operands import INT32, Product, product_of, stored_bias
 from planner.exporters.stablehlo.floats.windows import conv_shape, multiplied
 from planner.exporters.stablehlo.function import Array, Program
-from planner.exporters.stablehlo.linear_operands import Linear, geometry_of, linear_of, stored_bias
+from planner.exporters.stablehlo.linear_operands import geometry_of, reach_of, weight_of
 from planner.exporters.stablehlo.operations import (
     Dots,
     along,
@@ -37,29 +38,30 @@ from planner.stablehlo_reader.vocabulary import BINARIES, OPERATIONS, UNARIES, V
 
 Kernel: TypeAlias = Callable[[ProgramBuilder, Block, Uniform], Tensor | None]
 
-_INT32: Final = (1 << 31) - 1
-_ACCUMULATOR: Final = Storage(32, True, -(1 << 31), _INT32)
+_ACCUMULATOR: Final = Storage(32, True, -(1 << 31), INT32)
 
 
 def linear(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
     """Conv, ConvTranspose, Gemm, MatMul, and MatMul with an Add of one number per column."""
-    found, p = linear_of(builder, block, y), builder.p
-    if found is None or found.alpha != 1.0 or found.real_bias is not None or found.reach > _INT32:
+    found, p = product_of(builder.values, block), builder.p
+    if found is None or not y.is_per_tensor or found.alpha != 1.0 or found.real_bias is not None:
+        return None
+    if reach_of(builder, found) > INT32:
         return None
     if found.op.attributes.get("transA") or (not found.is_conv and any(found.w.kind.zero_points)):
         return None
     x, w = _sides(builder, found)
     kind = _accumulator(found, x.rank - 1)
     acc = _products(p, found, x, w, kind)
-    if found.bias is not None:
-        stored = stored_bias(builder, found.bias)
+    stored = stored_bias(builder.values, found)
+    if stored is not None:
         row = p.stored_constant(stored, replace(kind, axis=None if kind.axis is None else 0))
         acc = binary(p, "add", acc, along(p, row, acc.shape, acc.rank - 1), kind)
     q = quantize(p, acc, y)
     return transpose(p, q, (0, q.rank - 1, *range(1, q.rank - 1))) if found.is_conv else q
 
 
-def _products(p: Program, found: Linear, x: Tensor, w: Tensor, kind: Uniform) -> Tensor:
+def _products(p: Program, found: Product, x: Tensor, w: Tensor, kind: Uniform) -> Tensor:
     """Products with the channels of kernel and result last: jaxlib lowers types per axis only there."""
     if not found.is_conv:
         if found.weight is None or w.rank > 2:
@@ -72,7 +74,7 @@ def _products(p: Program, found: Linear, x: Tensor, w: Tensor, kind: Uniform) ->
     return convolution(p, x, w, geometry, kind)
 
 
-def _accumulator(found: Linear, last: int) -> Uniform:
+def _accumulator(found: Product, last: int) -> Uniform:
     """The type of the products: that of the bias where there is one."""
     axis = None if found.w.kind.is_per_tensor else last
     if found.bias is not None and len(found.bias.kind.scales) == len(found.w.kind.scales):
@@ -81,7 +83,7 @@ def _accumulator(found: Linear, last: int) -> Uniform:
     return uniform(_ACCUMULATOR, scales[0] if axis is None else scales, 0, axis=axis)
 
 
-def _sides(builder: ProgramBuilder, found: Linear) -> tuple[Tensor, Tensor]:
+def _sides(builder: ProgramBuilder, found: Product) -> tuple[Tensor, Tensor]:
     """Both operands in one storage type: the wider one, signed where either is."""
     bits = max(storage_width(found.x.kind), storage_width(found.w.kind))
     is_signed = found.x.kind.storage.signed or found.w.kind.storage.signed
@@ -89,11 +91,12 @@ def _sides(builder: ProgramBuilder, found: Linear) -> tuple[Tensor, Tensor]:
     x = builder.values.integers(found.x.value, found.x.kind)
     if x_kind != found.x.kind:
         x = quantize(builder.p, x, x_kind)
-    if found.weight is None:
+    weight = weight_of(found)
+    if weight is None:
         w = builder.values.integers(found.w.value, found.w.kind)
         return x, w if w_kind == found.w.kind else quantize(builder.p, w, w_kind)
     moved = w_kind.zero_point - found.w.kind.zero_point
-    stored = quantize_array(found.weight, found.w.kind).astype(np.int64) + moved
+    stored = quantize_array(weight, found.w.kind).astype(np.int64) + moved
     return x, channels_last(builder.p, found.op, stored, w_kind)
 
 

@@ -18,11 +18,11 @@ from planner.exporters.common.layouts import channels_last, plain
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
-    is_accumulator,
     largest,
     product_of,
     range_of,
     stored_bias,
+    weighted_product_of,
 )
 from planner.exporters.common.values import Array
 from planner.exporters.tosa.elementwise import concatenated
@@ -76,7 +76,7 @@ class _Parts(_Weighted):
 
 def conv(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Conv of two, three or one spatial axes: one group, one per channel, or group by group."""
-    product = product_of(builder.values, block, max_bits=WORD_BITS)
+    product = weighted_product_of(builder.values, block, max_bits=WORD_BITS)
     parts = None if product is None else _parts(builder, product)
     if parts is None or parts.product.trailing not in (1, 2, 3):
         return False
@@ -121,17 +121,9 @@ def _sums(builder: ProgramBuilder, parts: _Weighted, x: Tensor) -> Tensor:
 
 def conv_transpose(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """ConvTranspose of two spatial axes or one, without dilations or groups."""
-    op = block.core[0]
-    x, w = operand_of(block, op, 0), operand_of(block, op, 1)
-    if x is None or w is None or not _is_plain_transpose(op) or not builder.values.is_constant(w.value):
+    product = product_of(builder.values, block)
+    if product is None or not _is_plain_transpose(product.op):
         return False
-    product = Product(op, x, w, 1, trailing=builder.values.array(w.value).ndim - 2)
-    name = op.inputs[2] if len(op.inputs) > 2 else ""
-    if name:
-        bias = operand_of(block, op, 2)
-        if bias is None or not is_accumulator(bias.kind, x.kind, w.kind):
-            return False
-        product = replace(product, bias=bias)
     parts = _parts(builder, product) if product.trailing in (1, 2) else None
     if parts is None:
         return False
@@ -148,7 +140,7 @@ def _is_plain_transpose(op: Op) -> bool:
 
 def fully_connected(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Gemm and MatMul with a matrix of weights, as CONV2D; MatMul of two activations."""
-    product = product_of(builder.values, block, max_bits=WORD_BITS)
+    product = weighted_product_of(builder.values, block, max_bits=WORD_BITS)
     parts = None if product is None else _parts(builder, product)
     if parts is None:
         return len(block.core) == 1 and block.core[0].type == "MatMul" and matmul(builder, block, y, clamp)
@@ -204,11 +196,12 @@ def _parts(builder: ProgramBuilder, product: Product) -> _Parts | None:
             f"{'48 bits' if is_word else '32 bits'}"
         )
     bias = stored_bias(builder.values, moved)
-    channels = builder.values.array(w.value).shape[product.w_axis]
+    weight = np.asarray(product.weight)
+    channels = weight.shape[product.w_axis]
     bias = np.zeros(channels, np.int64) if bias is None else np.broadcast_to(bias, (channels,))
     return _Parts(
         product.op,
-        quantize_array(builder.values.array(w.value), w.kind),
+        quantize_array(weight, w.kind),
         bias,
         (product.w.value, product.bias.value if product.bias else ""),
         (element_of(x.kind), element_of(w.kind)),

@@ -5,12 +5,11 @@ Source: ONNX operator pages ConvInteger and MatMulInteger, as onnxruntime's CPU 
 """
 
 from functools import partial
-from typing import Final
 
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.blocks import Block, Operand, operand_of
+from planner.exporters.common.blocks import Block, Operand
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
@@ -19,31 +18,26 @@ from planner.exporters.common.linear_operands import (
     range_of,
     rounding_of,
     stored_bias,
+    weighted_product_of,
 )
 from planner.exporters.onnx.float_blocks import hand_on, products
 from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps
 from planner.exporters.onnx.integers.rounding_steps import cast
 from planner.exporters.onnx.model_builder import ModelBuilder
-from planner.exporters.onnx.storage_types import ONNX_FLOATS, held_dtype
+from planner.exporters.onnx.storage_types import ONNX_FLOATS, Array, held_dtype
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
 
-PRODUCTS: Final = frozenset({("Conv",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})
-"""Types of the ops of a product."""
-
 
 def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
     """Conv, Gemm, MatMul, and MatMul with an Add of one number per column."""
-    product, clamp = product_of(builder.values, block), bounds_of(builder, block, y)
-    if product is None and len(block.core) == 1 and block.core[0].type == "MatMul":
-        return _write_stack(builder, block, y)
+    product, clamp = _product(builder, block), bounds_of(builder, block, y)
     if product is None or clamp is None:
         return False
-    is_conv = product.op.type == "Conv"
-    if is_conv and any(product.w.kind.zero_points) and not product.w.kind.is_per_tensor:
+    if product.is_conv and any(product.w.kind.zero_points) and not product.w.kind.is_per_tensor:
         return False
-    low, high = range_of(builder.values, product)
+    low, high = _ends(builder, product)
     if max(-low.min(initial=0), high.max(initial=0)) > INT32:
         return False
     rounding = rounding_of(builder.values, product, y, clamp.low, clamp.high)
@@ -61,18 +55,22 @@ def linear_to_float(builder: ModelBuilder, block: Block) -> bool:
     """A product whose result is float: the sum in float32 times the product of the scales; or say False."""
     for part in products(block):
         found = _product(builder, part)
-        if found is not None:
+        if found is None or found.real_bias or not _computes(builder, part):
+            continue
+        if _reach(builder, found) <= INT32:
             hand_on(builder, block, part, partial(_write_reals, builder, part, found))
             return True
     return False
 
 
 def _product(builder: ModelBuilder, part: Block) -> Product | None:
-    """The product that a part of a block is, if its sums fit 32 bits and its row uses integer arithmetic."""
-    if tuple(op.type for op in part.core) not in PRODUCTS or not _computes(builder, part):
-        return None
-    found = product_of(builder.values, part) or _stack(builder, part)
-    return None if found is None or found.real_bias or _reach(builder, found) > INT32 else found
+    """A product with a constant weight, or MatMul of two tensors with one scale each: stacks of matrices."""
+    found = weighted_product_of(builder.values, part)
+    if found is not None:
+        return found
+    found = product_of(builder.values, part) if [op.type for op in part.core] == ["MatMul"] else None
+    is_stack = found is not None and found.bits <= 8 and _depth(builder, found) is not None
+    return found if is_stack else None
 
 
 def _write_reals(builder: ModelBuilder, part: Block, product: Product, result: str) -> None:
@@ -96,9 +94,7 @@ def _computes(builder: ModelBuilder, part: Block) -> bool:
 
 def _reach(builder: ModelBuilder, product: Product) -> int:
     """The largest magnitude of a sum."""
-    if product.w.value not in builder.graph.constants:
-        return _stack_reach(builder, product)
-    low, high = range_of(builder.values, product)
+    low, high = _ends(builder, product)
     return int(max(-low.min(initial=0), high.max(initial=0)))
 
 
@@ -123,38 +119,18 @@ def _accumulate(builder: ModelBuilder, block: Block, product: Product) -> str:
     return total
 
 
-def _stack(builder: ModelBuilder, block: Block) -> Product | None:
-    """MatMul of two tensors with one scale each: stacks of matrices, activations on both sides."""
-    op = block.core[0]
-    a, b = operand_of(block, op, 0), operand_of(block, op, 1)
-    if [one.type for one in block.core] != ["MatMul"] or a is None or b is None:
-        return None
-    depth = (builder.graph.values[a.value].shape or (None,))[-1]
-    alike = a.kind.is_per_tensor and b.kind.is_per_tensor
-    if not alike or max(a.kind.storage.bits, b.kind.storage.bits) > 8 or not isinstance(depth, int):
-        return None
-    return Product(op, a, b, 1)
-
-
-def _stack_reach(builder: ModelBuilder, product: Product) -> int:
+def _depth(builder: ModelBuilder, product: Product) -> int | None:
+    """How many products each sum of a stack of matrices has."""
     depth = (builder.graph.values[product.x.value].shape or (None,))[-1]
-    return (depth if isinstance(depth, int) else 0) * largest(product.x.kind) * largest(product.w.kind)
+    return depth if isinstance(depth, int) else None
 
 
-def _write_stack(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
-    """One requantize behind a stack of matrices."""
-    product, clamp = _stack(builder, block), bounds_of(builder, block, y)
-    if product is None or clamp is None:
-        return False
-    reach = _stack_reach(builder, product)
-    if reach > INT32:
-        return False
-    limit = np.asarray([reach])
-    steps = rounding_of(builder.values, product, y, clamp.low, clamp.high).steps(-limit, limit)
-    if steps is None:
-        return False
-    settle_steps(builder, block, _accumulate(builder, block, product), steps, low=clamp.low)
-    return True
+def _ends(builder: ModelBuilder, product: Product) -> tuple[Array, Array]:
+    """Least and greatest sum of each channel; of a stack of matrices of all."""
+    if product.is_conv or (product.weight is not None and product.weight.ndim == 2):
+        return range_of(builder.values, product)
+    reach = np.asarray([(_depth(builder, product) or 0) * largest(product.x.kind) * largest(product.w.kind)])
+    return -reach, reach
 
 
 def widened(builder: ModelBuilder, operand: Operand) -> str:

@@ -14,14 +14,14 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
-from planner.exporters.common.linear_operands import largest, shifted_weight
+from planner.exporters.common.linear_operands import Product, largest, product_of, shifted_weight, stored_bias
 from planner.exporters.common.values import is_cut
 from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.floats.windows import window_counts
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.integers.rounding import Grid, Term, fits, rounded
 from planner.exporters.stablehlo.integers.tables import looked_up
-from planner.exporters.stablehlo.linear_operands import Linear, linear_of, multiply_out, stored_bias
+from planner.exporters.stablehlo.linear_operands import channel_axis, multiply_out, reach_of, weight_of
 from planner.exporters.stablehlo.movement import keeps_axes, pool_window, reduced_axes
 from planner.exporters.stablehlo.operations import (
     along,
@@ -52,46 +52,45 @@ _TABLE_BITS: Final = 16
 
 def linear(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
     """Conv, ConvTranspose, Gemm, MatMul, and MatMul with an Add of one number per column."""
-    found, p = linear_of(builder, block, y), builder.p
-    if found is None:
+    found, p = product_of(builder.values, block), builder.p
+    if found is None or not y.is_per_tensor:
         return None
-    acc = _accumulated(builder, found)
-    trailing = acc.rank - 1 - found.channel_axis
+    reach, axis = reach_of(builder, found), channel_axis(builder, found)
+    acc = _accumulated(builder, found, reach, axis)
+    trailing = acc.rank - 1 - axis
     ratio = ratios(found.w.kind.scales, prod((found.x.kind.scale, found.alpha)), y.scale)
     added = None
     if found.real_bias is not None:
-        added = ratios(found.real_bias.astype(np.float64).tolist(), 1.0, y.scale).reshape(-1, *[1] * trailing)
-    term = Term(acc, ratio.reshape(-1, *[1] * trailing), found.reach)
+        added = ratios(found.real_bias, 1.0, y.scale).reshape(-1, *[1] * trailing)
+    term = Term(acc, ratio.reshape(-1, *[1] * trailing), reach)
     return rounded(p, [term], grid_of(y, ends), added)
 
 
 def linear_to_float(builder: ProgramBuilder, block: Block) -> Tensor | None:
     """The same ops with a float result: the sum in float32 times the product of the scales."""
-    found, p = linear_of(builder, block, None), builder.p
+    found, p = product_of(builder.values, block), builder.p
     if found is None or found.real_bias is not None:
         return None
-    reals = convert(p, _accumulated(builder, found), "f32")
+    axis = channel_axis(builder, found)
+    reals = convert(p, _accumulated(builder, found, reach_of(builder, found), axis), "f32")
     scales = np.asarray(found.w.kind.scales, np.float32)
     factors = p.constant(output_multiplier(found.x.kind.scale, scales, 1.0, alpha=found.alpha), "f32")
-    axis = found.channel_axis
     wide = along(p, factors, reals.shape, axis) if scales.size > 1 else spread(p, factors, reals.shape)
     return binary(p, "multiply", reals, wide)
 
 
-def _accumulated(builder: ProgramBuilder, found: Linear) -> Tensor:
+def _accumulated(builder: ProgramBuilder, found: Product, reach: int, axis: int) -> Tensor:
     """The exact sums, the bias among them, in 32 bits where they fit."""
-    p, element = builder.p, "i32" if found.reach <= _INT32 else "i64"
-    acc = multiply_out(p, found, widened(builder, found.x, element), _weight(builder, found, element))
-    if found.bias is None:
+    p, element = builder.p, "i32" if reach <= _INT32 else "i64"
+    x, weight, bias = widened(builder, found.x, element), weight_of(found), stored_bias(builder.values, found)
+    if weight is None:
+        w = widened(builder, found.w, element)
+    else:
+        w = p.constant(shifted_weight(weight, found.w.kind), element)
+    acc = multiply_out(p, found, x, w)
+    if bias is None:
         return acc
-    row = p.constant(stored_bias(builder, found.bias), element)
-    return binary(p, "add", acc, along(p, row, acc.shape, found.channel_axis))
-
-
-def _weight(builder: ProgramBuilder, found: Linear, element: str) -> Tensor:
-    if found.weight is None:
-        return widened(builder, found.w, element)
-    return builder.p.constant(shifted_weight(found.weight, found.w.kind), element)
+    return binary(p, "add", acc, along(p, p.constant(bias, element), acc.shape, axis))
 
 
 def plus(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
