@@ -8,6 +8,8 @@ from planner.interpreter.kernels.pooling import (
     max_pool,
     qlinear_average_pool,
     qlinear_global_average_pool,
+    window_counts,
+    window_sums,
 )
 from planner.interpreter.requantize import Grid
 from tests.interpreter.one_op import CONTRIB, STORAGES, assert_same, run_op, scale, seeded, stored, zero
@@ -102,3 +104,16 @@ def test_global_average_pool(shape, storage):
             attributes={"kernel_shape": shape[2:]},
         )
         assert_same(covering, qlinear_average_pool(x, *grids, PoolGeometry(shape[2:])))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_pixels_of_windows(case):
+    """Those of the input, and with counted padding those of an input that is as much larger."""
+    shape, kernel, strides, dilations, pads, ceil_mode = case
+    geometry, rank = PoolGeometry(kernel, strides, dilations, pads, bool(ceil_mode)), len(kernel)
+    ones = np.ones((1, 1, *shape[2:]), np.int64)
+    assert_same(window_sums(ones, geometry)[0, 0], window_counts(shape[2:], geometry))
+    if not ceil_mode:
+        grown = np.pad(ones, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)], constant_values=1)
+        expected = window_sums(grown, PoolGeometry(kernel, strides, dilations))[0, 0]
+        assert_same(expected, window_counts(shape[2:], geometry, includes_padding=True))

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.values import Array
 from planner.exporters.litert.operations import Options, Program, Tensor
 from planner.ir.types.qtypes import Uniform
 
@@ -57,15 +56,6 @@ class Windows:
             for i, size in enumerate(spatial)
         ]
         return (self.pads[0], self.pads[1], ends[0], ends[1])
-
-    def counts(self, spatial: Sequence[int], pads: Sequence[int]) -> Array:
-        """Pixels in each window: those of an input of these sizes and of what pads it, begins, then ends."""
-        axes = []
-        for i, size in enumerate(spatial):
-            begins = np.arange(self.count[i]) * self.strides[i] - self.pads[i]
-            ends = np.minimum(begins + self.kernel[i], size + pads[2 + i])
-            axes.append(ends - np.maximum(begins, -pads[i]))
-        return np.asarray(np.multiply.outer(*axes))
 
     def options(self, padding: int) -> Options:
         """As options of a convolution."""

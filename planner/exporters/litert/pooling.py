@@ -17,7 +17,7 @@ from planner.exporters.litert.calls import Call
 from planner.exporters.litert.geometry import VALID, Windows, lowest, padded, padded_with, windows_over
 from planner.exporters.litert.operations import Tensor
 from planner.interpreter.kernels.geometry import pool_geometry
-from planner.interpreter.kernels.pooling import pooled_sizes
+from planner.interpreter.kernels.pooling import pooled_sizes, window_counts
 from planner.ir.types.qtypes import Uniform
 from planner.litert_reader.vocabulary import POOLS, REDUCTIONS
 
@@ -28,12 +28,19 @@ _GLOBAL: Final = {"GlobalAveragePool": "MEAN", "GlobalMaxPool": "REDUCE_MAX"}
 
 def average_pool(call: Call) -> Sequence[Tensor] | None:
     """AveragePool over one or two axes; of integers in windows of SAME or VALID, or of pads that count."""
+    own, includes = call.last().sizes[2:], bool(call.op.attributes.get("count_include_pad"))
     x, windows = _opened(call)
     if windows.dilations != (1, 1):
         return None
-    spatial, padding = x.sizes[2:], windows.padding(x.sizes[2:])
-    inside = windows.counts(spatial, (0, 0, 0, 0))
-    counted = windows.counts(spatial, windows.pads) if call.op.attributes.get("count_include_pad") else inside
+    spatial, padding, geometry = (
+        x.sizes[2:],
+        windows.padding(x.sizes[2:]),
+        pool_geometry(call.op.attributes, own),
+    )
+    inside, counted = (
+        window_counts(own, geometry, includes_padding=pads).reshape(windows.count)
+        for pads in (False, includes)
+    )
     if padding is not None and np.array_equal(counted, inside):
         return [_back(call, _pooled(call, x, windows, padding))]
     more = prod(windows.kernel) / counted

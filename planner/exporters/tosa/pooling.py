@@ -20,7 +20,7 @@ from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, h
 from planner.exporters.tosa.scaling import Factor, factor_of, narrowed, rescale, widened
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.litert import LITERT
-from planner.interpreter.kernels.pooling import pooled_sizes
+from planner.interpreter.kernels.pooling import pooled_sizes, window_counts
 from planner.interpreter.kernels.table import is_tosa_pool
 from planner.ir.arithmetic.rescaling import mean_factor
 from planner.ir.graph import Op
@@ -53,13 +53,8 @@ def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp
         return False
     spatial = builder.sizes(x.value)[2:]
     includes = bool(op.attributes.get("count_include_pad", 0))
-    is_pool = is_tosa_pool(
-        builder.checked_arithmetic(),
-        x.kind,
-        y,
-        pool_geometry(op.attributes, spatial),
-        includes_padding=includes,
-    )
+    geometry, by = pool_geometry(op.attributes, spatial), builder.checked_arithmetic()
+    is_pool = is_tosa_pool(by, x.kind, y, geometry, includes_padding=includes)
     if builder.values.arithmetic == LITERT and not is_pool:
         return False
     is_whole = tuple(op.attributes["kernel_shape"]) == spatial and not any(op.attributes.get("pads", ()))
@@ -68,7 +63,7 @@ def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp
     tensor, windows = _opened(builder, builder.values.integers(x.value, x.kind), op)
     if any(step != 1 for step in windows.dilations) or (includes and op.attributes.get("ceil_mode", 0)):
         return False
-    counts = _counts(windows, tensor.sizes[2:], includes=includes)
+    counts = window_counts(spatial, geometry, includes_padding=includes)
     if counts.min(initial=1) < 1:
         return False
     if is_pool:
@@ -163,19 +158,6 @@ def _stretched(windows: Windows, spatial: Sequence[int], wanted: Sequence[int]) 
 
 def _pooled(x: Tensor, windows: Windows) -> Tensor:
     return replace(x, shape=(x.shape[0], *windows.sizes(x.sizes[2:]), x.shape[-1]))
-
-
-def _counts(windows: Windows, spatial: Sequence[int], *, includes: bool) -> Array:
-    """Elements that each window divides by, (*output)."""
-    sizes = windows.sizes(spatial)
-    if includes:
-        return np.full(sizes, prod(windows.kernel))
-    counts = np.ones((), np.int64)
-    for i, size in enumerate(sizes):
-        starts = np.arange(size) * windows.strides[i] - windows.pads[i]
-        inside = np.minimum(starts + windows.kernel[i], spatial[i]) - np.maximum(starts, 0)
-        counts = counts[..., None] * inside
-    return counts
 
 
 def _averaged(  # noqa: PLR0917

@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from planner.interpreter.calls import Call, Operand, saturated
 from planner.interpreter.kernels.geometry import pool_geometry
-from planner.interpreter.kernels.pooling import pooled_sizes
+from planner.interpreter.kernels.pooling import window_counts, window_sums
 from planner.interpreter.kernels.recurrent import LITERT_LAYERS
-from planner.interpreter.kernels.table import window_sums
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import Integers, apply_scale_32, mean_factor, multiplier_or_zero
 from planner.ir.arithmetic.words import divided_by_power, high_product
@@ -47,11 +46,8 @@ def average_pool(call: Call) -> Array | None:
     includes = bool(includes) and any(geometry.pads)
     if any(step != 1 for step in geometry.dilations) or (includes and geometry.ceil_mode):
         return None
-    sizes, zero = pooled_sizes(x.stored.shape[2:], geometry), x.kind.zero_point
-    counts = window_sums(np.ones((1, 1, *x.stored.shape[2:]), np.int64), geometry, sizes)
-    if includes:
-        counts = np.full_like(counts, math.prod(geometry.kernel))
-    total = window_sums(x.shifted().astype(np.int64), geometry, sizes) + zero * counts
+    counts = window_counts(x.stored.shape[2:], geometry, includes_padding=includes)
+    total = window_sums(x.shifted(), geometry) + x.kind.zero_point * counts
     away = np.sign(total) * ((np.abs(total) + counts // 2) // counts)
     return saturated(away - call.y.zero_point, call.y)
 

@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from planner.interpreter.requantize import (
     Array,
@@ -88,8 +89,8 @@ def qlinear_average_pool(
     total: Float32Array = np.zeros((*x.shape[:2], *sizes), np.float32)
     for window in _windows(real, 0, sizes, shape):
         total += window
-    counts: Float32Array = _counts(x.shape[2:], sizes, shape)
-    if count_include_pad:
+    counts = window_counts(x.shape[2:], shape).astype(np.float32)
+    if count_include_pad:  # what ceil_mode adds too
         counts = np.full(counts.shape, prod(shape.kernel), np.float32)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         quotient: Float32Array = total / counts / y_grid.scale32 + np.float32(y_grid.zero_point)
@@ -135,11 +136,27 @@ def _windows(x: Array, fill: float, sizes: tuple[int, ...], shape: PoolGeometry)
         yield padded[index]
 
 
-def _counts(spatial: Sequence[int], sizes: tuple[int, ...], shape: PoolGeometry) -> Float32Array:
-    """Pixels of the input inside each window: (*output)."""
-    counts = np.ones((), np.int64)
-    for i, size in enumerate(sizes):
-        starts = np.arange(size) * shape.strides[i] - shape.pads[i]
-        inside = np.minimum(starts + shape.kernel[i], spatial[i]) - np.maximum(starts, 0)
-        counts = counts[..., None] * inside
-    return counts.astype(np.float32)
+def window_sums(x: Array, geometry: PoolGeometry) -> Array:
+    """Sums over each window, (N, C, *output) int64; places outside the input count as 0."""
+    shape = geometry.filled()
+    sizes = pooled_sizes(x.shape[2:], shape)
+    total = np.zeros((*x.shape[:2], *sizes), np.int64)
+    for window in _windows(x, 0, sizes, shape):
+        total += window
+    return total
+
+
+def window_counts(
+    spatial: Sequence[int], geometry: PoolGeometry, *, includes_padding: bool = False
+) -> npt.NDArray[np.int64]:
+    """Pixels that each window averages, (*output): of the input, and of its padding where that counts.
+
+    What `ceil_mode` adds behind the padding never counts.
+    """
+    shape, counts = geometry.filled(), np.ones((), np.int64)
+    for i, windows in enumerate(pooled_sizes(spatial, shape)):
+        begin, end = shape.pads[i :: len(spatial)] if includes_padding else (0, 0)
+        taps = np.arange(shape.kernel[i]) * shape.dilations[i]
+        places = np.arange(windows)[:, None] * shape.strides[i] - shape.pads[i] + taps
+        counts = counts[..., None] * ((places >= -begin) & (places < spatial[i] + end)).sum(1)
+    return np.asarray(counts)

@@ -7,8 +7,7 @@ they compute as onnxruntime's QLinear operators; the other arithmetics are `fixe
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from itertools import product
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -27,9 +26,10 @@ from planner.interpreter.kernels.htp import added
 from planner.interpreter.kernels.linear import conv, conv_transpose, gemm, matmul, matmul_add
 from planner.interpreter.kernels.pooling import (
     PoolGeometry,
-    pooled_sizes,
     qlinear_average_pool,
     qlinear_global_average_pool,
+    window_counts,
+    window_sums,
 )
 from planner.interpreter.kernels.resizing import resize
 from planner.interpreter.kernels.softmax import least_size, overflows, qlinear_softmax
@@ -141,11 +141,8 @@ def average_pool(call: Call) -> Array | None:
     if call.is_onnxruntime:
         grid = grid_of(call.y)
         return qlinear_average_pool(x.stored, x.grid, grid, geometry, count_include_pad=includes_padding)
-    sizes = pooled_sizes(x.stored.shape[2:], geometry)
-    counts = window_sums(np.ones((1, 1, *x.stored.shape[2:]), np.int64), geometry, sizes)
-    if includes_padding:
-        counts = np.full_like(counts, np.prod(geometry.kernel))
-    total = window_sums(x.shifted(), geometry, sizes)
+    counts = window_counts(x.stored.shape[2:], geometry, includes_padding=includes_padding)
+    total = window_sums(x.shifted(), geometry)
     if is_tosa_pool(call.arithmetic, x.kind, call.y, geometry, includes_padding=includes_padding):
         divided = apply_scale_32(total, *reciprocal_scale(counts), double_round=False)
         return saturated(divided, call.y)
@@ -209,23 +206,6 @@ def _average(call: Call, total: Array, x: Operand, counts: Array) -> Array:
     ratio = np.empty(len(distinct), object)
     ratio[:] = [Fraction(x.kind.scale) / Fraction(call.y.scale) / int(count) for count in distinct]
     return onto([(total, ratio[places.reshape(counts.shape)])], call.y, call.arithmetic)
-
-
-def window_sums(x: Array, shape: PoolGeometry, sizes: tuple[int, ...]) -> Array:
-    """Sums over each window; places outside the input count as 0."""
-    rank = len(sizes)
-    widths = [(0, 0), (0, 0)]
-    for i in range(rank):
-        last = (sizes[i] - 1) * shape.strides[i] + shape.kernel[i]
-        widths.append((shape.pads[i], max(0, last - shape.pads[i] - x.shape[2 + i])))
-    padded = np.pad(x, widths)
-    total = np.zeros((*x.shape[:2], *sizes), np.int64)
-    for tap in product(*map(range, shape.kernel)):
-        window: tuple[Any, ...] = (...,)
-        for i in range(rank):
-            window += (slice(tap[i], tap[i] + (sizes[i] - 1) * shape.strides[i] + 1, shape.strides[i]),)
-        total += padded[window]
-    return total
 
 
 def _sum(call: Call, sign: int) -> Array | None:

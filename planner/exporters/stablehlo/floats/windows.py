@@ -12,7 +12,6 @@ from planner.exporters.stablehlo.movement import pool_window
 from planner.exporters.stablehlo.operations import (
     Dots,
     Geometry,
-    Window,
     along,
     binary,
     convolution,
@@ -25,7 +24,8 @@ from planner.exporters.stablehlo.operations import (
     spread,
 )
 from planner.exporters.stablehlo.tensors import Tensor
-from planner.interpreter.kernels.geometry import conv_geometry
+from planner.interpreter.kernels.geometry import conv_geometry, pool_geometry
+from planner.interpreter.kernels.pooling import window_counts
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 
@@ -164,31 +164,21 @@ def average_pool(call: Call) -> Results:
     p, x = call.p, call.x
     window = pool_window(call, x.shape)
     total = reduce_window(p, "add", x, full(p, 0.0, x), window)
-    counts = window_counts(call, x.shape, window).astype(np.float32)
+    counts = counts_of(call, x.shape).astype(np.float32)
     divisor = p.constant(counts.reshape(-1)[0].reshape(()), x.element)
     if np.unique(counts).size > 1:
         divisor = p.constant(counts, x.element)
     return (binary(p, "divide", total, divisor),)
 
 
-def window_counts(call: Call, shape: tuple[int, ...], window: Window) -> Array:
-    """Elements each average is of, (1, 1, *spatial)."""
-    counts = np.ones((), np.int64)
-    includes = bool(call.attributes.get("count_include_pad", 0))
-    is_same = str(call.attributes.get("auto_pad", "")).startswith("SAME")
-    for axis in range(2, len(shape)):
-        low, high = window.pads[axis]
-        inside = np.zeros(low + shape[axis] + high, np.int64)
-        # What ceil_mode adds behind the declared padding is never counted.
-        declared = call.attributes.get("pads") or (0,) * (2 * len(shape))
-        behind = high if is_same else declared[len(shape) - 2 + axis - 2]
-        end = low + shape[axis] + (behind if includes else 0)
-        inside[0 if includes else low : end] = 1
-        starts = np.arange(window.shape_over(shape)[axis]) * window.strides[axis]
-        taps = np.arange(window.sizes[axis]) * window.dilations[axis]
-        each = inside[np.minimum(starts[:, None] + taps, inside.size - 1)].sum(1)
-        counts = counts[..., None] * each
-    return np.asarray(np.maximum(counts, 1).reshape(1, 1, *counts.shape))
+def counts_of(call: Call, shape: tuple[int, ...]) -> Array:
+    """Pixels that each average of a shape is of, (1, 1, *spatial)."""
+    includes, geometry = (
+        bool(call.attributes.get("count_include_pad")),
+        pool_geometry(call.attributes, shape[2:]),
+    )
+    counts = window_counts(shape[2:], geometry, includes_padding=includes)
+    return np.maximum(counts, 1)[None, None]
 
 
 def global_average_pool(call: Call) -> Results:

@@ -17,7 +17,7 @@ from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
 from planner.exporters.common.linear_operands import Product, largest, product_of, shifted_weight, stored_bias
 from planner.exporters.common.values import is_cut
 from planner.exporters.stablehlo.calls import Call
-from planner.exporters.stablehlo.floats.windows import window_counts
+from planner.exporters.stablehlo.floats.windows import counts_of
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.integers.rounding import Grid, Term, fits, rounded
 from planner.exporters.stablehlo.integers.tables import looked_up
@@ -168,9 +168,7 @@ def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp)
     call = Call(p, op, lambda _: x, lambda _: None)
     window = pool_window(call, x.shape)
     total = reduce_window(p, "add", x, p.number(0, "i32"), window)
-    counts = window_counts(call, x.shape, window)
-    if includes:
-        counts = np.full_like(counts, prod(window.sizes))
+    counts = counts_of(call, x.shape)
     if np.unique(counts).size == 1:
         counts = counts.reshape(-1)[0].reshape(())
     if largest(sides[0].kind) * prod(window.sizes) > _INT32:
