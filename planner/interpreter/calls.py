@@ -15,6 +15,7 @@ from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, Term, scale
 from planner.interpreter.requantize import Array, Grid
 from planner.ir.graph import Op, Shape
 from planner.ir.types.qtypes import Uniform
+from planner.ops.operands import Operands
 from planner.plans.rescales import SAME_SCALE
 from planner.target.records import Row
 
@@ -93,6 +94,11 @@ class Call:
     def operand(self, index: int, op: Op | None = None) -> Operand | None:
         """A quantized operand; None where it is float, computed inside, or absent."""
         return self.operands.get(((op or self.op).name, index))
+
+    def known(self) -> Operands:
+        """What the main op's definition asks of its operands."""
+        shapes = {self.op.inputs[i]: x.stored.shape for i in range(2) if (x := self.operand(i)) is not None}
+        return Operands(self.op, shapes.get, self.other)
 
     def all_operands(self) -> tuple[Operand, ...] | None:
         """The main op's operands, if all are quantized per tensor."""

@@ -84,5 +84,21 @@ def operands_of(op: Op, graph: Graph) -> Operands:
     return Operands(op, shape_of, array_of, graph.opsets.get("", OPSET))
 
 
+def reduced_axes(known: Operands, rank: int) -> tuple[int, ...] | None:
+    """The axes that a reduction is over, ascending; None where they come at run time.
+
+    Args:
+      known: the operands of a reduction, or of a pool over all spatial axes.
+      rank: of the first.
+    """
+    if known.op.type.startswith("Global"):
+        return tuple(range(2, rank))
+    axes = known.integers(1, "axes", [])
+    if axes is None:
+        return None
+    whole = () if known.op.attributes.get("noop_with_empty_axes") else tuple(range(rank))
+    return tuple(sorted({axis % rank for axis in axes})) if axes else whole
+
+
 def _dims(shape: Shape | None) -> Dims | None:
     return None if shape is None else tuple(size if isinstance(size, int) else None for size in shape)

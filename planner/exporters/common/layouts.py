@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from planner.exporters.common.values import Values
 from planner.ir.graph import Op
+from planner.ops.operands import Operands, reduced_axes
 
 Order: TypeAlias = tuple[int, ...]
 """The model's axis that each stored axis is; ascending where a tensor is stored as the model has it."""
@@ -73,14 +74,7 @@ def filling_of(values: Values[Any], op: Op) -> float | None:
 
 def axes_of(values: Values[Any], op: Op, rank: int) -> Sequence[int] | None:
     """The axes that a reduction is over, ascending; None where they are known only at run time."""
-    axes = op.attributes.get("axes")
-    if axes is None and len(op.inputs) > 1 and op.inputs[1]:
-        if not values.is_constant(op.inputs[1]):
-            return None
-        axes = values.array(op.inputs[1]).tolist()
-    if axes is not None and len(axes):
-        return sorted({axis % rank for axis in axes})
-    return [] if op.attributes.get("noop_with_empty_axes") else list(range(rank))
+    return reduced_axes(Operands(op, {}.get, values.known), rank)
 
 
 def laid(order: Order, shape: Sequence[int]) -> tuple[int, ...]:

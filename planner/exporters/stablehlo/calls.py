@@ -15,7 +15,7 @@ from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
-from planner.ops.operands import Operands
+from planner.ops.operands import Operands, reduced_axes
 
 Maker: TypeAlias = "Callable[[Call], tuple[Tensor, ...]]"
 
@@ -79,6 +79,10 @@ class Call:
             lambda name: self.tensor_of(places[name]).shape if name in places else None,
             lambda name: self.known(places[name]),
         )
+
+    def axes(self) -> tuple[int, ...]:
+        """The axes that the op reduces; those that come at run time are refused."""
+        return reduced_axes(self.operands(), self.x.rank) or ()
 
     def fill(self, value: float) -> Tensor:
         """A scalar of the first operand's elements: real 0, or an end of their range."""

@@ -29,7 +29,7 @@ from planner.exporters.stablehlo.operations import (
 )
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.interpreter.kernels.geometry import pool_geometry
-from planner.interpreter.kernels.pooling import pooled_sizes
+from planner.interpreter.kernels.pooling import PoolGeometry, pooled_sizes
 from planner.ops import find_movements
 from planner.ops.steps import Movement, Pick, PickOfAll, Step, Turn, View
 
@@ -168,12 +168,13 @@ def max_pool(call: Call) -> Results:
     if any(call.op.outputs[1:]):
         raise call.refusal("indices of the maxima")
     x = call.x
-    return (reduce_window(call.p, "maximum", x, call.fill(-math.inf), pool_window(call, x.shape)),)
+    window = pool_window(pool_geometry(call.attributes, x.shape[2:]), x.shape)
+    return (reduce_window(call.p, "maximum", x, call.fill(-math.inf), window),)
 
 
-def pool_window(call: Call, shape: tuple[int, ...]) -> Window:
+def pool_window(pool: PoolGeometry, shape: tuple[int, ...]) -> Window:
     """The window of a pooling over a channels-first shape, padded at the end so that all results fit."""
-    geometry = pool_geometry(call.attributes, shape[2:]).filled()
+    geometry = pool.filled()
     sizes, pads = pooled_sizes(shape[2:], geometry), []
     for i, size in enumerate(sizes):
         span = (geometry.kernel[i] - 1) * geometry.dilations[i] + 1
@@ -190,20 +191,12 @@ def pool_window(call: Call, shape: tuple[int, ...]) -> Window:
 
 def global_max_pool(call: Call) -> Results:
     """The maximum of all places."""
-    return (combined(call, "maximum", -math.inf, tuple(range(2, call.x.rank)), keeps=True),)
+    return (combined(call, "maximum", -math.inf, call.axes(), keeps=True),)
 
 
 def reduce_extreme(kind: str, start: float) -> Maker:
     """The maximum or minimum along axes."""
-    return lambda call: (combined(call, kind, start, reduced_axes(call), keeps=keeps_axes(call)),)
-
-
-def reduced_axes(call: Call) -> tuple[int, ...]:
-    """Axes of a reduction; all of them by default."""
-    axes, rank = call.integers(1, "axes"), call.x.rank
-    if not axes:
-        return () if call.attributes.get("noop_with_empty_axes") else tuple(range(rank))
-    return tuple(sorted(axis % rank for axis in axes))
+    return lambda call: (combined(call, kind, start, call.axes(), keeps=keeps_axes(call)),)
 
 
 def keeps_axes(call: Call) -> bool:

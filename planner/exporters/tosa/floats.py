@@ -321,7 +321,7 @@ def _clip(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor 
 def _mean(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """ReduceMean, ReduceSum and GlobalAveragePool over constant axes."""
     x, rank = tensors[0], len(tensors[0].shape)
-    axes = range(2, rank) if op.type == "GlobalAveragePool" else axes_of(builder.values, op, rank)
+    axes = axes_of(builder.values, op, rank)
     if axes is None:
         return None
     count = prod(x.sizes[axis] for axis in axes)

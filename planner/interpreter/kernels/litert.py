@@ -24,6 +24,7 @@ from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.ops import defined, of_form
 from planner.ops.forms import Form
+from planner.ops.operands import reduced_axes
 
 LITERT: Final = "litert"
 Kernel: TypeAlias = Callable[[Call], Array | None]
@@ -54,28 +55,16 @@ def average_pool(call: Call) -> Array | None:
 
 def mean(call: Call) -> Array | None:
     """One sum, times a multiplier with the count in it; a ReduceSum is a mean in steps finer by the count."""
-    x, axes = _operand(call), _axes(call)
+    x = _operand(call)
+    axes = None if x is None else reduced_axes(call.known(), x.stored.ndim)
     if x is None or axes is None:
         return None
-    keeps = call.op.type == "GlobalAveragePool" or bool(call.op.attributes.get("keepdims", 1))
+    keeps = bool(call.op.attributes.get("keepdims", 1))
     total = np.asarray(x.shifted().sum(axes, keepdims=keeps))
     count = math.prod(x.stored.shape[axis] for axis in axes)
     scale = call.y.scale / count if call.op.type == "ReduceSum" else call.y.scale
     factor = mean_factor(float(np.float32(x.kind.scale)) / float(np.float32(scale)), count)
     return saturated(apply_scale_32(total, *factor, double_round=True), call.y)
-
-
-def _axes(call: Call) -> tuple[int, ...] | None:
-    x, op = call.operand(0), call.op
-    if x is None:
-        return None
-    if op.type == "GlobalAveragePool":
-        return tuple(range(2, x.stored.ndim))
-    given = call.other(op.inputs[1]).reshape(-1).tolist() if len(op.inputs) > 1 and op.inputs[1] else ()
-    axes = tuple(given or op.attributes.get("axes", ()))
-    if not axes and not op.attributes.get("noop_with_empty_axes"):
-        axes = tuple(range(x.stored.ndim))
-    return tuple(axis % x.stored.ndim for axis in axes)
 
 
 def exp(call: Call) -> Array | None:

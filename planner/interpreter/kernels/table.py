@@ -6,7 +6,6 @@ they compute as onnxruntime's QLinear operators; the other arithmetics are `fixe
 """
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -33,6 +32,7 @@ from planner.interpreter.kernels.pooling import (
 )
 from planner.interpreter.kernels.resizing import resize
 from planner.interpreter.kernels.softmax import least_size, overflows, qlinear_softmax
+from planner.interpreter.kernels.sums import Term, terms_of
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import apply_scale_32, reciprocal_scale
 from planner.ir.types.qtypes import Uniform
@@ -49,37 +49,31 @@ def rescale_onto(x: Operand, y: Uniform, arithmetic: str) -> Array:
     return onto([(x.shifted(), _ratio(x.kind, y))], y, arithmetic)
 
 
-def add(call: Call) -> Array | None:
-    """Add: both sides rescaled inside."""
-    return _sum(call, 1)
-
-
-def subtract(call: Call) -> Array | None:
-    """Sub: the same; onnxruntime has no integer kernel for it."""
-    return None if call.is_onnxruntime else _sum(call, -1)
-
-
-def multiply(call: Call) -> Array | None:
-    """Mul: one product, rescaled once."""
-    sides = _operands(call)
-    if sides is None:
-        return None
-    a, b = sides
+def computed(call: Call) -> Array | None:
+    """The kernel that onnxruntime has, where that is asked for; else a sum of terms, rounded once."""
     if call.is_onnxruntime:
-        return qlinear_mul(a.stored, a.grid, b.stored, b.grid, grid_of(call.y))
-    ratio = ratios((a.kind.scale,), b.kind.scale, call.y.scale)
-    return onto([(a.shifted() * b.shifted(), ratio)], call.y, call.arithmetic)
+        operands, own = _operands(call), OF_ONNXRUNTIME.get(call.op.type)
+        return None if operands is None or own is None else own(call, *operands)
+    sides = [call.operand(i) for i in range(len(call.op.inputs))]
+    kinds = [None if side is None else side.kind for side in sides]
+    terms = terms_of(call.known(), kinds, call.y)
+    if terms is None:
+        return None
+    shifted = {i: side.shifted() for i, side in enumerate(sides) if side is not None}
+    return onto([(_integers(term, shifted), term.ratio) for term in terms], call.y, call.arithmetic)
 
 
-def square(call: Call) -> Array | None:
-    """Pow of exponent 2 where kernels multiply integers: a product of a value and itself."""
-    x = call.operand(0)
-    if x is None or call.is_onnxruntime or call.operand(1) is not None or not _fits(x, call):
-        return None
-    if np.any(call.other(call.op.inputs[1]) != 2):
-        return None
-    shifted, ratio = x.shifted(), ratios((x.kind.scale,), x.kind.scale, call.y.scale)
-    return onto([(shifted * shifted, ratio)], call.y, call.arithmetic)
+def add(call: Call) -> Array | None:
+    """Add and Sub, which HTP rounds in a way of its own."""
+    sides = _operands(call) if call.arithmetic == HTP else None
+    if sides is None:
+        return computed(call)
+    return added(*sides, call.y, sign=-1 if call.op.type == "Sub" else 1)
+
+
+def reduced(call: Call) -> Array | None:
+    """ReduceMean and ReduceSum, which compute in float elsewhere than in `exact_even`."""
+    return computed(call) if call.arithmetic == "exact_even" else None
 
 
 def concat(call: Call) -> Array | None:
@@ -106,29 +100,6 @@ def where(call: Call) -> Array | None:
     return np.where(condition, *sides)
 
 
-def sigmoid(call: Call) -> Array | None:
-    """Sigmoid by table."""
-    x = _onnxruntime_operand(call)
-    return None if x is None else qlinear_sigmoid(x.stored, x.grid, grid_of(call.y))
-
-
-def leaky_relu(call: Call) -> Array | None:
-    """LeakyRelu by table."""
-    x = _onnxruntime_operand(call)
-    alpha = call.op.attributes.get("alpha", 0.01)
-    return None if x is None else qlinear_leaky_relu(x.stored, x.grid, grid_of(call.y), alpha)
-
-
-def softmax(call: Call) -> Array | None:
-    """Softmax over one axis."""
-    x = _onnxruntime_operand(call)
-    axis = call.op.attributes.get("axis", -1)
-    # Where the kernel overflows, files have a Softmax between pairs.
-    if x is None or overflows(least_size(call.op, call.shape), grid_of(call.y).scale):
-        return None
-    return qlinear_softmax(x.stored, x.grid, grid_of(call.y), axis=axis)
-
-
 def average_pool(call: Call) -> Array | None:
     """AveragePool: one window at a time, padding counted where the op says so."""
     sides, attributes = _operands(call), call.op.attributes
@@ -141,12 +112,11 @@ def average_pool(call: Call) -> Array | None:
     if call.is_onnxruntime:
         grid = grid_of(call.y)
         return qlinear_average_pool(x.stored, x.grid, grid, geometry, count_include_pad=includes_padding)
-    counts = window_counts(x.stored.shape[2:], geometry, includes_padding=includes_padding)
-    total = window_sums(x.shifted(), geometry)
     if is_tosa_pool(call.arithmetic, x.kind, call.y, geometry, includes_padding=includes_padding):
-        divided = apply_scale_32(total, *reciprocal_scale(counts), double_round=False)
-        return saturated(divided, call.y)
-    return _average(call, total, x, counts)
+        counts = window_counts(x.stored.shape[2:], geometry, includes_padding=includes_padding)
+        total = window_sums(x.shifted(), geometry)
+        return saturated(apply_scale_32(total, *reciprocal_scale(counts), double_round=False), call.y)
+    return computed(call)
 
 
 def is_tosa_pool(
@@ -164,61 +134,15 @@ def is_tosa_pool(
     return arithmetic in DIVIDING and is_one and is_plain and len(shape.kernel) <= AXES
 
 
-def global_average_pool(call: Call) -> Array | None:
-    """GlobalAveragePool: one integer sum per channel, rescaled once."""
-    sides = _operands(call)
-    if sides is None:
-        return None
-    x = sides[0]
-    if call.is_onnxruntime:
-        return qlinear_global_average_pool(x.stored, x.grid, grid_of(call.y))
-    axes = tuple(range(2, x.stored.ndim))
-    count = np.full((1,) * x.stored.ndim, np.prod(x.stored.shape[2:]), np.int64)
-    return _average(call, x.shifted().sum(axes, keepdims=True), x, count)
-
-
-def reduce_mean(call: Call) -> Array | None:
-    """ReduceMean in `exact_even`: one integer sum, rounded once; elsewhere it computes in float."""
-    return _reduced(call, is_mean=True)
-
-
-def reduce_sum(call: Call) -> Array | None:
-    """ReduceSum in `exact_even`: the same."""
-    return _reduced(call, is_mean=False)
-
-
-def _reduced(call: Call, *, is_mean: bool) -> Array | None:
-    x, attributes, inputs = call.operand(0), call.op.attributes, call.op.inputs
-    if call.arithmetic != "exact_even" or x is None or not _fits(x, call):
-        return None
-    given = call.other(inputs[1]).reshape(-1).tolist() if len(inputs) > 1 and inputs[1] else ()
-    axes = tuple(given or attributes.get("axes", ()))
-    if not axes and not attributes.get("noop_with_empty_axes"):
-        axes = tuple(range(x.stored.ndim))
-    total = x.shifted().sum(axes, keepdims=bool(attributes.get("keepdims", 1)))
-    count = int(np.prod([x.stored.shape[axis] for axis in axes])) if is_mean else 1
-    ratio = np.asarray(_ratio(x.kind, call.y)[0] / count, object)
-    return onto([(np.asarray(total), ratio)], call.y, call.arithmetic)
-
-
-def _average(call: Call, total: Array, x: Operand, counts: Array) -> Array:
-    distinct, places = np.unique(counts, return_inverse=True)
-    ratio = np.empty(len(distinct), object)
-    ratio[:] = [Fraction(x.kind.scale) / Fraction(call.y.scale) / int(count) for count in distinct]
-    return onto([(total, ratio[places.reshape(counts.shape)])], call.y, call.arithmetic)
-
-
-def _sum(call: Call, sign: int) -> Array | None:
-    sides = _operands(call)
-    if sides is None:
-        return None
-    a, b = sides
-    if call.is_onnxruntime:
-        return qlinear_add(a.stored, a.grid, b.stored, b.grid, grid_of(call.y))
-    if call.arithmetic == HTP:
-        return added(a, b, call.y, sign=sign)
-    terms = [(a.shifted(), _ratio(a.kind, call.y)), (sign * b.shifted(), _ratio(b.kind, call.y))]
-    return onto(terms, call.y, call.arithmetic)
+def _integers(term: Term, shifted: Mapping[int, Array]) -> Array:
+    """The integers of a term, of operands less their zero points."""
+    found, *more = (shifted[i] for i in term.factors)
+    for factor in more:
+        found = found * factor
+    found = -found if term.sign < 0 else found
+    if term.windows is not None:
+        return window_sums(found, term.windows)
+    return np.asarray(found.sum(term.axes, keepdims=term.keeps_axes)) if term.axes else found
 
 
 def _ratio(x: Uniform, y: Uniform) -> Array:
@@ -239,14 +163,26 @@ def _fits(x: Operand, call: Call) -> bool:
     return x.kind.is_per_tensor and call.y.is_per_tensor
 
 
-def _onnxruntime_operand(call: Call) -> Operand | None:
-    """The operand of a table kernel; other arithmetics define none, so it computes in float there."""
-    operands = _operands(call) if call.is_onnxruntime else None
-    return None if operands is None else operands[0]
+def _softmax(call: Call, x: Operand) -> Array | None:
+    # Where the kernel overflows, files have a Softmax between pairs.
+    if overflows(least_size(call.op, call.shape), grid_of(call.y).scale):
+        return None
+    return qlinear_softmax(x.stored, x.grid, grid_of(call.y), axis=call.op.attributes.get("axis", -1))
 
 
+OF_ONNXRUNTIME: Final[Mapping[str, Callable[..., Array | None]]] = {
+    "Add": lambda call, a, b: qlinear_add(a.stored, a.grid, b.stored, b.grid, grid_of(call.y)),
+    "GlobalAveragePool": lambda call, x: qlinear_global_average_pool(x.stored, x.grid, grid_of(call.y)),
+    "LeakyRelu": lambda call, x: qlinear_leaky_relu(
+        x.stored, x.grid, grid_of(call.y), call.op.attributes.get("alpha", 0.01)
+    ),
+    "Mul": lambda call, a, b: qlinear_mul(a.stored, a.grid, b.stored, b.grid, grid_of(call.y)),
+    "Sigmoid": lambda call, x: qlinear_sigmoid(x.stored, x.grid, grid_of(call.y)),
+    "Softmax": _softmax,
+}
+"""Kernels of a call and its operands, in bytes of one sign."""
 SUMS_OF_PRODUCTS: Final = frozenset({conv, conv_transpose, gemm, matmul, matmul_add})
-OF_HTP: Final = frozenset({*SUMS_OF_PRODUCTS, add, subtract})
+OF_HTP: Final = frozenset({*SUMS_OF_PRODUCTS, add})
 """The kernels that `htp` has an arithmetic of its own for."""
 KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     **{(kind,): concat for kind in CONCATS},
@@ -255,17 +191,17 @@ KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     ("Conv",): conv,
     ("ConvTranspose",): conv_transpose,
     ("Gemm",): gemm,
-    ("GlobalAveragePool",): global_average_pool,
-    ("LeakyRelu",): leaky_relu,
+    ("GlobalAveragePool",): computed,
+    ("LeakyRelu",): computed,
     ("MatMul",): matmul,
     ("MatMul", "Add"): matmul_add,
-    ("Mul",): multiply,
-    ("Pow",): square,
-    ("ReduceMean",): reduce_mean,
-    ("ReduceSum",): reduce_sum,
+    ("Mul",): computed,
+    ("Pow",): computed,
+    ("ReduceMean",): reduced,
+    ("ReduceSum",): reduced,
     ("Resize",): resize,
-    ("Sigmoid",): sigmoid,
-    ("Softmax",): softmax,
-    ("Sub",): subtract,
+    ("Sigmoid",): computed,
+    ("Softmax",): computed,
+    ("Sub",): add,
     ("Where",): where,
 }

@@ -11,7 +11,7 @@ from planner.exporters.stablehlo.calls import Call, Maker
 from planner.exporters.stablehlo.floats.resizing import linear_weights
 from planner.exporters.stablehlo.floats.windows import mean, summed
 from planner.exporters.stablehlo.function import Program
-from planner.exporters.stablehlo.movement import keeps_axes, moved, reduced_axes
+from planner.exporters.stablehlo.movement import keeps_axes, moved
 from planner.exporters.stablehlo.operations import (
     Dots,
     along,
@@ -101,7 +101,7 @@ def reduced(kind: str, start: float = 0.0) -> Maker:
     """An operation on the elements along axes, from a number on."""
 
     def make(call: Call) -> Results:
-        axes = reduced_axes(call)
+        axes = call.axes()
         return (_kept(call, summed(call.p, call.x, axes, kind, start), axes),)
 
     return make
@@ -109,7 +109,7 @@ def reduced(kind: str, start: float = 0.0) -> Maker:
 
 def reduce_mean(call: Call) -> Results:
     """The mean along axes."""
-    axes = reduced_axes(call)
+    axes = call.axes()
     return (_kept(call, mean(call.p, call.x, axes), axes),)
 
 

@@ -162,28 +162,22 @@ def _gemm_sum(call: Call, y: Tensor) -> Tensor:
 def average_pool(call: Call) -> Results:
     """The mean of each window."""
     p, x = call.p, call.x
-    window = pool_window(call, x.shape)
-    total = reduce_window(p, "add", x, full(p, 0.0, x), window)
-    counts = counts_of(call, x.shape).astype(np.float32)
+    pool, includes = (
+        pool_geometry(call.attributes, x.shape[2:]),
+        bool(call.attributes.get("count_include_pad")),
+    )
+    total = reduce_window(p, "add", x, full(p, 0.0, x), pool_window(pool, x.shape))
+    pixels = window_counts(x.shape[2:], pool, includes_padding=includes)
+    counts = np.maximum(pixels, 1)[None, None].astype(np.float32)
     divisor = p.constant(counts.reshape(-1)[0].reshape(()), x.element)
     if np.unique(counts).size > 1:
         divisor = p.constant(counts, x.element)
     return (binary(p, "divide", total, divisor),)
 
 
-def counts_of(call: Call, shape: tuple[int, ...]) -> Array:
-    """Pixels that each average of a shape is of, (1, 1, *spatial)."""
-    includes, geometry = (
-        bool(call.attributes.get("count_include_pad")),
-        pool_geometry(call.attributes, shape[2:]),
-    )
-    counts = window_counts(shape[2:], geometry, includes_padding=includes)
-    return np.maximum(counts, 1)[None, None]
-
-
 def global_average_pool(call: Call) -> Results:
     """The mean of all places."""
-    return (mean(call.p, call.x, tuple(range(2, call.x.rank))),)
+    return (mean(call.p, call.x, call.axes()),)
 
 
 def mean(p: Program, x: Tensor, axes: tuple[int, ...]) -> Tensor:

@@ -5,9 +5,8 @@ Accumulators are i32 where the weights show that they fit, else i64; each result
 reference interpreter computes. Source: docs/specification.md, section 8.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Final, TypeAlias
 
@@ -16,13 +15,11 @@ import numpy as np
 from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
 from planner.exporters.common.linear_operands import Product, largest, product_of, shifted_weight, stored_bias
 from planner.exporters.common.values import is_cut
-from planner.exporters.stablehlo.calls import Call
-from planner.exporters.stablehlo.floats.windows import counts_of
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.integers.rounding import Grid, Term, fits, rounded
 from planner.exporters.stablehlo.integers.tables import looked_up
 from planner.exporters.stablehlo.linear_operands import channel_axis, multiply_out, reach_of, weight_of
-from planner.exporters.stablehlo.movement import keeps_axes, pool_window, reduced_axes
+from planner.exporters.stablehlo.movement import pool_window
 from planner.exporters.stablehlo.operations import (
     along,
     binary,
@@ -40,9 +37,11 @@ from planner.exporters.stablehlo.program_builder import Form, ProgramBuilder
 from planner.exporters.stablehlo.tensors import Tensor, plain, storage_element
 from planner.interpreter.calls import onto
 from planner.interpreter.fixed_point import ratios
+from planner.interpreter.kernels import sums
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
 from planner.ops import CONCATS
+from planner.ops.operands import Operands
 
 Kernel: TypeAlias = Callable[[ProgramBuilder, Block, Uniform, Clamp], Tensor | None]
 
@@ -93,21 +92,41 @@ def _accumulated(builder: ProgramBuilder, found: Product, reach: int, axis: int)
     return binary(p, "add", acc, along(p, p.constant(bias, element), acc.shape, axis))
 
 
-def plus(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
-    """Add and Sub: both sides on one grid, rounded once."""
-    op, sides = block.core[0], _operands(block, y)
-    if sides is None:
+def summed(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Sums, products of two, averages: their terms on one grid, rounded once."""
+    op, p = block.core[0], builder.p
+    sides = [operand_of(block, op, i) for i in range(len(op.inputs))]
+    known = Operands(op, builder.shape, builder.values.known)
+    found = sums.terms_of(known, [None if side is None else side.kind for side in sides], y)
+    if found is None:
         return None
-    sign = -1 if op.type == "Sub" else 1
-    pairs = list(zip(sides, (1, sign), strict=True))
-    ratio = [ratios((factor * side.kind.scale,), 1.0, y.scale).reshape(()) for side, factor in pairs]
-    reach = [largest(side.kind) for side in sides]
-    drafts = [Term(plain((), "i32"), each, most) for each, most in zip(ratio, reach, strict=True)]
-    if not fits(drafts) and sum(side.kind.storage.bits for side in sides) <= _TABLE_BITS:
-        return _pairs_looked_up(builder, sides, ratio, y, ends)
-    pair = _spread_out(builder.p, [widened(builder, side, _wide(side)) for side in sides])
-    terms = [replace(draft, tensor=tensor) for draft, tensor in zip(drafts, pair, strict=True)]
-    return rounded(builder.p, terms, grid_of(y, ends))
+    stored = [side for side in sides if side is not None]
+    reach = [term.count * prod(largest(stored[i].kind) for i in term.factors) for term in found]
+    if max(reach) > _INT32 and found[0].count > 1:
+        return None
+    ratio = [np.asarray(term.sign * term.ratio, object) for term in found]
+    drafts = [Term(plain((), "i32"), *each) for each in zip(ratio, reach, strict=True)]
+    if len(found) > 1 and not fits(drafts) and sum(side.kind.storage.bits for side in stored) <= _TABLE_BITS:
+        return _pairs_looked_up(builder, stored, ratio, y, ends)
+    tensors = _spread_out(p, [_integers(builder, stored, *each) for each in zip(found, reach, strict=True)])
+    terms = [replace(draft, tensor=tensor) for draft, tensor in zip(drafts, tensors, strict=True)]
+    return rounded(p, terms, grid_of(y, ends))
+
+
+def _integers(builder: ProgramBuilder, stored: Sequence[Operand], term: sums.Term, reach: int) -> Tensor:
+    """The integers of a term."""
+    p, sides = builder.p, [stored[i] for i in term.factors]
+    element = "i32" if reach <= _INT32 else "i64"
+    x, *more = (widened(builder, side, element) for side in sides)
+    for other in more:
+        x = binary(p, "multiply", x, other)
+    if term.windows is not None:
+        return reduce_window(p, "add", x, p.number(0, x.element), pool_window(term.windows, x.shape))
+    if not term.axes:
+        return x
+    total = reduce(p, "add", x, p.number(0, x.element), term.axes)
+    kept = tuple(1 if i in term.axes else size for i, size in enumerate(x.shape))
+    return reshape(p, total, kept) if term.keeps_axes else total
 
 
 def _pairs_looked_up(
@@ -124,19 +143,6 @@ def _pairs_looked_up(
 def _stored_values(kind: Uniform) -> Array:
     """Every stored value less the zero point."""
     return np.arange(kind.storage.qmin, kind.storage.qmax + 1) - kind.zero_point
-
-
-def times(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
-    """Mul: one product, rounded once."""
-    sides = _operands(block, y)
-    if sides is None:
-        return None
-    a, b = sides
-    reach = largest(a.kind) * largest(b.kind)
-    element = "i32" if reach <= _INT32 else "i64"
-    product = binary(builder.p, "multiply", widened(builder, a, element), widened(builder, b, element))
-    ratio = ratios((a.kind.scale,), b.kind.scale, y.scale).reshape(())
-    return rounded(builder.p, [Term(product, ratio, reach)], grid_of(y, ends))
 
 
 def concat(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
@@ -157,75 +163,6 @@ def where(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Ten
     return clamped(builder.p, chosen, y, ends.low, ends.high)
 
 
-def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
-    """AveragePool: one sum per window, rounded once."""
-    op, sides, p = block.core[0], _operands(block, y), builder.p
-    has_steps = any(step != 1 for step in op.attributes.get("dilations") or ())
-    includes = op.attributes.get("count_include_pad")
-    if sides is None or has_steps or (op.attributes.get("ceil_mode") and includes):
-        return None
-    x = widened(builder, sides[0], "i32")
-    call = Call(p, op, lambda _: x, lambda _: None)
-    window = pool_window(call, x.shape)
-    total = reduce_window(p, "add", x, p.number(0, "i32"), window)
-    counts = counts_of(call, x.shape)
-    if np.unique(counts).size == 1:
-        counts = counts.reshape(-1)[0].reshape(())
-    if largest(sides[0].kind) * prod(window.sizes) > _INT32:
-        return None
-    return _averaged(p, total, _Average(sides[0].kind, counts, prod(window.sizes)), y, ends)
-
-
-def global_average_pool(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
-    """GlobalAveragePool: one sum per channel, rounded once."""
-    sides, p = _operands(block, y), builder.p
-    if sides is None:
-        return None
-    count = prod(builder.shape(sides[0].value)[2:])
-    if largest(sides[0].kind) * count > _INT32:
-        return None
-    x = widened(builder, sides[0], "i32")
-    total = reduce(p, "add", x, p.number(0, "i32"), tuple(range(2, x.rank)))
-    kept = reshape(p, total, (*x.shape[:2], *[1] * (x.rank - 2)))
-    return _averaged(p, kept, _Average(sides[0].kind, np.asarray(count), count), y, ends)
-
-
-def reduced(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
-    """ReduceMean and ReduceSum: one sum along the axes, rounded once."""
-    op, p = block.core[0], builder.p
-    x = operand_of(block, op, 0)
-    if x is None or not x.kind.is_per_tensor:
-        return None
-    shape = builder.shape(x.value)
-    call = Call(p, op, lambda _: plain(shape, "i32"), lambda i: builder.values.known(op.inputs[i]))
-    axes = reduced_axes(call)
-    count = prod(shape[axis] for axis in axes)
-    if largest(x.kind) * count > _INT32:
-        return None
-    total = reduce(p, "add", widened(builder, x, "i32"), p.number(0, "i32"), axes)
-    if keeps_axes(call):
-        total = reshape(p, total, tuple(1 if i in axes else n for i, n in enumerate(shape)))
-    ratio = np.asarray(ratios((x.kind.scale,), 1.0, y.scale)[0], object)
-    if op.type == "ReduceSum":
-        return rounded(p, [Term(total, ratio, largest(x.kind) * count)], grid_of(y, ends))
-    return _averaged(p, total, _Average(x.kind, np.asarray(count), count), y, ends)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Average:
-    """The divisors of a sum of integers: numbers of elements, which broadcast, and the largest of them."""
-
-    x: Uniform
-    counts: Array
-    most: int
-
-
-def _averaged(p: Program, total: Tensor, average: _Average, y: Uniform, ends: Clamp) -> Tensor:
-    ratio, counts = Fraction(average.x.scale) / Fraction(y.scale), average.counts
-    each = np.asarray([ratio / int(count) for count in counts.flat], object).reshape(counts.shape)
-    return rounded(p, [Term(total, each, largest(average.x) * average.most)], grid_of(y, ends))
-
-
 def widened(builder: ProgramBuilder, operand: Operand, element: str) -> Tensor:
     """A stored tensor less its zero point, in a wider integer type."""
     p = builder.p
@@ -238,21 +175,9 @@ def widened(builder: ProgramBuilder, operand: Operand, element: str) -> Tensor:
     return builder.widened[key]
 
 
-def _wide(operand: Operand) -> str:
-    return "i32" if operand.kind.storage.bits <= 16 else "i64"
-
-
 def _spread_out(p: Program, tensors: list[Tensor]) -> list[Tensor]:
     shape = tuple(np.broadcast_shapes(*(tensor.shape for tensor in tensors)))
     return [spread(p, tensor, shape) for tensor in tensors]
-
-
-def _operands(block: Block, y: Uniform) -> list[Operand] | None:
-    """All operands of the op, if all are stored per tensor."""
-    op = block.core[0]
-    found = [operand_of(block, op, i) for i in range(len(op.inputs))]
-    kept = [x for x in found if x is not None and x.kind.is_per_tensor]
-    return kept if len(kept) == len(found) and y.is_per_tensor else None
 
 
 def _rescaled(
@@ -340,18 +265,18 @@ def _constant(p: Program, stored: Array, kind: Uniform) -> Tensor:
 
 INTEGER_KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     **{(kind,): concat for kind in CONCATS},
-    ("Add",): plus,
-    ("AveragePool",): average_pool,
+    ("Add",): summed,
+    ("AveragePool",): summed,
     ("Conv",): linear,
     ("ConvTranspose",): linear,
     ("Gemm",): linear,
-    ("GlobalAveragePool",): global_average_pool,
+    ("GlobalAveragePool",): summed,
     ("MatMul",): linear,
     ("MatMul", "Add"): linear,
-    ("Mul",): times,
-    ("ReduceMean",): reduced,
-    ("ReduceSum",): reduced,
-    ("Sub",): plus,
+    ("Mul",): summed,
+    ("ReduceMean",): summed,
+    ("ReduceSum",): summed,
+    ("Sub",): summed,
     ("Where",): where,
 }
 
