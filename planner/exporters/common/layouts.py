@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
-from planner.exporters.common.values import Values
+import numpy as np
+
+from planner.exporters.common.values import Array, Values
 from planner.ir.graph import Op
 from planner.ops.operands import Operands, reduced_axes
 
+Places: TypeAlias = Mapping[int, Array]
 Order: TypeAlias = tuple[int, ...]
 """The model's axis that each stored axis is; ascending where a tensor is stored as the model has it."""
 
@@ -62,6 +65,13 @@ def pads_of(values: Values[Any], op: Op, rank: int) -> list[int] | None:
     for i, axis in enumerate(axes):
         pads[axis], pads[axis + rank] = given[i], given[i + len(axes)]
     return pads
+
+
+def cut_and_grown(pads: Sequence[int], sizes: Sequence[int]) -> tuple[Places, Mapping[int, tuple[int, int]]]:
+    """What negative pads leave of each axis, and how much others put around it, before and behind."""
+    ends = {axis: (pads[axis], pads[axis + len(sizes)]) for axis in range(len(sizes))}
+    cut = {axis: np.arange(max(0, -begin), sizes[axis] - max(0, -end)) for axis, (begin, end) in ends.items()}
+    return cut, {axis: (max(0, begin), max(0, end)) for axis, (begin, end) in ends.items()}
 
 
 def filling_of(values: Values[Any], op: Op) -> float | None:

@@ -97,6 +97,13 @@ def weighted_product_of(values: Values[Any], block: Block, *, max_bits: int = _B
     return product if product.bits <= max_bits and (product.is_conv or is_matrix) else None
 
 
+def is_plain_transpose(op: Op) -> bool:
+    """Whether a ConvTranspose has one group, no dilations, and its padding in numbers."""
+    attributes = op.attributes
+    is_plain = attributes.get("group", 1) == 1 and set(attributes.get("dilations", (1,))) == {1}
+    return is_plain and attributes.get("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in attributes
+
+
 def _is_plain(op: Op, w: Uniform) -> bool:
     """Whether the interpreter has an integer kernel for the op's attributes."""
     attributes = op.attributes

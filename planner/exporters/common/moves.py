@@ -4,16 +4,17 @@ For formats whose tensors say in which order their axes are stored (tosa, litert
 order are no operator. A format writes an op itself where its own operators are better.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from planner.errors import ModelError
-from planner.exporters.common.layouts import Order, order_after, plain, resized
+from planner.exporters.common.layouts import order_after, plain, resized
+from planner.exporters.common.ordered import OrderedProgram
 from planner.exporters.common.values import Array, Values
 from planner.ir.graph import Op
 from planner.onnx.composites.basics import BASICS
@@ -30,16 +31,6 @@ Picker: TypeAlias = Callable[[Tensor, Mapping[int, Array], str], Tensor]
 """The elements of a tensor at places along axes of the model; the name of the result."""
 
 
-class Program(Protocol[Tensor]):
-    """The operations of a format's program that deal with the order of axes."""
-
-    def ordered(self, tensor: Tensor, order: Order) -> Tensor:
-        """The tensor with its axes stored in an order."""
-
-    def reshaped(self, tensor: Tensor, shape: Sequence[int], order: Order | None = None) -> Tensor:
-        """The stored elements in another shape, to be read in an order."""
-
-
 @dataclass(frozen=True, slots=True)
 class Lowering(Generic[Tensor]):
     """A format's operators for steps.
@@ -48,7 +39,7 @@ class Lowering(Generic[Tensor]):
       sizes_of: sizes of a value of the model, open ones as the file has them.
     """
 
-    program: Program[Tensor]
+    program: OrderedProgram[Tensor]
     values: Values[Tensor]
     sizes_of: Callable[[str], tuple[int, ...]]
     pick: Picker[Tensor]

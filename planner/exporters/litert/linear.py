@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.layouts import channels_last, plain
+from planner.exporters.common.linear_operands import is_plain_transpose
 from planner.exporters.common.values import Array
 from planner.exporters.litert.calls import NONE, Call
 from planner.exporters.litert.geometry import VALID, Windows, padded, windows_over
@@ -55,9 +56,7 @@ def conv(call: Call) -> Sequence[Tensor] | None:
 def conv_transpose(call: Call) -> Sequence[Tensor] | None:
     """ConvTranspose of two spatial axes, without dilations or groups: what its pads cut off is sliced off."""
     weight, attributes = _weight(call, 1), call.op.attributes
-    is_plain = attributes.get("group", 1) == 1 and set(attributes.get("dilations", (1,))) == {1}
-    is_explicit = attributes.get("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in attributes
-    if weight is None or weight.ndim != 4 or not (is_plain and is_explicit):
+    if weight is None or weight.ndim != 4 or not is_plain_transpose(call.op):
         return None
     x = call.last()
     geometry = conv_geometry(attributes, x.sizes[2:], weight.shape[2:]).filled(2)

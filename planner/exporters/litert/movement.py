@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.common.layouts import channels_last, filling_of, pads_of, plain
+from planner.exporters.common.layouts import channels_last, cut_and_grown, filling_of, pads_of, plain
 from planner.exporters.common.moves import Lowering, movements_of
 from planner.exporters.common.values import Array
 from planner.exporters.litert.calls import Call
@@ -85,16 +85,12 @@ def pad(call: Call) -> Sequence[Tensor] | None:
     x, op = call.tensor(0), call.op
     if op.attributes.get("mode", "constant") != "constant":
         return moved(call)
-    pads, rank = pads_of(call.builder.values, op, len(x.shape)), len(x.shape)
-    filling = filling_of(call.builder.values, op)
+    pads, filling = pads_of(call.builder.values, op, len(x.shape)), filling_of(call.builder.values, op)
     if pads is None or filling is None or (call.y is not None and not _keeps_type(call)):
         return None
-    cut = {
-        axis: np.arange(max(0, -pads[axis]), x.sizes[axis] - max(0, -pads[axis + rank]))
-        for axis in range(rank)
-    }
+    cut, ends = cut_and_grown(pads, x.sizes)
     x = picked(call, x, cut)
-    grown = {x.at(axis): (max(0, pads[axis]), max(0, pads[axis + rank])) for axis in range(rank)}
+    grown = {x.at(axis): pair for axis, pair in ends.items()}
     if not filling:
         return [padded(call.builder.program, x, grown, call.stem)]
     number = np.float32(filling)

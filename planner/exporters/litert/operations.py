@@ -1,19 +1,17 @@
 """Operations: the LiteRT operators written so far, and the tensors they define.
 
-A tensor knows which axis of the model each of its own axes holds (`order`), so a transpose of the model costs
-nothing until somebody needs the elements in another order; that is made once, and going back is the tensor
-it came from. Nothing here knows plans or the file's bytes.
+Nothing here knows plans or the file's bytes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.layouts import Order, laid, plain
+from planner.exporters.common.layouts import Order, plain
+from planner.exporters.common.ordered import OrderedProgram, OrderedTensor
 from planner.exporters.common.values import Array
 from planner.exporters.litert.versions import Sight, version_of
 from planner.ir.types.qtypes import Uniform
@@ -32,14 +30,12 @@ DTYPES: Final[Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(OrderedTensor):
     """A tensor of the file.
 
     Attributes:
       index: its place in the list of tensors.
-      shape: sizes as it is stored.
       element: a key of `DTYPES`.
-      order: the model's axis that each stored axis is.
       kind: its quantized type; None: plain numbers.
     """
 
@@ -48,15 +44,6 @@ class Tensor:
     element: str
     order: Order
     kind: Uniform | None = None
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Sizes by the model's axes."""
-        return laid(self.order, self.shape)
-
-    def at(self, axis: int) -> int:
-        """The stored axis that holds an axis of the model."""
-        return self.order.index(axis)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +106,7 @@ class Subgraph:
 
 
 @dataclass(slots=True)
-class Program:
+class Program(OrderedProgram[Tensor]):
     """Tensors of all subgraphs, and the operators of the one being written, appended one by one.
 
     Attributes:
@@ -132,9 +119,8 @@ class Program:
     outputs: list[tuple[str, int]] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
     _constants: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    _turned: dict[tuple[int, Order], int] = field(default_factory=dict)
-    _shaped: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
-    _unshaped: dict[int, Tensor] = field(default_factory=dict)
+    forms: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    identity = "index"
 
     def argument(self, name: str, shape: Sequence[int], element: str, kind: Uniform | None) -> Tensor:
         """Append an input of the model."""
@@ -200,65 +186,25 @@ class Program:
         """A constant of 32-bit integers: axes, sizes, paddings."""
         return self.constant(np.asarray(values, np.int32), "i32", stem)
 
-    def ordered(self, tensor: Tensor, order: Order) -> Tensor:
-        """The tensor with its axes stored in an order: itself, an earlier transpose, or a new one.
+    def transposed(self, tensor: Tensor, like: Tensor, perms: tuple[int, ...]) -> Tensor:
+        """TRANSPOSE."""
+        operands, stem = (tensor, self.numbers(perms, "perm")), f"{self.entries[tensor.index].name}_t"
+        return self.emit("TRANSPOSE", operands, like, stem, ("TransposeOptions", {}))
 
-        A RESHAPE is enough where only axes of one element change places.
-        """
-        if tensor.order == order:
-            return tensor
-        perms = tuple(tensor.at(axis) for axis in order)
-        like = replace(tensor, shape=tuple(tensor.shape[i] for i in perms), order=order)
-        known = self._turned.get((tensor.index, perms))
-        if known is not None:
-            return replace(like, index=known)
-        moved = [i for i in perms if tensor.shape[i] != 1]
-        if moved == sorted(moved):
-            return self.reshaped(tensor, like.shape, order)
-        operands = (tensor, self.numbers(perms, "perm"))
-        stem = f"{self.entries[tensor.index].name}_t"
-        result = self.emit("TRANSPOSE", operands, like, stem, ("TransposeOptions", {}))
-        self._turned[tensor.index, perms] = result.index
-        back = tuple(perms.index(i) for i in range(len(perms)))
-        self._turned[result.index, back] = tensor.index
-        return result
-
-    def reshaped(self, tensor: Tensor, shape: Sequence[int], order: Order | None = None) -> Tensor:
-        """The stored elements in another shape, to be read in an order (as the model has it)."""
-        like = replace(tensor, shape=tuple(shape), order=plain(len(shape)) if order is None else order)
-        if prod(like.shape) != prod(tensor.shape):
-            raise ValueError(f"{tensor} has not the elements of {shape}")
-        source = self._unshaped.get(tensor.index, tensor)
-        if like.shape == source.shape:
-            return replace(like, index=source.index)
-        known = self._shaped.get((source.index, like.shape))
-        if known is None:
-            operands = (source, self.numbers(shape, "shape"))
-            stem = f"{self.entries[source.index].name}_r"
-            known = self.emit("RESHAPE", operands, like, stem, ("ReshapeOptions", {})).index
-            self._shaped[source.index, like.shape] = known
-            self._unshaped[known] = source
-        return replace(like, index=known)
-
-    def raised(self, tensor: Tensor, rank: int) -> Tensor:
-        """A tensor brought to so many axes by ones in front, where it has fewer."""
-        extra = rank - len(tensor.shape)
-        if not extra:
-            return tensor
-        order = (*range(extra), *(axis + extra for axis in tensor.order))
-        return self.reshaped(tensor, (*(1,) * extra, *tensor.shape), order)
+    def viewed(self, tensor: Tensor, like: Tensor) -> Tensor:
+        """RESHAPE."""
+        operands, stem = (tensor, self.numbers(like.shape, "shape")), f"{self.entries[tensor.index].name}_r"
+        return self.emit("RESHAPE", operands, like, stem, ("ReshapeOptions", {}))
 
     @contextmanager
     def inside(self) -> Iterator[list[Operator]]:
         """Write what follows into a list of its own, for a body; it may read tensors from around it."""
-        outer = self.operators, self._turned, self._shaped, self._unshaped
-        own: list[Operator] = []
-        self.operators = own
-        self._turned, self._shaped, self._unshaped = dict(outer[1]), dict(outer[2]), dict(outer[3])
+        outer, own = (self.operators, self.forms), list[Operator]()
+        self.operators, self.forms = own, dict(self.forms)
         try:
             yield own
         finally:
-            self.operators, self._turned, self._shaped, self._unshaped = outer
+            self.operators, self.forms = outer
 
     def variable(self, like: Tensor, stem: str) -> Tensor:
         """A tensor that an operator keeps from call to call, zero before the first."""

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import Order, plain
+from planner.exporters.common.ordered import OrderedBuilder
 from planner.exporters.common.values import Values, is_cut
 from planner.exporters.litert.operations import Operator, Options, Program, Tensor
 from planner.exporters.onnx.port_support import short_text
@@ -29,21 +29,17 @@ ELEMENTS: Final = ("bool", "f32", "i32", "i64")
 CONSTANTS: Final = (*ELEMENTS, "i8")
 """And those of constants: rows of tables are stored in bytes."""
 
-_HINT: Final = (
-    "keep the kernel out of the program (another target, or a model cut there), or export another format"
-)
 
-
-class ProgramBuilder:
+class ProgramBuilder(OrderedBuilder[Tensor]):
     """The program, and the tensors that hold each value.
 
     Attributes:
-      graph: the float model, with the numbers of its constants.
-      plan: types of all ports; its graph has the regions.
       program: what has been written.
-      address: of the port being written, for refusals.
       loops: bodies of loops around what is being written.
     """
+
+    format, targets = "litert", "litert-int8"
+    arithmetics = ("gemmlowp", "litert", "litert_16", "tosa_double", "tosa_single")
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start with the model's inputs."""
@@ -65,32 +61,10 @@ class ProgramBuilder:
         finally:
             self.values.stored, self.values.reals = stored, reals
 
-    def sizes(self, value: str) -> tuple[int, ...]:
-        """A value's sizes, as it has been written; else a dimension that the model leaves open is 1.
-
-        Raises:
-          UnsupportedExport: its rank is unknown.
-        """
-        if value in self.values.numbers:
-            return self.values.numbers[value].shape
-        if isinstance(self.values.bases.get(value), Uniform) or (value, None) in self.values.reals:
-            return self.values.form(value).sizes
-        shape = self.graph.values[value].shape
-        if shape is None:
-            raise self.refuse(
-                f"value {value!r} has no known shape; litert accepts static ones",
-                "give the model's inputs fixed sizes",
-            )
-        return tuple(size if isinstance(size, int) else 1 for size in shape)
-
-    def refuse(self, problem: str, hint: str = "") -> UnsupportedExport:
-        """Make the refusal of what is being written."""
-        return UnsupportedExport(f"{self.address}: {problem}", hint=hint or _HINT)
-
     def operand(self, value: str, kind: PortTyped, order: Order | None = None) -> Tensor:
         """The tensor of a value as a port reads it; constants are stored in an order (the model's)."""
         if not isinstance(kind, Uniform):
-            return self.real(value, order=order)
+            return self.real(value, order)
         if not self.values.is_constant(value):
             return self.values.integers(value, kind)
         stored = quantize_array(self.values.array(value), kind)
@@ -100,29 +74,14 @@ class ProgramBuilder:
             stored, element_of(kind), value, order=order, kind=kind, dimension=dimension
         )
 
-    def real(self, value: str, seen: Uniform | None = None, order: Order | None = None) -> Tensor:
-        """The tensor of a value in its own element type, for constants as seen through a type."""
-        values, dtype = self.values, self.graph.values[value].dtype
-        if (value, None) in values.reals:
-            return values.reals[value, None]
-        if values.is_constant(value):
-            array = values.array(value)
-            if dtype not in CONSTANTS:
-                raise self.refuse(f"constant {value!r} is {dtype}; litert accepts {', '.join(CONSTANTS)}")
-            if seen is not None:
-                array = dequantize_array(quantize_array(array, seen), seen)
-            return self.program.constant(np.asarray(array), dtype, value, order=order)
-        base = values.bases.get(value)
-        if not isinstance(base, Uniform):
-            raise self.refuse(
-                f"{value!r} is read, but not computed here; litert accepts no shape arithmetic at run time"
-            )
-        values.reals[value, None] = self.dequantize(value, values.form(value), base)
-        return values.reals[value, None]
-
-    def realize(self, value: str, kind: Uniform | None) -> Tensor:
-        """The same, for what quantizes it."""
-        return self.real(value, kind if self.values.is_constant(value) else None)
+    def constant(self, value: str, order: Order | None, seen: Uniform | None) -> Tensor:
+        """A constant in its own element type."""
+        array, dtype = self.values.array(value), self.graph.values[value].dtype
+        if dtype not in CONSTANTS:
+            raise self.refuse(f"constant {value!r} is {dtype}; litert accepts {', '.join(CONSTANTS)}")
+        if seen is not None:
+            array = dequantize_array(quantize_array(array, seen), seen)
+        return self.program.constant(np.asarray(array), dtype, value, order=order)
 
     def store(self, value: str, kind: Uniform) -> Tensor:
         """A constant in a type."""
@@ -148,8 +107,8 @@ class ProgramBuilder:
             return tensor
         if is_cut(source, wanted):
             return self.cut(value, source, tensor, Clamp(wanted.storage.qmin, wanted.storage.qmax))
-        if self.values.arithmetic not in ARITHMETICS:
-            raise self.refuse(f"a rescale of {value!r}: {self._arithmetic_problem()}")
+        if self.values.arithmetic not in self.arithmetics:
+            raise self.refuse(f"a rescale of {value!r}: {self.arithmetic_problem()}")
         return self._quantized(value, tensor, wanted)
 
     def _quantized(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
@@ -199,24 +158,6 @@ class ProgramBuilder:
                 tensor = self.program.emit(operator, [tensor, limit], tensor, f"{value}_cut", options)
         return tensor
 
-    def check_arithmetic(self) -> None:
-        """Refuse a row whose arithmetic is not the runtime's.
-
-        Raises:
-          UnsupportedExport: naming the arithmetics that are.
-        """
-        if self.values.arithmetic not in ARITHMETICS:
-            raise self.refuse(
-                self._arithmetic_problem(),
-                "use a target whose rows requantize so, such as litert-int8",
-            )
-
-    def _arithmetic_problem(self) -> str:
-        return (
-            f"its row computes in {self.values.arithmetic or 'float'}; litert accepts rows of "
-            f"{', '.join(ARITHMETICS)}"
-        )
-
     def result(self, value: str) -> None:
         """Make a value an output of the program: quantized where the model's type is fixed, else float."""
         pinned = self.values.pins.get(value)
@@ -234,7 +175,3 @@ class ProgramBuilder:
 def element_of(kind: Uniform) -> str:
     """Element type of the tensor that holds a quantized type."""
     return next((f"i{width}" for width in (8, 16, 32) if kind.storage.bits <= width), "i64")
-
-
-ARITHMETICS: Final = ("gemmlowp", "litert", "litert_16", "tosa_double", "tosa_single")
-"""Arithmetics of rows that the runtime's kernels compute in, or come near to; see docs/litert.md."""

@@ -12,7 +12,7 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.basics import with_basics
 from planner.exporters.common.blocks import Block, clamp_of
 from planner.exporters.common.control_flow import nested
-from planner.exporters.common.known_shapes import fold, sizes_blamed
+from planner.exporters.common.known_shapes import sizes_blamed
 from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.litert.calls import NONE, Call
 from planner.exporters.litert.clamps import fused_activation, written_bounds
@@ -96,15 +96,9 @@ def _problem(kind: PortTyped, *, is_constant: bool) -> str:
 
 
 def _write_block(builder: ProgramBuilder, block: Block) -> None:
-    """Write one region; shape arithmetic has no plan and is left out, its consumers report the gap."""
-    kernel = block.kernel
-    with sizes_blamed(builder.graph, f"kernel {kernel.name!r}"):
-        if kernel.name not in builder.plan.kernels or fold(builder.values, builder.sizes, block):
-            return
-    row = None if kernel.row is None else builder.plan.row_of(kernel.name)
-    builder.values.arithmetic = "" if row is None else row.requantize
-    port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
-    builder.address = f"{port} ({f'row {kernel.row}' if kernel.row else 'in float'})"
+    """Write one region."""
+    if not builder.begin(block):
+        return
     try:
         with sizes_blamed(builder.graph, builder.address):
             (_write_integers if block.is_integer else _write_floats)(builder, block)
@@ -132,7 +126,7 @@ def _write_floats(builder: ProgramBuilder, block: Block) -> None:
 
 def _write_integers(builder: ProgramBuilder, block: Block) -> None:
     """One operator on stored integers, with its bias and activation."""
-    builder.check_arithmetic()
+    builder.checked_arithmetic()
     op = block.core[0]
     typed = {port.value: port.type for port in block.kernel.outputs if port.value}
     y = next((kind for kind in typed.values() if isinstance(kind, Uniform)), None)

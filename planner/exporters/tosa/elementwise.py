@@ -101,14 +101,6 @@ def where(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bo
     return True
 
 
-def broadcastable(builder: ProgramBuilder, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors of one rank and order: that of the first one of full rank."""
-    rank = max(len(tensor.shape) for tensor in tensors)
-    order = next(tensor.order for tensor in tensors if len(tensor.shape) == rank)
-    found = [builder.program.raised(tensor, rank) for tensor in tensors]
-    return [builder.program.ordered(tensor, order) for tensor in found]
-
-
 def selected(builder: ProgramBuilder, condition: Tensor, sides: Sequence[Tensor], stem: str) -> Tensor:
     """SELECT by a condition, all of one rank."""
     rank = max(len(item.shape) for item in (condition, *sides))

@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.exporters.common.blocks import Block, Clamp
 from planner.exporters.common.layouts import axes_of, plain
-from planner.exporters.tosa.elementwise import broadcastable, joined, selected
+from planner.exporters.tosa.elementwise import joined, selected
 from planner.exporters.tosa.float_conversion import bounded, scaled
 from planner.exporters.tosa.linear import conv_reals
 from planner.exporters.tosa.matrices import Matrices
@@ -203,7 +203,7 @@ def _times(builder: ProgramBuilder, a: Tensor, b: Tensor, stem: str) -> Tensor:
 
 
 def _divide(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
-    a, b = broadcastable(builder, tensors)
+    a, b = builder.program.alike(tensors)
     inverse = builder.program.emit("reciprocal", [b], b, f"{op.outputs[0]}_inverse")
     return _times(builder, a, inverse, op.outputs[0])
 
@@ -211,7 +211,7 @@ def _divide(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tenso
 def _binary(kind: str) -> FloatOp:
     def write(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
         more = (builder.program.number(0, "i8"),) if kind == "mul" else ()
-        found, *rest = broadcastable(builder, tensors)
+        found, *rest = builder.program.alike(tensors)
         for side in rest:  # a Max or Min of several goes two by two
             found = joined(builder, kind, [found, side], op.outputs[0], *more)
         return found
@@ -237,7 +237,7 @@ def _square_root(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> 
 
 def _compared(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
     """A comparison of reals or of counts; of stored integers see `compare`."""
-    pair = broadcastable(builder, tensors)
+    pair = builder.program.alike(tensors)
     pair = pair[::-1] if op.type.startswith("Less") else pair
     shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
     like = replace(pair[0], shape=tuple(shape), element="i1")
@@ -268,7 +268,7 @@ def _gemm(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
     if not more:
         return found
     bias = more[0] if beta == 1.0 else scaled(builder.program, more[0], beta, stem)
-    return joined(builder, "add", broadcastable(builder, (found, bias)), stem)
+    return joined(builder, "add", builder.program.alike((found, bias)), stem)
 
 
 def _turned(x: Tensor) -> Tensor:
@@ -347,11 +347,11 @@ def _layer_normalization(builder: ProgramBuilder, op: Op, tensors: Sequence[Tens
     least = program.constant(np.full((1,) * len(x.shape), op.attributes.get("epsilon", 1e-5)), "f32")
     spread = program.emit("add", [spread, least], spread, f"{stem}_spread")
     inverse = program.emit("rsqrt", [spread], spread, f"{stem}_rsqrt")
-    a, b = broadcastable(builder, [_times(builder, apart, inverse, stem), tensors[1]])
+    a, b = builder.program.alike([_times(builder, apart, inverse, stem), tensors[1]])
     result = _times(builder, a, b, stem)
     if len(tensors) == 2:
         return result
-    return joined(builder, "add", broadcastable(builder, [result, tensors[2]]), stem)
+    return joined(builder, "add", builder.program.alike([result, tensors[2]]), stem)
 
 
 def _batch_normalization(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:

@@ -18,6 +18,7 @@ from planner.exporters.common.layouts import channels_last, plain
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
+    is_plain_transpose,
     largest,
     product_of,
     range_of,
@@ -92,7 +93,7 @@ def conv_reals(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Te
     weight, *more = (builder.values.array(name).astype(np.float32) for name in names)
     trailing, is_transposed = weight.ndim - 2, op.type == "ConvTranspose"
     if is_transposed:
-        if trailing not in (1, 2) or not _is_plain_transpose(op):
+        if trailing not in (1, 2) or not is_plain_transpose(op):
             return None
     elif trailing not in (1, 2, 3):
         return None
@@ -122,20 +123,13 @@ def _sums(builder: ProgramBuilder, parts: _Weighted, x: Tensor) -> Tensor:
 def conv_transpose(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """ConvTranspose of two spatial axes or one, without dilations or groups."""
     product = product_of(builder.values, block)
-    if product is None or not _is_plain_transpose(product.op):
+    if product is None or not is_plain_transpose(product.op):
         return False
     parts = _parts(builder, product) if product.trailing in (1, 2) else None
     if parts is None:
         return False
     x_stored = builder.values.integers(parts.product.x.value, parts.product.x.kind)
     return _finish(builder, block, parts, _transposed(builder, parts, x_stored), y, clamp)
-
-
-def _is_plain_transpose(op: Op) -> bool:
-    """Whether a ConvTranspose has one group, no dilations, and its padding in numbers."""
-    attributes = op.attributes
-    is_plain = attributes.get("group", 1) == 1 and set(attributes.get("dilations", (1,))) == {1}
-    return is_plain and attributes.get("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in attributes
 
 
 def fully_connected(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:

@@ -15,10 +15,10 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.blocks import Block, Clamp, operand_of
-from planner.exporters.common.layouts import axes_of, filling_of, pads_of, plain
+from planner.exporters.common.layouts import axes_of, cut_and_grown, filling_of, pads_of, plain
 from planner.exporters.common.moves import Lowering
 from planner.exporters.common.values import Array
-from planner.exporters.tosa.elementwise import broadcastable, concatenated, extreme, selected
+from planner.exporters.tosa.elementwise import concatenated, extreme, selected
 from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.pooling import max_pool, reduced
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
@@ -131,13 +131,9 @@ def _pad(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     pads, filling = pads_of(builder.values, op, len(x.shape)), filling_of(builder.values, op)
     if pads is None or filling is None:
         return None
-    rank = len(x.shape)
-    cut = {
-        axis: np.arange(max(0, -pads[axis]), x.sizes[axis] - max(0, -pads[axis + rank]))
-        for axis in range(rank)
-    }
+    cut, ends = cut_and_grown(pads, x.sizes)
     x = picked(builder, x, cut, f"{op.outputs[0]}_cut")
-    grown = [(max(0, pads[axis]), max(0, pads[axis + rank])) for axis in x.order]
+    grown = [ends[axis] for axis in x.order]
     if not any(map(any, grown)):
         return [x]
     number = np.asarray(filling, np.float32)
@@ -223,7 +219,7 @@ def _extreme(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """Max and Min of tensors that broadcast."""
     if call.kind is None:
         return None
-    found = broadcastable(builder, call.tensors)
+    found = builder.program.alike(call.tensors)
     return [extreme(builder, found, call.kind, BINARIES[call.op.type], call.op.outputs[0])]
 
 

@@ -1,8 +1,6 @@
 """Operations: the TOSA operations written so far, and the tensors they define.
 
-A tensor knows which axis of the model each of its own axes holds (`order`), so a transpose of the model costs
-nothing until somebody needs the elements in another order; that is made once, and going back is the tensor
-it came from. A reshape of a reshape is one reshape. Nothing here knows plans or types.
+Nothing here knows plans or types.
 Source: TOSA 1.0, operator signatures as MLIR's dialect has them: zero points, multipliers, shifts and shapes
 are operands.
 """
@@ -10,14 +8,14 @@ are operands.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.errors import RuleError
-from planner.exporters.common.layouts import Order, laid, plain
+from planner.exporters.common.layouts import Order, plain
+from planner.exporters.common.ordered import OrderedProgram, OrderedTensor
 from planner.mlir.generic import Block, Function, Operation, array_text, dense_text, ssa_name, tensor_text
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -30,29 +28,18 @@ _KEPT: Final = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(OrderedTensor):
     """A result of an operation or an argument.
 
     Attributes:
       name: its SSA name.
-      shape: sizes as it is stored.
       element: `i8`, `i16`, `i32`, `i48`, `i1`, `f32`.
-      order: the model's axis that each stored axis is; ascending where it is stored as the model has it.
     """
 
     name: str
     shape: tuple[int, ...]
     element: str
     order: Order
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Sizes by the model's axes."""
-        return laid(self.order, self.shape)
-
-    def at(self, axis: int) -> int:
-        """The stored axis that holds an axis of the model."""
-        return self.order.index(axis)
 
 
 @dataclass(slots=True)
@@ -66,8 +53,10 @@ class Body:
     captured: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
-class Program:
+class Program(OrderedProgram[Tensor]):
     """Operations of one function, appended one by one."""
+
+    identity = "name"
 
     def __init__(self) -> None:
         """Start empty."""
@@ -75,22 +64,18 @@ class Program:
         self._arguments: list[tuple[str, str]] = []
         self._counts: dict[str, int] = {}
         self._constants: dict[tuple[Any, ...], str] = {}
-        self._turned: dict[tuple[str, Order], str] = {}
-        self._shaped: dict[tuple[str, tuple[int, ...]], str] = {}
-        self._unshaped: dict[str, Tensor] = {}
+        self.forms = {}
         self._comment = ""
 
     @contextmanager
     def inside(self) -> Iterator[Body]:
         """Write what follows into a body, with constants of its own."""
-        outer = self._operations, self._constants, self._turned, self._shaped, self._unshaped
-        body = Body()
-        self._operations, self._constants = body.operations, {}
-        self._turned, self._shaped, self._unshaped = {}, {}, {}
+        outer, body = (self._operations, self._constants, self.forms), Body()
+        self._operations, self._constants, self.forms = body.operations, {}, {}
         try:
             yield body
         finally:
-            self._operations, self._constants, self._turned, self._shaped, self._unshaped = outer
+            self._operations, self._constants, self.forms = outer
 
     def captured(self, body: Body, tensor: Tensor) -> Tensor:
         """A tensor from around a body as its argument."""
@@ -188,50 +173,14 @@ class Program:
             self._constants[key] = name
         return self._constants[key]
 
-    def ordered(self, tensor: Tensor, order: Order) -> Tensor:
-        """The tensor with its axes stored in an order: itself, an earlier transpose, or a new one.
-
-        A RESHAPE is enough where only axes of one element change places.
-        """
-        if tensor.order == order:
-            return tensor
-        perms = tuple(tensor.at(axis) for axis in order)
-        like = replace(tensor, shape=tuple(tensor.shape[i] for i in perms), order=order)
-        known = self._turned.get((tensor.name, perms))
-        if known is not None:
-            return replace(like, name=known)
-        moved = [i for i in perms if tensor.shape[i] != 1]
-        if moved == sorted(moved):
-            return self.reshaped(tensor, like.shape, order)
+    def transposed(self, tensor: Tensor, like: Tensor, perms: tuple[int, ...]) -> Tensor:
+        """TRANSPOSE."""
         attributes = {"perms": array_text(perms, "i32")}
-        result = self.emit("transpose", [tensor], like, f"{tensor.name}_t", attributes=attributes)
-        self._turned[tensor.name, perms] = result.name
-        back = tuple(perms.index(i) for i in range(len(perms)))
-        self._turned[result.name, back] = tensor.name
-        return result
+        return self.emit("transpose", [tensor], like, f"{tensor.name}_t", attributes=attributes)
 
-    def reshaped(self, tensor: Tensor, shape: Sequence[int], order: Order | None = None) -> Tensor:
-        """The stored elements in another shape, to be read in an order (as the model has it)."""
-        like = Tensor("", tuple(shape), tensor.element, plain(len(shape)) if order is None else order)
-        if prod(like.shape) != prod(tensor.shape):
-            raise ValueError(f"{tensor} has not the elements of {shape}")
-        source = self._unshaped.get(tensor.name, tensor)
-        if like.shape == source.shape:
-            return replace(like, name=source.name)
-        known = self._shaped.get((source.name, like.shape))
-        if known is None:
-            known = self.emit("reshape", [source, self.shape(shape)], like, f"{source.name}_r").name
-            self._shaped[source.name, like.shape] = known
-            self._unshaped[known] = source
-        return replace(like, name=known)
-
-    def raised(self, tensor: Tensor, rank: int) -> Tensor:
-        """A tensor brought to so many axes by ones in front, where it has fewer."""
-        extra = rank - len(tensor.shape)
-        if not extra:
-            return tensor
-        order = (*range(extra), *(axis + extra for axis in tensor.order))
-        return self.reshaped(tensor, (*(1,) * extra, *tensor.shape), order)
+    def viewed(self, tensor: Tensor, like: Tensor) -> Tensor:
+        """RESHAPE."""
+        return self.emit("reshape", [tensor, self.shape(like.shape)], like, f"{tensor.name}_r")
 
     def function(self, name: str, results: Sequence[Tensor], comment: str) -> Function:
         """The function, without the operations whose results nobody reads."""

@@ -13,9 +13,10 @@ from typing import Final, TypeVar
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.errors import RuleError, UnsupportedExport
+from planner.errors import RuleError
 from planner.exporters.common.layouts import Order, plain
 from planner.exporters.common.linear_operands import INT32
+from planner.exporters.common.ordered import OrderedBuilder
 from planner.exporters.common.values import Values, is_cut
 from planner.exporters.onnx.port_support import short_text
 from planner.exporters.tosa.float_conversion import dequantized, problem_of, quantized
@@ -36,16 +37,16 @@ CONSTANT_ELEMENTS: Final[Mapping[str, str]] = {**PLAIN_ELEMENTS, "i8": "i8"}
 """And those of constants: rows of tables are stored in bytes."""
 
 
-class ProgramBuilder:
+class ProgramBuilder(OrderedBuilder[Tensor]):
     """The program, and the tensors that hold each value.
 
     Attributes:
-      graph: the float model, with the numbers of its constants.
-      plan: types of all ports; its graph has the regions.
       program: what has been written.
-      address: of the port being written, for refusals.
       in_f32: whether floats of the kernel being written are float32, whatever the model's are.
     """
+
+    format, targets = "tosa", "tosa-int8 or litert-int8"
+    arithmetics = ARITHMETICS
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start with the model's inputs."""
@@ -77,28 +78,6 @@ class ProgramBuilder:
             finally:
                 values.stored, values.reals = stored, reals
 
-    def sizes(self, value: str) -> tuple[int, ...]:
-        """A value's sizes, as it has been written; else a dimension that the model leaves open is 1.
-
-        Raises:
-          UnsupportedExport: its rank is unknown.
-        """
-        if value in self.values.numbers:
-            return self.values.numbers[value].shape
-        if isinstance(self.values.bases.get(value), Uniform) or (value, None) in self.values.reals:
-            return self.values.form(value).sizes
-        shape = self.graph.values[value].shape
-        if shape is None:
-            raise self.refuse(
-                f"value {value!r} has no known shape; tosa accepts static ones",
-                "give the model's inputs fixed sizes",
-            )
-        return tuple(size if isinstance(size, int) else 1 for size in shape)
-
-    def refuse(self, problem: str, hint: str = "") -> UnsupportedExport:
-        """Make the refusal of what is being written."""
-        return UnsupportedExport(f"{self.address}: {problem}", hint=hint or _HINT)
-
     def operand(self, value: str, wanted: Uniform, order: Order | None = None) -> Tensor:
         """The stored tensor of a value in a type, or a constant stored in an order."""
         if not self.values.is_constant(value):
@@ -106,32 +85,16 @@ class ProgramBuilder:
         array = quantize_array(self.values.array(value), held(wanted))
         return self.program.tensor(array, element_of(wanted), order or plain(array.ndim), value)
 
-    def real(self, value: str, order: Order | None = None) -> Tensor:
-        """The tensor of a value in its own element type; constants are written where they are read."""
-        values, dtype = self.values, self.graph.values[value].dtype
-        if (value, None) in values.reals:
-            return values.reals[value, None]
-        if values.is_constant(value):
-            array = values.array(value)
-            if self.in_f32 and self.graph.values[value].is_float:
-                array, dtype = array.astype(np.float32), "f32"
-            if dtype not in CONSTANT_ELEMENTS:
-                accepted = ", ".join(CONSTANT_ELEMENTS)
-                raise self.refuse(f"constant {value!r} is {dtype}; tosa accepts {accepted}")
-            if dtype == "i64" and array.size and max(-int(array.min()), int(array.max())) > INT32:
-                raise self.refuse(f"constant {value!r} has integers beyond 32 bits; tosa accepts none")
-            return self.program.tensor(array, CONSTANT_ELEMENTS[dtype], order or plain(array.ndim), value)
-        base = values.bases.get(value)
-        if not isinstance(base, Uniform):
-            raise self.refuse(
-                f"{value!r} is read, but not computed here; tosa accepts no shape arithmetic at run time"
-            )
-        values.reals[value, None] = self.dequantize(value, values.form(value), base)
-        return values.reals[value, None]
-
-    def realize(self, value: str, _: Uniform | None) -> Tensor:
-        """The same, for what quantizes it."""
-        return self.real(value)
+    def constant(self, value: str, order: Order | None, _: Uniform | None = None) -> Tensor:
+        """A constant in its own element type."""
+        array, dtype = self.values.array(value), self.graph.values[value].dtype
+        if self.in_f32 and self.graph.values[value].is_float:
+            array, dtype = array.astype(np.float32), "f32"
+        if dtype not in CONSTANT_ELEMENTS:
+            raise self.refuse(f"constant {value!r} is {dtype}; tosa accepts {', '.join(CONSTANT_ELEMENTS)}")
+        if dtype == "i64" and array.size and max(-int(array.min()), int(array.max())) > INT32:
+            raise self.refuse(f"constant {value!r} has integers beyond 32 bits; tosa accepts none")
+        return self.program.tensor(array, CONSTANT_ELEMENTS[dtype], order or plain(array.ndim), value)
 
     def store(self, value: str, kind: Uniform) -> Tensor:
         """A constant that a kernel reads as it reads activations: quantized by the program."""
@@ -166,20 +129,6 @@ class ProgramBuilder:
     def settle(self, value: str, kind: Uniform, tensor: Tensor, low: int, high: int) -> None:
         """Clamp a stored result to [low, high] in units of `held(kind)`, and define the value."""
         self.values.define_stored(value, kind, clamp(self.program, tensor, low, high, f"{value}_clamped"))
-
-    def checked_arithmetic(self) -> str:
-        """The row's arithmetic.
-
-        Raises:
-          UnsupportedExport: RESCALE has none such.
-        """
-        if self.values.arithmetic not in ARITHMETICS:
-            raise self.refuse(
-                f"its row computes in {self.values.arithmetic or 'float'}; tosa accepts rows of "
-                f"{', '.join(ARITHMETICS)}",
-                "use a target whose rows requantize so, such as tosa-int8 or litert-int8",
-            )
-        return self.values.arithmetic
 
     def _feed(self, name: str, wanted: set[PortTyped]) -> None:
         """Add an argument: quantized where its type is fixed or all its consumers need one, else float."""
@@ -291,8 +240,3 @@ def width_of(kind: Uniform) -> int:
 def element_of(kind: Uniform) -> str:
     """Element type of the tensor that holds a type."""
     return f"i{width_of(kind)}"
-
-
-_HINT: Final = (
-    "keep the kernel out of the program (another target, or a model cut there), or export another format"
-)

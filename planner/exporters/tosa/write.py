@@ -13,7 +13,7 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.basics import with_basics
 from planner.exporters.common.blocks import Block, Clamp, clamp_of, is_written_in_f32, operand_of
 from planner.exporters.common.control_flow import nested
-from planner.exporters.common.known_shapes import fold, sizes_blamed
+from planner.exporters.common.known_shapes import sizes_blamed
 from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.tosa.control_flow import write_items
@@ -100,16 +100,11 @@ def _problem(kind: PortTyped, *, is_constant: bool) -> str:
 
 
 def _write_block(builder: ProgramBuilder, block: Block) -> None:
-    """Write one region; shape arithmetic has no plan and is left out, its consumers report the gap."""
+    """Write one region."""
+    if not builder.begin(block):
+        return
     kernel = block.kernel
-    with sizes_blamed(builder.graph, f"kernel {kernel.name!r}"):
-        if kernel.name not in builder.plan.kernels or fold(builder.values, builder.sizes, block):
-            return
-    row = None if kernel.row is None else builder.plan.row_of(kernel.name)
-    builder.values.arithmetic = "" if row is None else row.requantize
     builder.in_f32 = is_written_in_f32(builder.graph, block)
-    port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
-    builder.address = f"{port} ({f'row {kernel.row}' if kernel.row else 'in float'})"
     types = ", ".join(str(item.type.storage) for item in kernel.outputs if isinstance(item.type, Uniform))
     builder.program.remark(f"{kernel.name}: {kernel.kernel} ({kernel.row or 'float'}) {types}".strip())
     try:
