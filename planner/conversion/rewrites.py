@@ -5,7 +5,7 @@ may round in another order; sums of integers are the same. An op without such a 
 Source: QONNX transformations LowerConvsToMatMul, BatchNormToAffine, GemmToMatMul, ExtractBiasFromConv.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from planner.onnx.quantized.dialect import BIPOLAR, IM2COL, QUANT
 from planner.onnx.quantized.lowering import Draft, draft_of
 from planner.onnx.quantized.quantizers import Reader, reader_of
 from planner.onnx.shapes import infer
+from planner.ops.windows import conv_geometry
 
 Rule = Callable[[Op, Draft, Reader], bool]
 
@@ -107,13 +108,13 @@ def _conv(op: Op, draft: Draft, reader: Reader) -> bool:
     if weight is None or shape is None or given is None:
         return False
     kernel = tuple(int(dim) for dim in given[2:] if isinstance(dim, int))
+    found = conv_geometry(op.attributes, [dim for dim in shape[2:] if isinstance(dim, int)], kernel)
     window: dict[str, Any] = {
         "kernel_size": kernel,
-        "stride": tuple(op.attributes.get("strides", (1, 1))),
-        "pad_amount": (0, 0, 0, 0),
-        "dilations": tuple(op.attributes.get("dilations", (1, 1))),
+        "stride": found.strides,
+        "pad_amount": found.pads,
+        "dilations": found.dilations,
     }
-    window["pad_amount"] = _pads(op, tuple(int(dim) for dim in shape[2:] if isinstance(dim, int)), window)
     x = _step(op, draft, "Transpose", op.inputs[0], perm=_TO_LAST)
     if kernel != (1, 1) or window["stride"] != (1, 1) or any(window["pad_amount"]):
         said = f"({', '.join(str(shape[axis]) for axis in _TO_LAST)})"
@@ -128,23 +129,6 @@ def _conv(op: Op, draft: Draft, reader: Reader) -> bool:
         product = _step(op, draft, "Add", product, op.inputs[2])
     _step(op, draft, "Transpose", product, out=op.outputs[0], perm=_TO_FIRST)
     return True
-
-
-def _pads(op: Op, sizes: tuple[int, ...], window: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Rows and columns in front, then behind; of `auto_pad` those that it means."""
-    auto = op.attributes.get("auto_pad", "NOTSET")
-    if auto == "NOTSET":
-        return tuple(op.attributes.get("pads", (0, 0, 0, 0)))
-    if auto == "VALID":
-        return 0, 0, 0, 0
-    first, second = [], []
-    for size, kernel, stride, dilation in zip(
-        sizes, window["kernel_size"], window["stride"], window["dilations"], strict=True
-    ):
-        total = max((-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
-        first.append((total + 1) // 2 if auto == "SAME_LOWER" else total // 2)
-        second.append(total - first[-1])
-    return *first, *second
 
 
 def _is_image(shape: tuple[int | str | None, ...] | None) -> bool:

@@ -4,6 +4,7 @@ A call holds the region's ops, the stored operands of its integer ports, and the
 result. Nothing here walks plans. Source: docs/specification.md, section 8.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,10 +12,11 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import stored_dtype
-from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, Term, scaled_sum
+from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, Term, ratios, scaled_sum
 from planner.interpreter.requantize import Array, Grid
 from planner.ir.graph import Op, Shape
 from planner.ir.types.qtypes import Uniform
+from planner.ops import defined, sums
 from planner.ops.operands import Operands
 from planner.plans.rescales import SAME_SCALE
 from planner.target.records import Row
@@ -105,6 +107,35 @@ class Call:
         found = [self.operand(i) for i in range(len(self.op.inputs))]
         kept = tuple(item for item in found if item is not None and item.kind.is_per_tensor)
         return kept if len(kept) == len(found) else None
+
+
+def terms_of(
+    known: Operands, kinds: Sequence[Uniform | None], y: Uniform
+) -> tuple[tuple[sums.Term, Array], ...] | None:
+    """What a kernel of stored integers adds up: terms, and the steps of its result that one integer is worth.
+
+    Args:
+      known: operands of its op.
+      kinds: types of these, None of one that is not stored.
+      y: type of the result.
+
+    Returns:
+      Ratios are Fractions that broadcast with the sum; None where the op is no sum of its stored operands.
+    """
+    stored = {i: kind for i, kind in enumerate(kinds) if kind is not None}
+    is_plain = y.is_per_tensor and all(kind.is_per_tensor for kind in stored.values())
+    rule = defined(known.op.type).terms if is_plain else None
+    terms = None if rule is None else rule(known)
+    if terms is None or stored.keys() != {i for term in terms for i in term.factors}:
+        return None
+    return tuple((term, _ratio(term, [stored[i].scale for i in term.factors], y)) for term in terms)
+
+
+def _ratio(term: sums.Term, scales: Sequence[float], y: Uniform) -> Array:
+    whole = ratios(scales[:1], math.prod(scales[1:]), y.scale)[0]
+    counts, places = np.unique(term.divisor, return_inverse=True)
+    shares = np.asarray([whole / int(count) for count in counts], object)
+    return np.asarray(shares[places.reshape(np.shape(term.divisor))], object)
 
 
 def grid_of(kind: Uniform) -> Grid:

@@ -13,10 +13,10 @@ import numpy as np
 from planner.constants.quantize import stored_dtype
 from planner.interpreter.calls import Operand
 from planner.interpreter.kernels.conv import conv_accumulate
-from planner.interpreter.kernels.geometry import conv_geometry
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Op
+from planner.ops.windows import conv_geometry
 from planner.target.records import DynamicRange
 
 

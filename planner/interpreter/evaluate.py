@@ -31,7 +31,6 @@ from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, HTP, Call, Operand
 from planner.interpreter.dynamic import product
 from planner.interpreter.fixed_point import ARITHMETICS
-from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.litert import COMPARISONS, LITERT, LITERT_KERNELS
 from planner.interpreter.kernels.movement import moved_integers
 from planner.interpreter.kernels.pooling import max_pool
@@ -45,6 +44,7 @@ from planner.ir.arithmetic.multipliers import multiplier_of
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.dtypes import NUMPY
+from planner.ops.windows import pool_geometry
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.target.records import DynamicRange, LookupTable

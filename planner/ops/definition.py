@@ -16,6 +16,7 @@ from planner.ops.macs import Counted
 from planner.ops.needs import Curve, NeededRule
 from planner.ops.operands import Operands
 from planner.ops.steps import Movement
+from planner.ops.sums import TermRule
 
 IndexRule: TypeAlias = Callable[[Operands], tuple[Movement, ...] | None]
 Signs: TypeAlias = Callable[[Op], str]
@@ -50,6 +51,7 @@ class OpDef:
       needed: what is needed of an operand where less than everything is.
       gate: its curve, where `x * f(x)` is x behind a gate.
       macs: multiply-accumulates.
+      terms: what it adds up, where it is a sum of products of numbers.
       axes: what the axes of a result are.
       limits: what makes its operands ones that no device can compute with.
     """
@@ -70,6 +72,7 @@ class OpDef:
     needed: NeededRule | None = None
     gate: Curve | None = None
     macs: Counted | None = None
+    terms: TermRule | None = None
     axes: AxesRule = together
     limits: tuple[Limit, ...] = ()
 

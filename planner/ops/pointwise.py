@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from planner.ir.graph import Op
-from planner.ops import axes, limits, needs
+from planner.ops import axes, limits, needs, sums
 from planner.ops.definition import OpDef, always, rising
 from planner.ops.forms import Factors, Form
 from planner.ops.needs import LEAK
@@ -18,6 +18,8 @@ def _by_slope(op: Op) -> str:
 
 _function: Final = partial(OpDef, form=Form.UNARY, is_pointwise=True)
 _pair: Final = partial(OpDef, form=Form.BINARY)
+_sum: Final = partial(OpDef, form=Form.SUM, is_pointwise=True)
+_product: Final = partial(OpDef, form=Form.PRODUCT, is_pointwise=True)
 _logical: Final = partial(OpDef, form=Form.LOGICAL, commutes=True)
 _compared: Final = partial(OpDef, form=Form.COMPARISON)
 _of_many: Final = partial(OpDef, form=Form.VARIADIC, commutes=True, is_pointwise=True)
@@ -27,7 +29,7 @@ POINTWISE: Final = (
     _function("Abs"),
     _function("Acos"),
     _function("Acosh"),
-    OpDef("Add", form=Form.SUM, commutes=True, is_pointwise=True, needed=needs.added, monotone=rising),
+    _sum("Add", commutes=True, needed=needs.added, monotone=rising, terms=sums.added),
     _logical("And"),
     _function("Asin"),
     _function("Asinh"),
@@ -47,7 +49,7 @@ POINTWISE: Final = (
     _function("Cos", bounds=(-1.0, 1.0)),
     _function("Cosh"),
     _quantizer("DequantizeLinear", "axis=1 block_size=0 output_dtype=0", parameters=frozenset({1, 2})),
-    OpDef("Div", form=Form.PRODUCT, is_pointwise=True, needed=needs.divided, is_singular=True),
+    _product("Div", needed=needs.divided, is_singular=True),
     _quantizer("DynamicQuantizeLinear"),
     _function("Elu", "alpha=1.0"),
     _compared("Equal", evaluate=np.equal, commutes=True),
@@ -77,12 +79,12 @@ POINTWISE: Final = (
     _of_many("Min", moves=always, monotone=rising),
     _function("Mish"),
     _pair("Mod", "fmod=0", is_pointwise=True, is_singular=True),
-    OpDef("Mul", form=Form.PRODUCT, commutes=True, is_pointwise=True, needed=needs.multiplied),
+    _product("Mul", commutes=True, needed=needs.multiplied, terms=sums.multiplied),
     _function("Neg", factors=Factors.ANY, monotone=lambda _: "-"),
     OpDef("Not", form=Form.UNARY),
     _logical("Or"),
     _pair("PRelu", is_pointwise=True, limits=(limits.slope,), factors=Factors.POSITIVE),
-    _pair("Pow", is_pointwise=True, is_singular=True),
+    _pair("Pow", is_pointwise=True, is_singular=True, terms=sums.squared),
     _quantizer(
         "QuantizeLinear",
         "axis=1 block_size=0 output_dtype=0 precision=0 saturate=1",
@@ -107,7 +109,7 @@ POINTWISE: Final = (
     _function("Softplus", monotone=rising),
     _function("Softsign", monotone=rising, bounds=(-1.0, 1.0)),
     _function("Sqrt", is_singular=True, monotone=rising),
-    OpDef("Sub", form=Form.SUM, is_pointwise=True, needed=needs.subtracted, monotone=lambda _: "+-"),
+    _sum("Sub", needed=needs.subtracted, monotone=lambda _: "+-", terms=sums.subtracted),
     _of_many("Sum", monotone=rising),
     OpDef("SwiGLU", "alpha=1.0"),
     _function("Swish", "alpha=1.0", needed=needs.gated(needs.SIGMOID)),

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from planner.ops import axes, limits, needs
+from planner.ops import axes, limits, needs, sums
 from planner.ops.definition import OpDef, always, rising
 from planner.ops.forms import Factors, Form
 
@@ -21,11 +21,12 @@ REDUCTIONS: Final = (
         "auto_pad=NOTSET ceil_mode=0 count_include_pad=0 dilations=1 kernel_shape pads=0 strides=1",
         factors=Factors.ANY,
         monotone=rising,
+        terms=sums.averaged,
     ),
     _norm("BatchNormalization", "epsilon=1e-05 momentum=0.9 training_mode=0"),
     OpDef("CumProd", "exclusive=0 reverse=0"),
     OpDef("CumSum", "exclusive=0 reverse=0"),
-    _pool("GlobalAveragePool", factors=Factors.ANY, monotone=rising),
+    _pool("GlobalAveragePool", factors=Factors.ANY, monotone=rising, terms=sums.reduced),
     _pool("GlobalLpPool", "p=2"),
     _pool("GlobalMaxPool", moves=always, factors=Factors.POSITIVE, monotone=rising),
     _norm("GroupNormalization", "epsilon=1e-05 num_groups stash_type=1", limits=(limits.per_channel,)),
@@ -52,10 +53,10 @@ REDUCTIONS: Final = (
     _reduced("ReduceLogSum"),
     _reduced("ReduceLogSumExp"),
     _reduced("ReduceMax", moves=always, factors=Factors.POSITIVE, monotone=rising),
-    _reduced("ReduceMean", factors=Factors.ANY, monotone=rising),
+    _reduced("ReduceMean", factors=Factors.ANY, monotone=rising, terms=sums.reduced),
     _reduced("ReduceMin", moves=always, factors=Factors.POSITIVE, monotone=rising),
     _reduced("ReduceProd"),
-    _reduced("ReduceSum", factors=Factors.ANY, monotone=rising),
+    _reduced("ReduceSum", factors=Factors.ANY, monotone=rising, terms=sums.reduced),
     _reduced("ReduceSumSquare"),
     _along("Softmax", "axis=-1", axes=axes.softmax, needed=needs.softmax, bounds=(0.0, 1.0)),
 )

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from planner.errors import InputError
-from planner.interpreter.kernels.geometry import conv_geometry, pool_geometry
-from planner.interpreter.kernels.pooling import pooled_sizes
 from planner.ir.graph import Op
+from planner.ops.windows import conv_geometry, pool_geometry, pooled_sizes
 
 Operands: TypeAlias = Sequence[Tensor | None]
 Statics: TypeAlias = Sequence[Any]

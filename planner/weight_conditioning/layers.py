@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.calibration.samples import Source
-from planner.interpreter.kernels.geometry import conv_geometry
 from planner.ir.graph import Graph, Op
+from planner.ops.windows import conv_geometry
 from planner.weight_conditioning.activations import activations
 
 Reals = npt.NDArray[Any]

@@ -9,9 +9,8 @@ from functools import reduce
 
 import numpy as np
 
-from planner.interpreter.kernels.conv import ConvGeometry
-from planner.interpreter.kernels.geometry import conv_geometry
 from planner.ir.graph import Dim, Op, Shape
+from planner.ops.windows import ConvGeometry, conv_geometry
 
 
 def tap_shares(op: Op, shape: Shape, kernel: Sequence[int]) -> np.ndarray:

@@ -7,9 +7,10 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.onnx.qdq import write_qdq
 from planner.exporters.onnx.qoperator import write_qoperator
 from planner.exporters.table import EXPORTERS
-from planner.interpreter.kernels.conv import ConvGeometry, conv_accumulate
+from planner.interpreter.kernels.conv import conv_accumulate
 from planner.interpreter.requantize import output_multiplier, requantize_float32
 from planner.ir.types.qtypes import Uniform, storage, uniform
+from planner.ops.windows import ConvGeometry
 from tests.exporters.plans import (
     bias,
     execute,

@@ -24,15 +24,12 @@ from planner.interpreter.kernels.elementwise import (
     qlinear_where,
 )
 from planner.interpreter.kernels.matmul import matmul_accumulate
-from planner.interpreter.kernels.pooling import (
-    PoolGeometry,
-    qlinear_average_pool,
-    qlinear_global_average_pool,
-)
+from planner.interpreter.kernels.pooling import qlinear_average_pool, qlinear_global_average_pool
 from planner.interpreter.kernels.softmax import qlinear_softmax
 from planner.interpreter.kernels.stored import dequantize, quantize
 from planner.interpreter.requantize import Grid, output_multiplier, requantize_float32
 from planner.ir.graph import Op
+from planner.ops.windows import PoolGeometry
 from tests.interpreter.one_op import CONTRIB, STORAGES, run_op, scale, seeded, stored
 
 VALUES = 10_000

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from planner.interpreter.kernels.pooling import (
-    PoolGeometry,
     max_pool,
     qlinear_average_pool,
     qlinear_global_average_pool,
-    window_counts,
     window_sums,
 )
 from planner.interpreter.requantize import Grid
+from planner.ops.windows import PoolGeometry, window_counts
 from tests.interpreter.one_op import CONTRIB, STORAGES, assert_same, run_op, scale, seeded, stored, zero
 
 CASES = [  # x shape, kernel, strides, dilations, pads, ceil_mode

@@ -30,6 +30,7 @@ TABLES: Final[Mapping[str, str]] = {
     "exporters/tosa/movement.py MOVEMENT": FORMAT,
     "factors/ways.py BLOCK_ENDS": "last ops of norms and activations that exporters spell out",
     "interpreter/kernels/stored.py STORED_KERNELS": REWRITE,
+    "interpreter/kernels/table.py OF_ONNXRUNTIME": ENGINE,
     "ir/operators/standard_op.py SPELLED": REWRITE,
     "litert_reader/vocabulary.py BUILTINS": FORMAT,
     "onnx/affine.py FOLDS": REWRITE,

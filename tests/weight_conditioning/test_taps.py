@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from planner.interpreter.kernels.conv import conv_accumulate, conv_transpose_accumulate
-from planner.interpreter.kernels.geometry import conv_geometry
 from planner.ir.graph import Op
+from planner.ops.windows import conv_geometry
 from planner.weight_conditioning.taps import tap_shares
 
 CASES = [

@@ -16,10 +16,9 @@ from planner.exporters.common.layouts import axes_of, channels_last, plain
 from planner.exporters.litert.calls import Call
 from planner.exporters.litert.geometry import VALID, Windows, lowest, padded, padded_with, windows_over
 from planner.exporters.litert.operations import Tensor
-from planner.interpreter.kernels.geometry import pool_geometry
-from planner.interpreter.kernels.pooling import pooled_sizes, window_counts
 from planner.ir.types.qtypes import Uniform
 from planner.litert_reader.vocabulary import POOLS, REDUCTIONS
+from planner.ops.windows import pool_geometry, pooled_sizes, window_counts
 
 _SPATIAL: Final = (2, 3)
 """Height and width, in the order of the model."""

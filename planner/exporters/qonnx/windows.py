@@ -6,8 +6,8 @@ FINN's `LowerConvsToMatMul` and hls4ml read them as they stand in the file and k
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from planner.interpreter.kernels.geometry import conv_geometry
 from planner.ir.graph import Graph, Op
+from planner.ops.windows import conv_geometry
 
 WINDOWED: Final = frozenset({"Conv", "MaxPool"})
 

@@ -28,10 +28,9 @@ from planner.exporters.stablehlo.operations import (
     transpose,
 )
 from planner.exporters.stablehlo.tensors import Tensor
-from planner.interpreter.kernels.geometry import pool_geometry
-from planner.interpreter.kernels.pooling import PoolGeometry, pooled_sizes
 from planner.ops import find_movements
 from planner.ops.steps import Movement, Pick, PickOfAll, Step, Turn, View
+from planner.ops.windows import PoolGeometry, pool_geometry, pooled_sizes
 
 Results = tuple[Tensor, ...]
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from planner.exporters.tosa.operations import Program, Tensor
-from planner.interpreter.kernels.conv import ConvGeometry
 from planner.mlir.generic import array_text
+from planner.ops.windows import ConvGeometry
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
 from planner.exporters.tosa.scaling import factor_of, narrowed, rescale
 from planner.interpreter.fixed_point import ratios
-from planner.interpreter.kernels.geometry import conv_geometry
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import array_text
+from planner.ops.windows import conv_geometry
 
 WORD_BITS: Final = 16
 _INT48: Final = (1 << 47) - 1

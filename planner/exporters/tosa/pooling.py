@@ -18,13 +18,12 @@ from planner.exporters.tosa.geometry import Windows, flat, trimmed
 from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held
 from planner.exporters.tosa.scaling import Factor, factor_of, narrowed, rescale, widened
-from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.litert import LITERT
-from planner.interpreter.kernels.pooling import pooled_sizes, window_counts
 from planner.interpreter.kernels.table import is_tosa_pool
 from planner.ir.arithmetic.rescaling import mean_factor
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.ops.windows import pool_geometry, pooled_sizes, window_counts
 
 
 def global_average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:

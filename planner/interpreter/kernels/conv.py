@@ -6,7 +6,6 @@ point, that is with real zero. No scales: `requantize` follows. Layout is ONNX's
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any, Final
@@ -15,34 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.interpreter.kernels.matmul import accumulator_dtype, exact_dtype, largest, shifted
+from planner.ops.windows import ConvGeometry, output_sizes
 
 Array = npt.NDArray[Any]
 
 _BLOCK: Final = 1 << 23
-
-
-@dataclass(frozen=True, slots=True)
-class ConvGeometry:
-    """Strides, dilations, pads and groups of a convolution, per spatial axis, as in ONNX.
-
-    `pads` are all begins, then all ends; empty tuples mean 1, 1 and 0. `output_padding` is ConvTranspose's.
-    """
-
-    strides: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    group: int = 1
-    output_padding: tuple[int, ...] = ()
-
-    def filled(self, rank: int) -> "ConvGeometry":
-        """The same with the defaults written out for `rank` spatial axes."""
-        return ConvGeometry(
-            self.strides or (1,) * rank,
-            self.dilations or (1,) * rank,
-            self.pads or (0,) * (2 * rank),
-            self.group,
-            self.output_padding or (0,) * rank,
-        )
 
 
 def conv_accumulate(
@@ -109,23 +85,6 @@ def conv_transpose_accumulate(
     dtype = exact_dtype(bound)
     columns = _transposed_columns(shifted(x, x_zero_point, dtype), weights.astype(dtype), shape.group)
     return _with_bias(_scatter(columns, x.shape[2:], w.shape[2:], shape), bias, bound)
-
-
-def output_sizes(spatial: Sequence[int], kernel: Sequence[int], geometry: ConvGeometry) -> tuple[int, ...]:
-    """Spatial sizes of a convolution's output; `geometry` with its defaults filled in."""
-    rank = len(kernel)
-    return tuple(
-        (
-            spatial[i]
-            + geometry.pads[i]
-            + geometry.pads[rank + i]
-            - geometry.dilations[i] * (kernel[i] - 1)
-            - 1
-        )
-        // geometry.strides[i]
-        + 1
-        for i in range(rank)
-    )
 
 
 def _per_channel(zero_point: int | Array, axis: int, ndim: int) -> Array:

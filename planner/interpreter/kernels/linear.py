@@ -27,7 +27,6 @@ from planner.interpreter.calls import (
 )
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.conv import conv_accumulate, conv_transpose_accumulate
-from planner.interpreter.kernels.geometry import conv_geometry
 from planner.interpreter.kernels.htp import Sums, onto_grid
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import (
@@ -39,6 +38,7 @@ from planner.interpreter.requantize import (
     wrap_int32,
 )
 from planner.ir.types.qtypes import Uniform
+from planner.ops.windows import conv_geometry
 
 
 @dataclass(frozen=True, slots=True, eq=False)

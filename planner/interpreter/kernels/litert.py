@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.interpreter.calls import Call, Operand, saturated
-from planner.interpreter.kernels.geometry import pool_geometry
-from planner.interpreter.kernels.pooling import window_counts, window_sums
+from planner.interpreter.kernels.pooling import window_sums
 from planner.interpreter.kernels.recurrent import LITERT_LAYERS
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import Integers, apply_scale_32, mean_factor, multiplier_or_zero
@@ -25,6 +24,7 @@ from planner.ir.types.qtypes import Uniform
 from planner.ops import defined, of_form
 from planner.ops.forms import Form
 from planner.ops.operands import reduced_axes
+from planner.ops.windows import pool_geometry, window_counts
 
 LITERT: Final = "litert"
 Kernel: TypeAlias = Callable[[Call], Array | None]

@@ -6,14 +6,12 @@ On Arm the global average uses an integer multiplier and may differ by one step.
 QLinearReduceMean. Source: the two contrib operators, read for their order of operations.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.interpreter.requantize import (
     Array,
@@ -23,29 +21,7 @@ from planner.interpreter.requantize import (
     requantize_float32,
     to_int32,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PoolGeometry:
-    """Kernel, strides, dilations and pads of a pooling, per spatial axis; `pads`: begins, then ends."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    ceil_mode: bool = False
-
-    def filled(self) -> "PoolGeometry":
-        """The same with the defaults written out."""
-        rank = len(self.kernel)
-        ones = (1,) * rank
-        return PoolGeometry(
-            self.kernel,
-            self.strides or ones,
-            self.dilations or ones,
-            self.pads or (0,) * (2 * rank),
-            self.ceil_mode,
-        )
+from planner.ops.windows import PoolGeometry, pooled_sizes, window_counts
 
 
 def max_pool(x: Array, geometry: PoolGeometry) -> Array:
@@ -105,21 +81,6 @@ def qlinear_global_average_pool(x: Array, x_grid: Grid, y_grid: Grid) -> Array:
     return requantize_float32(total, multiplier, y_grid.zero_point, y_grid.qmin, y_grid.qmax)
 
 
-def pooled_sizes(spatial: Sequence[int], shape: PoolGeometry) -> tuple[int, ...]:
-    """Spatial sizes of a pooling's output; `shape` with its defaults filled in."""
-    return tuple(_pooled_size(spatial[i], i, shape) for i in range(len(spatial)))
-
-
-def _pooled_size(size: int, i: int, shape: PoolGeometry) -> int:
-    begin, end = shape.pads[i], shape.pads[len(shape.kernel) + i]
-    free = size + begin + end - shape.dilations[i] * (shape.kernel[i] - 1) - 1
-    if not shape.ceil_mode:
-        return free // shape.strides[i] + 1
-    count = -(-free // shape.strides[i]) + 1
-    # A last window that would start in the end padding is left out.
-    return count - 1 if (count - 1) * shape.strides[i] >= size + begin else count
-
-
 def _windows(x: Array, fill: float, sizes: tuple[int, ...], shape: PoolGeometry) -> Iterator[Array]:
     """For each kernel tap, in row-major order, the elements that windows read there."""
     rank = len(sizes)
@@ -144,19 +105,3 @@ def window_sums(x: Array, geometry: PoolGeometry) -> Array:
     for window in _windows(x, 0, sizes, shape):
         total += window
     return total
-
-
-def window_counts(
-    spatial: Sequence[int], geometry: PoolGeometry, *, includes_padding: bool = False
-) -> npt.NDArray[np.int64]:
-    """Pixels that each window averages, (*output): of the input, and of its padding where that counts.
-
-    What `ceil_mode` adds behind the padding never counts.
-    """
-    shape, counts = geometry.filled(), np.ones((), np.int64)
-    for i, windows in enumerate(pooled_sizes(spatial, shape)):
-        begin, end = shape.pads[i :: len(spatial)] if includes_padding else (0, 0)
-        taps = np.arange(shape.kernel[i]) * shape.dilations[i]
-        places = np.arange(windows)[:, None] * shape.strides[i] - shape.pads[i] + taps
-        counts = counts[..., None] * ((places >= -begin) & (places < spatial[i] + end)).sum(1)
-    return np.asarray(counts)

@@ -11,11 +11,12 @@ import ml_dtypes
 import numpy as np
 
 from planner.errors import ModelError
-from planner.interpreter.kernels.conv import ConvGeometry, conv_accumulate
+from planner.interpreter.kernels.conv import conv_accumulate
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import Array, wrap_int32
 from planner.ir.graph import Op
 from planner.onnx.dtypes import NAMES, NUMPY
+from planner.ops.windows import conv_geometry
 
 StoredKernel: TypeAlias = Callable[[Op, Sequence[Array | None]], tuple[Array, ...]]
 
@@ -62,7 +63,9 @@ def conv_integer(op: Op, operands: Sequence[Array | None]) -> tuple[Array, ...]:
     """ConvInteger: the same for a convolution."""
     x, w = _array(operands, 0, op), _array(operands, 1, op)
     x_zero, w_zero = _optional(operands, 2), _optional(operands, 3)
-    acc = conv_accumulate(x, int(_scalar(x_zero)), w, w_zero, geometry=_geometry(op, x, w))
+    acc = conv_accumulate(
+        x, int(_scalar(x_zero)), w, w_zero, geometry=conv_geometry(op.attributes, x.shape[2:], w.shape[2:])
+    )
     return (wrap_int32(acc),)
 
 
@@ -79,7 +82,14 @@ def qlinear_conv(op: Op, operands: Sequence[Array | None]) -> tuple[Array, ...]:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (_array(operands, i, op) for i in range(8))
     bias = operands[8] if len(operands) > 8 else None
     zero = w_zero if w_zero.size > 1 else int(_scalar(w_zero))
-    acc = conv_accumulate(x, int(_scalar(x_zero)), w, zero, bias, geometry=_geometry(op, x, w))
+    acc = conv_accumulate(
+        x,
+        int(_scalar(x_zero)),
+        w,
+        zero,
+        bias,
+        geometry=conv_geometry(op.attributes, x.shape[2:], w.shape[2:]),
+    )
     factor = np.float32(_scalar(x_scale)) * w_scale.astype(np.float32) / np.float32(_scalar(y_scale))
     return (_requantized(acc, factor.reshape(-1, *[1] * (acc.ndim - 2)), y_zero),)
 
@@ -139,31 +149,6 @@ def _ends(dtype: np.dtype[Any]) -> tuple[Any, Any]:
         return _NARROW[dtype]
     info = np.iinfo(dtype)
     return info.min, info.max
-
-
-def _geometry(op: Op, x: Array, w: Array) -> ConvGeometry:
-    attributes = op.attributes
-    pads = tuple(attributes.get("pads", ()))
-    auto = attributes.get("auto_pad", "NOTSET")
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
-        pads = _same_pads(x.shape[2:], w.shape[2:], attributes, is_upper=auto == "SAME_UPPER")
-    strides, dilations = tuple(attributes.get("strides", ())), tuple(attributes.get("dilations", ()))
-    return ConvGeometry(strides, dilations, pads, attributes.get("group", 1))
-
-
-def _same_pads(
-    spatial: Sequence[int], kernel: Sequence[int], attributes: Mapping[str, Any], *, is_upper: bool
-) -> tuple[int, ...]:
-    ones = (1,) * len(kernel)
-    begins, ends = [], []
-    for size, taps, stride, dilation in zip(
-        spatial, kernel, attributes.get("strides", ones), attributes.get("dilations", ones), strict=True
-    ):
-        total = max(0, (-(-size // stride) - 1) * stride + dilation * (taps - 1) + 1 - size)
-        small, large = total // 2, total - total // 2
-        begins.append(small if is_upper else large)
-        ends.append(large if is_upper else small)
-    return (*begins, *ends)
 
 
 def _array(operands: Sequence[Array | None], index: int, op: Op) -> Array:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.interpreter.calls import HTP, Call, Operand, grid_of, is_like, onto, saturated
+from planner.interpreter.calls import HTP, Call, Operand, grid_of, is_like, onto, saturated, terms_of
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.elementwise import (
     qlinear_add,
@@ -20,23 +20,17 @@ from planner.interpreter.kernels.elementwise import (
     qlinear_sigmoid,
     qlinear_where,
 )
-from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.htp import added
 from planner.interpreter.kernels.linear import conv, conv_transpose, gemm, matmul, matmul_add
-from planner.interpreter.kernels.pooling import (
-    PoolGeometry,
-    qlinear_average_pool,
-    qlinear_global_average_pool,
-    window_counts,
-    window_sums,
-)
+from planner.interpreter.kernels.pooling import qlinear_average_pool, qlinear_global_average_pool, window_sums
 from planner.interpreter.kernels.resizing import resize
 from planner.interpreter.kernels.softmax import least_size, overflows, qlinear_softmax
-from planner.interpreter.kernels.sums import Term, terms_of
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import apply_scale_32, reciprocal_scale
 from planner.ir.types.qtypes import Uniform
 from planner.ops import CONCATS
+from planner.ops.sums import Term
+from planner.ops.windows import PoolGeometry, pool_geometry, window_counts
 
 DIVIDING: Final = frozenset({"litert", "tosa_double", "tosa_single"})
 AXES: Final = 2
@@ -60,7 +54,7 @@ def computed(call: Call) -> Array | None:
     if terms is None:
         return None
     shifted = {i: side.shifted() for i, side in enumerate(sides) if side is not None}
-    return onto([(_integers(term, shifted), term.ratio) for term in terms], call.y, call.arithmetic)
+    return onto([(_integers(term, shifted), ratio) for term, ratio in terms], call.y, call.arithmetic)
 
 
 def add(call: Call) -> Array | None:

@@ -16,10 +16,10 @@ from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps, s
 from planner.exporters.onnx.integers.rounding_steps import apply, cast
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.interpreter.calls import FLOAT32_EVEN
-from planner.interpreter.kernels.pooling import PoolGeometry
 from planner.interpreter.kernels.table import is_tosa_pool
 from planner.ir.graph import Op, Shape
 from planner.ir.types.qtypes import Uniform
+from planner.ops.windows import PoolGeometry
 
 
 def global_average_pool(builder: ModelBuilder, block: Block, y: Uniform) -> bool:

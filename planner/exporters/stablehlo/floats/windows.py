@@ -24,10 +24,9 @@ from planner.exporters.stablehlo.operations import (
     spread,
 )
 from planner.exporters.stablehlo.tensors import Tensor
-from planner.interpreter.kernels.geometry import conv_geometry, pool_geometry
-from planner.interpreter.kernels.pooling import window_counts
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.ops.windows import conv_geometry, pool_geometry, window_counts
 
 Results = tuple[Tensor, ...]
 

@@ -35,12 +35,11 @@ from planner.exporters.stablehlo.operations import (
 )
 from planner.exporters.stablehlo.program_builder import Form, ProgramBuilder
 from planner.exporters.stablehlo.tensors import Tensor, plain, storage_element
-from planner.interpreter.calls import onto
+from planner.interpreter.calls import onto, terms_of
 from planner.interpreter.fixed_point import ratios
-from planner.interpreter.kernels import sums
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
-from planner.ops import CONCATS
+from planner.ops import CONCATS, sums
 from planner.ops.operands import Operands
 
 Kernel: TypeAlias = Callable[[ProgramBuilder, Block, Uniform, Clamp], Tensor | None]
@@ -97,18 +96,20 @@ def summed(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Te
     op, p = block.core[0], builder.p
     sides = [operand_of(block, op, i) for i in range(len(op.inputs))]
     known = Operands(op, builder.shape, builder.values.known)
-    found = sums.terms_of(known, [None if side is None else side.kind for side in sides], y)
+    found = terms_of(known, [None if side is None else side.kind for side in sides], y)
     if found is None:
         return None
     stored = [side for side in sides if side is not None]
-    reach = [term.count * prod(largest(stored[i].kind) for i in term.factors) for term in found]
-    if max(reach) > _INT32 and found[0].count > 1:
+    reach = [term.count * prod(largest(stored[i].kind) for i in term.factors) for term, _ in found]
+    if max(reach) > _INT32 and found[0][0].count > 1:
         return None
-    ratio = [np.asarray(term.sign * term.ratio, object) for term in found]
+    ratio = [np.asarray(term.sign * each, object) for term, each in found]
     drafts = [Term(plain((), "i32"), *each) for each in zip(ratio, reach, strict=True)]
     if len(found) > 1 and not fits(drafts) and sum(side.kind.storage.bits for side in stored) <= _TABLE_BITS:
         return _pairs_looked_up(builder, stored, ratio, y, ends)
-    tensors = _spread_out(p, [_integers(builder, stored, *each) for each in zip(found, reach, strict=True)])
+    tensors = _spread_out(
+        p, [_integers(builder, stored, each[0], most) for each, most in zip(found, reach, strict=True)]
+    )
     terms = [replace(draft, tensor=tensor) for draft, tensor in zip(drafts, tensors, strict=True)]
     return rounded(p, terms, grid_of(y, ends))
 
