@@ -37,37 +37,13 @@ def plus(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> boo
     kind = "sub" if sign < 0 and terms[1][1] else "add"
     total = joined(builder, kind, [tensor for tensor, _ in terms], block.result)
     reach = sum(
-        int(np.abs(factor.apply(_ends(side) << how.left)).max()) + 1
+        int(np.abs(factor.apply(ends_of(side) << how.left)).max()) + 1
         for side, factor in zip(sides, how.terms, strict=True)
     )
     if reach > INT32:
         raise builder.refuse(f"sums of {reach} do not fit 32 bits; tosa accepts scales nearer to each other")
     how.total.check(-reach, reach)
     stored = rescale(builder.program, total, how.total, (0, held(y).zero_point), element_of(y), block.result)
-    builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
-    return True
-
-
-def times(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
-    """Mul, and a square as a product of a value and itself."""
-    sides = operands_of(block, 2)
-    if block.core[0].type == "Pow":
-        x, exponent = operand_of(block, block.core[0], 0), block.core[0].inputs[1]
-        is_square = builder.values.is_constant(exponent) and np.all(builder.values.array(exponent) == 2)
-        sides = [x, x] if sides is None and is_square and x is not None and x.kind.is_per_tensor else None
-    if sides is None:
-        return False
-    a, b = sides
-    factor = factor_of(ratios((a.kind.scale,), b.kind.scale, y.scale), builder.checked_arithmetic())
-    reach = int(np.abs(_ends(a)).max()) * int(np.abs(_ends(b)).max())
-    factor.check(-reach, reach)
-    program = builder.program
-    tensors = [
-        widened(program, tensor, held(side.kind).zero_point)
-        for tensor, side in zip(aligned(builder, sides), sides, strict=True)
-    ]
-    product = joined(builder, "mul", tensors, block.result, program.number(0, "i8"))
-    stored = rescale(program, product, factor, (0, held(y).zero_point), element_of(y), block.result)
     builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
     return True
 
@@ -184,12 +160,13 @@ def onto(builder: ProgramBuilder, tensor: Tensor, side: Operand, y: Uniform) -> 
     if builder.values.is_same(a, b):
         return tensor
     factor = factor_of(ratios((a.scale,), 1.0, b.scale), builder.checked_arithmetic())
-    factor.check(*_ends(side))
+    factor.check(*ends_of(side))
     zeros = a.zero_point, b.zero_point
     return rescale(builder.program, tensor, factor, zeros, element_of(y), f"{side.value}_rescaled")
 
 
-def _ends(side: Operand) -> np.ndarray:
+def ends_of(side: Operand) -> np.ndarray:
+    """The least and the greatest stored integer, less the zero point."""
     kind = held(side.kind)
     return np.asarray([kind.storage.qmin, kind.storage.qmax], np.int64) - kind.zero_point
 
@@ -202,7 +179,7 @@ def _term(  # noqa: PLR0917
     The sign is turned before rounding; afterwards where that is the same for every value there is.
     """
     program, zero = builder.program, held(side.kind).zero_point
-    low, high = (int(end) for end in _ends(side))
+    low, high = (int(end) for end in ends_of(side))
     # Rounding half away from zero commutes with the sign, rounding half up does not: every value is tried.
     values = np.arange(low, high + 1) << left
     later = sign < 0 and bool((factor.apply(-values) == -factor.apply(values)).all())

@@ -1,4 +1,4 @@
-"""Pooling: AVG_POOL2D within one type, other averages as sums and one RESCALE; MAX_POOL2D.
+"""Pooling: AVG_POOL2D within one type, other averages, and products of two, as one RESCALE; MAX_POOL2D.
 
 Source: TOSA 1.0, AVG_POOL2D, REDUCE_SUM; interpreter `kernels`.
 """
@@ -10,35 +10,50 @@ from math import prod
 
 import numpy as np
 
+from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
 from planner.exporters.common.layouts import channels_last, plain
 from planner.exporters.common.linear_operands import INT32
 from planner.exporters.common.values import Array
+from planner.exporters.tosa.elementwise import aligned, ends_of, joined
 from planner.exporters.tosa.geometry import Windows, flat, trimmed
 from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held
 from planner.exporters.tosa.scaling import Factor, factor_of, narrowed, rescale, widened
+from planner.interpreter.calls import terms_of
 from planner.interpreter.kernels.litert import LITERT
 from planner.interpreter.kernels.table import is_tosa_pool
 from planner.ir.arithmetic.rescaling import mean_factor
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.ops.operands import Operands
 from planner.ops.windows import pool_geometry, pooled_sizes, window_counts
 
 
-def global_average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
-    """GlobalAveragePool: REDUCE_SUM over each spatial axis, then one RESCALE."""
-    x = operand_of(block, block.core[0], 0)
-    if x is None or not x.kind.is_per_tensor:
+def summed(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """Kernels of one term: a product of two, a square, an average over all spatial axes; then one RESCALE."""
+    op, program, by = block.core[0], builder.program, builder.checked_arithmetic()
+    read = [operand_of(block, op, i) for i in range(len(op.inputs))]
+    known = Operands(op, builder.sizes, builder.values.known)
+    found = terms_of(known, [None if side is None else side.kind for side in read], y)
+    if found is None or len(found) > 1:
         return False
-    tensor = builder.values.integers(x.value, x.kind)
-    count = prod(tensor.sizes[2:])
-    factor = _factor(builder, x, y, count)
-    _check(builder, x, factor, count)
-    total = widened(builder.program, tensor, held(x.kind).zero_point)
-    for axis in range(2, len(tensor.shape)):
+    ((term, ratio),) = found
+    sides = [side for i in term.factors if (side := read[i]) is not None]
+    factor = _factor(builder, sides[0], y, term.count) if term.count > 1 else factor_of(ratio[None], by)
+    reach = term.count * prod(int(np.abs(ends_of(side)).max()) for side in sides)
+    if reach > INT32:
+        raise builder.refuse(
+            f"sums of {term.count} elements do not fit 32 bits; tosa accepts smaller windows"
+        )
+    factor.check(-reach, reach)
+    pairs = zip(aligned(builder, sides), sides, strict=True)
+    total, *more = (widened(program, tensor, held(side.kind).zero_point) for tensor, side in pairs)
+    for other in more:
+        total = joined(builder, "mul", (total, other), block.result, program.number(0, "i8"))
+    for axis in term.axes or range(2, len(total.shape) if term.windows else 0):
         total = reduced(builder, "reduce_sum", total, axis, f"{block.result}_sum")
-    stored = rescale(builder.program, total, factor, (0, held(y).zero_point), element_of(y), block.result)
+    stored = rescale(program, total, factor, (0, held(y).zero_point), element_of(y), block.result)
     builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
     return True
 
@@ -58,7 +73,7 @@ def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp
         return False
     is_whole = tuple(op.attributes["kernel_shape"]) == spatial and not any(op.attributes.get("pads", ()))
     if is_whole and not is_pool:
-        return global_average_pool(builder, block, y, clamp)
+        return summed(builder, block, y, clamp)
     tensor, windows = _opened(builder, builder.values.integers(x.value, x.kind), op)
     if any(step != 1 for step in windows.dilations) or (includes and op.attributes.get("ceil_mode", 0)):
         return False
@@ -244,5 +259,9 @@ def _check_sums(builder: ProgramBuilder, x: Operand, count: int) -> tuple[int, i
     kind = held(x.kind)
     low, high = (count * (end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
     if max(-low, high) > INT32:
-        raise builder.refuse(f"sums of {count} elements do not fit 32 bits; tosa accepts smaller windows")
+        raise _too_many(builder, count)
     return low, high
+
+
+def _too_many(builder: ProgramBuilder, count: int) -> UnsupportedExport:
+    return builder.refuse(f"sums of {count} elements do not fit 32 bits; tosa accepts smaller windows")

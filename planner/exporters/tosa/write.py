@@ -17,11 +17,11 @@ from planner.exporters.common.known_shapes import sizes_blamed
 from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.tosa.control_flow import write_items
-from planner.exporters.tosa.elementwise import concat, plus, times, where
+from planner.exporters.tosa.elementwise import concat, plus, where
 from planner.exporters.tosa.floats import FLOAT_OPS, argmax, compare, write_floats, write_real
 from planner.exporters.tosa.linear import conv, conv_transpose, fully_connected
 from planner.exporters.tosa.movement import move, pad_with
-from planner.exporters.tosa.pooling import average_pool, global_average_pool
+from planner.exporters.tosa.pooling import average_pool, summed
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.exporters.tosa.recurrent import recurrent
 from planner.exporters.tosa.resizing import resize
@@ -192,12 +192,12 @@ WRITERS: Final[Mapping[tuple[str, ...], Writer]] = {
     ("Conv",): conv,
     ("ConvTranspose",): conv_transpose,
     ("Gemm",): fully_connected,
-    ("GlobalAveragePool",): global_average_pool,
+    ("GlobalAveragePool",): summed,
     ("MatMul",): fully_connected,
     ("MatMul", "Add"): fully_connected,
-    ("Mul",): times,
+    ("Mul",): summed,
     ("Pad",): pad_with,
-    ("Pow",): times,
+    ("Pow",): summed,
     ("Resize",): resize,
     ("Sub",): plus,
     ("Where",): where,
