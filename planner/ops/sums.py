@@ -40,7 +40,7 @@ class Term:
 
 Terms: TypeAlias = tuple[Term, ...]
 TermRule: TypeAlias = Callable[[Operands], Terms | None]
-"""The terms of an op; None where it is no such sum, or its axes come at run time."""
+"""The terms of an op; None where it is no such sum, or its axes or their sizes come at run time."""
 
 
 def added(_: Operands) -> Terms:
@@ -70,7 +70,10 @@ def reduced(known: Operands) -> Terms | None:
     axes = None if shape is None else reduced_axes(known, len(shape))
     if shape is None or axes is None:
         return None
-    count = prod(shape[axis] or 1 for axis in axes)
+    sizes = [size for axis, size in enumerate(shape) if axis in axes and size is not None]
+    if len(sizes) < len(axes):
+        return None
+    count = prod(sizes) or 1
     divisor = 1 if known.op.type == "ReduceSum" else count
     keeps = bool(known.op.attributes.get("keepdims", 1))
     return (Term((0,), axes=axes, keeps_axes=keeps, count=count, divisor=divisor),)
@@ -79,9 +82,9 @@ def reduced(known: Operands) -> Terms | None:
 def averaged(known: Operands) -> Terms | None:
     """One sum in each window, over its pixels; windows without gaps."""
     shape, includes = known.sizes(0), bool(known.op.attributes.get("count_include_pad"))
-    if shape is None:
+    spatial = [size for size in (shape or ())[2:] if size is not None]
+    if shape is None or len(spatial) < len(shape) - 2:
         return None
-    spatial = [size or 1 for size in shape[2:]]
     windows = pool_geometry(known.op.attributes, spatial)
     if any(step != 1 for step in windows.dilations) or (windows.ceil_mode and includes):
         return None

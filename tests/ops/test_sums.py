@@ -69,3 +69,11 @@ def _exact(term, integers):
         found = found.sum(term.axes, keepdims=term.keeps_axes)
     assert term.count >= 1
     return found.astype(object) * term.sign
+
+
+@pytest.mark.parametrize("kind", ["AveragePool", "GlobalAveragePool", "ReduceMean"])
+def test_no_terms_of_open_sizes(kind):
+    op = Op("op", kind, ("a",), ("y",), {"kernel_shape": [2, 2]} if kind == "AveragePool" else {})
+    rule = OPERATORS[kind].terms
+    assert rule(Operands(op, lambda _: (1, 2, "H", 4), lambda _: None)) is None
+    assert rule(Operands(op, lambda _: None, lambda _: None)) is None
