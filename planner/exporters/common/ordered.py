@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
 from planner.exporters.common.known_shapes import fold, sizes_blamed
-from planner.exporters.common.layouts import Order, laid, plain
+from planner.exporters.common.layouts import Order, channels_last, laid, plain
 from planner.exporters.common.values import Values
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
@@ -113,6 +113,17 @@ class OrderedProgram(ABC, Generic[Tensor]):
         order = next(tensor.order for tensor in some if len(tensor.shape) == rank)
         raised = [self.raised(tensor, rank) for tensor in tensors]
         return [self.ordered(tensor, order) for tensor in raised]
+
+    def image(self, tensor: Tensor) -> Tensor:
+        """The tensor with its channels last, and one spatial axis made two, the first of size 1."""
+        given: Any = tensor
+        x: Any = self.ordered(tensor, channels_last(len(given.shape)))
+        return x if len(x.shape) != 3 else self.reshaped(x, (x.shape[0], 1, *x.shape[1:]), channels_last(4))
+
+    def out_of_image(self, tensor: Tensor, rank: int) -> Tensor:
+        """An image with as many axes as its model has, of one spatial axis 3."""
+        x: Any = tensor
+        return x if rank != 3 else self.reshaped(x, (x.shape[0], *x.shape[2:]), channels_last(3))
 
     def _of(self, tensor: Any) -> Any:
         return getattr(tensor, self.identity)

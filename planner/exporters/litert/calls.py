@@ -60,6 +60,10 @@ class Call:
         order = channels_last(rank)
         return self.builder.program.ordered(self.tensor(index, order), order)
 
+    def image(self) -> Tensor:
+        """The first operand with its channels last, one spatial axis made two."""
+        return self.builder.program.image(self.last())
+
     def like(self, shape: Sequence[int], order: Order, element: str = "") -> Tensor:
         """A result of this type: of an element type of its own, if it is no quantized or float one."""
         plain = "f32" if self.y is None else element_of(self.y)

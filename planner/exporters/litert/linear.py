@@ -31,7 +31,7 @@ def conv(call: Call) -> Sequence[Tensor] | None:
     weight = _weight(call, 0)
     if weight is None or weight.ndim not in (3, 4):
         return None
-    x, rank = _image(call), weight.ndim - 2
+    x, rank = call.image(), weight.ndim - 2
     geometry = conv_geometry(call.op.attributes, x.sizes[4 - rank :], weight.shape[2:]).filled(rank)
     count = output_sizes(x.sizes[4 - rank :], weight.shape[2:], geometry)
     windows = windows_over(weight.shape[2:], geometry.strides, geometry.dilations, geometry.pads, count)
@@ -49,7 +49,7 @@ def conv(call: Call) -> Sequence[Tensor] | None:
         w = _stored(call, weight.transpose(0, 2, 3, 1), 0)
         operands = (x, w, _bias(call, channels))
         result = call.emit("CONV_2D", operands, like, "Conv2DOptions", options)
-    return [_back(call, result, rank)]
+    return [call.builder.program.out_of_image(result, rank + 2)]
 
 
 def conv_transpose(call: Call) -> Sequence[Tensor] | None:
@@ -165,14 +165,6 @@ def _bias(call: Call, channels: int) -> Tensor:
     return program.constant(quantize_array(reals, kind), element, stem, kind=kind)
 
 
-def _image(call: Call) -> Tensor:
-    """The activation channels last, one spatial axis made two."""
-    x = call.last()
-    if len(x.shape) == 4:
-        return x
-    return call.builder.program.reshaped(x, (x.shape[0], 1, *x.shape[1:]), _LAST)
-
-
 def _fitted(call: Call, x: Tensor, windows: Windows) -> tuple[Tensor, int]:
     """The input, padded by an operator of its own where neither SAME nor VALID says the windows."""
     padding = windows.padding(x.sizes[2:])
@@ -181,10 +173,3 @@ def _fitted(call: Call, x: Tensor, windows: Windows) -> tuple[Tensor, int]:
     top, left, bottom, right = windows.missing(x.sizes[2:])
     x = padded(call.builder.program, x, {1: (top, bottom), 2: (left, right)}, call.stem)
     return x, VALID
-
-
-def _back(call: Call, result: Tensor, rank: int) -> Tensor:
-    if rank == 2:
-        return result
-    shape = (result.shape[0], *result.shape[2:])
-    return call.builder.program.reshaped(result, shape, channels_last(3))

@@ -138,9 +138,7 @@ def _opened(call: Call) -> tuple[Tensor, Windows]:
     geometry = pool_geometry(call.op.attributes, spatial).filled()
     count = pooled_sizes(spatial, geometry)
     windows = windows_over(geometry.kernel, geometry.strides, geometry.dilations, geometry.pads, count)
-    if len(spatial) == 1:
-        x = call.builder.program.reshaped(x, (x.shape[0], 1, *x.shape[1:]), channels_last(4))
-    return x, windows
+    return call.image(), windows
 
 
 def _pooled(call: Call, x: Tensor, windows: Windows, padding: int) -> Tensor:
@@ -150,12 +148,8 @@ def _pooled(call: Call, x: Tensor, windows: Windows, padding: int) -> Tensor:
 
 
 def _back(call: Call, result: Tensor) -> Tensor:
-    """A pool's result with the one spatial axis that its model has."""
-    rank = len(call.builder.sizes(call.op.inputs[0]))
-    if rank == 4:
-        return result
-    shape = (result.shape[0], *result.shape[2:])
-    return call.builder.program.reshaped(result, shape, channels_last(3))
+    """A pool's result with the spatial axes that its model has."""
+    return call.builder.program.out_of_image(result, len(call.builder.sizes(call.op.inputs[0])))
 
 
 def _same(windows: Windows, spatial: Sequence[int]) -> tuple[int, ...]:

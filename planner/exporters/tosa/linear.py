@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.blocks import Block, Clamp, operand_of
-from planner.exporters.common.layouts import channels_last, plain
+from planner.exporters.common.layouts import plain
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
@@ -100,14 +100,12 @@ def conv_reals(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Te
     bias = more[0] if more else np.zeros(weight.shape[1 if is_transposed else 0], np.float32)
     parts = _Weighted(op, weight, bias, (names[0], "".join(names[1:])), ("f32", "f32"), (0, 0), "f32")
     found = (_transposed if is_transposed else _sums)(builder, parts, tensors[0])
-    if trailing == 1:
-        found = builder.program.reshaped(found, (found.shape[0], *found.shape[2:]), channels_last(3))
-    return found
+    return builder.program.out_of_image(found, trailing + 2)
 
 
 def _sums(builder: ProgramBuilder, parts: _Weighted, x: Tensor) -> Tensor:
     """The sums of a Conv, its bias included; one spatial axis is written as two."""
-    x, trailing = _spread(builder, x), parts.weight.ndim - 2
+    x, trailing = builder.program.image(x), parts.weight.ndim - 2
     geometry = conv_geometry(parts.op.attributes, x.sizes[-trailing:], parts.weight.shape[2:])
     windows = windows_of(geometry, parts.weight.shape[2:])
     x = trimmed(builder.program, x, windows)
@@ -206,14 +204,6 @@ def _parts(builder: ProgramBuilder, product: Product) -> _Parts | None:
     )
 
 
-def _spread(builder: ProgramBuilder, x: Tensor) -> Tensor:
-    """The activation with its channels last, one spatial axis made two."""
-    if len(x.shape) > 3:
-        return builder.program.ordered(x, channels_last(len(x.shape)))
-    x = builder.program.ordered(x, channels_last(3))
-    return builder.program.reshaped(x, (x.shape[0], 1, *x.shape[1:]), (0, 2, 3, 1))
-
-
 def _flat_weight(weight: Array) -> Array:
     """A weight of one spatial axis with two."""
     return weight[:, :, None, :] if weight.ndim == 3 else weight
@@ -273,7 +263,7 @@ def _depthwise(builder: ProgramBuilder, parts: _Weighted, x: Tensor, windows: Wi
 
 
 def _transposed(builder: ProgramBuilder, parts: _Weighted, x: Tensor) -> Tensor:
-    x, weight, attributes = _spread(builder, x), parts.weight, parts.op.attributes
+    x, weight, attributes = builder.program.image(x), parts.weight, parts.op.attributes
     geometry = conv_geometry(attributes, x.sizes[2 - weight.ndim :], weight.shape[2:])
     filled = geometry.filled(weight.ndim - 2)
     strides, pads, more = filled.strides, filled.pads, filled.output_padding
@@ -319,10 +309,7 @@ def _finish(  # noqa: PLR0917
     builder: ProgramBuilder, block: Block, parts: _Parts, acc: Tensor, y: Uniform, clamp: Clamp
 ) -> bool:
     stored = _requantized(builder, block, parts, acc, y)
-    if parts.product.trailing == 1:
-        shape = (stored.shape[0], *stored.shape[2:])
-        stored = builder.program.reshaped(stored, shape, channels_last(3))
-    _settle(builder, block, y, stored, clamp)
+    _settle(builder, block, y, builder.program.out_of_image(stored, parts.weight.ndim), clamp)
     return True
 
 

@@ -62,7 +62,7 @@ def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp
     """AveragePool over one or two spatial axes."""
     op = block.core[0]
     x = operand_of(block, op, 0)
-    rank = None if x is None else len(builder.sizes(x.value))
+    rank = 0 if x is None else len(builder.sizes(x.value))
     if x is None or rank not in (3, 4) or not x.kind.is_per_tensor:
         return False
     spatial = builder.sizes(x.value)[2:]
@@ -85,8 +85,7 @@ def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp
         stored = _pool(builder, block, x, tensor, windows)
     else:
         stored = _averaged(builder, block, x, y, tensor, windows, counts)
-    if rank == 3:
-        stored = builder.program.reshaped(stored, (stored.shape[0], *stored.shape[2:]), channels_last(3))
+    stored = builder.program.out_of_image(stored, rank)
     builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
     return True
 
@@ -112,9 +111,7 @@ def average_reals(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) ->
     else:
         attributes = {**windows.attributes(is_pool=True), "acc_type": "f32"}
         found = program.emit("avg_pool2d", [x, zero, zero], like, stem, attributes=attributes)
-    if rank == 3:
-        return program.reshaped(found, (found.shape[0], *found.shape[2:]), channels_last(3))
-    return found
+    return program.out_of_image(found, rank)
 
 
 def max_pool(builder: ProgramBuilder, x: Tensor, op: Op, stem: str) -> Tensor | None:
@@ -129,9 +126,7 @@ def max_pool(builder: ProgramBuilder, x: Tensor, op: Op, stem: str) -> Tensor | 
     like = _pooled(tensor, windows)
     attributes = {**windows.attributes(is_pool=True), "nan_mode": "#tosa.nan_mode<PROPAGATE>"}
     result = builder.program.emit("max_pool2d", [tensor], like, stem, attributes=attributes)
-    if rank == 3:
-        return builder.program.reshaped(result, (result.shape[0], *result.shape[2:]), channels_last(3))
-    return result
+    return builder.program.out_of_image(result, rank)
 
 
 def reduced(builder: ProgramBuilder, kind: str, tensor: Tensor, axis: int, stem: str) -> Tensor:
@@ -152,11 +147,8 @@ def _opened(builder: ProgramBuilder, x: Tensor, op: Op) -> tuple[Tensor, Windows
         geometry.kernel, geometry.filled().strides, geometry.filled().dilations, geometry.filled().pads
     )
     windows = _stretched(found, spatial, pooled_sizes(spatial, geometry.filled()))
-    x = builder.program.ordered(x, channels_last(len(x.shape)))
-    if len(spatial) == 1:
-        x = builder.program.reshaped(x, (x.shape[0], 1, *x.shape[1:]), (0, 2, 3, 1))
-        windows = flat(windows)
-    x = trimmed(builder.program, x, windows)
+    windows = flat(windows) if len(spatial) == 1 else windows
+    x = trimmed(builder.program, builder.program.image(x), windows)
     return x, windows.fitted(x.sizes[2:])
 
 
