@@ -15,6 +15,7 @@ from planner.errors import UnsupportedExport
 from planner.exporters.common.values import Values
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.operators.standard_op import ops_to_run
+from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.ops import defined
 from planner.plans.plan import Plan
@@ -165,6 +166,16 @@ def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
     if not tail or len(kernel.outputs) != 1 or tail[0].outputs[0] != kernel.outputs[0].value:
         return None
     return tail[0] if isinstance(kernel.outputs[0].type, Uniform) else None
+
+
+def moved_kind(values: Values[Any], block: Block) -> Uniform | None:
+    """The one type of all integers that a region's only op moves; None where it has several, or computes."""
+    kinds = [port.type for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
+    first = kinds[0] if kinds else None
+    is_lone = len(block.region.ops) == 1 and is_movement(block.region.ops[0], values.graph)
+    if not is_lone or not isinstance(first, Uniform):
+        return None
+    return first if all(values.is_same(first, kind) for kind in kinds) else None
 
 
 def is_written_in_f32(graph: Graph, block: Block) -> bool:

@@ -84,7 +84,7 @@ def filling_of(values: Values[Any], op: Op) -> float | None:
 
 def axes_of(values: Values[Any], op: Op, rank: int) -> Sequence[int] | None:
     """The axes that a reduction is over, ascending; None where they are known only at run time."""
-    return reduced_axes(Operands(op, {}.get, values.known), rank)
+    return reduced_axes(Operands(op, lambda _: None, values.known), rank)
 
 
 def laid(order: Order, shape: Sequence[int]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, clamp_of
+from planner.exporters.common.blocks import Block, clamp_of, moved_kind
 from planner.exporters.onnx.float_blocks import (
     hand_on,
     is_idle,
@@ -26,7 +26,6 @@ from planner.exporters.onnx.qlinear import CALLS, FLOAT_CALLS, Call
 from planner.exporters.onnx.storage_types import held_dtype
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.ops import OPERATORS, of_form
 from planner.ops.forms import Form as Family
@@ -111,18 +110,10 @@ def _emit(builder: ModelBuilder, block: Block, call: Call, result: str) -> None:
 
 def write_movement(builder: ModelBuilder, block: Block) -> bool:
     """Write data movement on stored integers; False where types differ or the integer kernel is missing."""
-    op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
-    kinds = [port.type for port in ports if port.value]
-    kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)
-    if len(block.region.ops) > 1 or kind is None or not is_movement(op, builder.graph):
+    op, kind = block.region.ops[0], moved_kind(builder.values, block)
+    if kind is None or not kind.is_per_tensor or not block.kernel.outputs:
         return False
-    bits = 8 * held_dtype(kind).itemsize
-    is_known = bits in INTEGER_MOVEMENT.get(op.type, ()) and kind.is_per_tensor
-    if (
-        not is_known
-        or any(not builder.values.is_same(kind, other) for other in kinds)
-        or not block.kernel.outputs
-    ):
+    if 8 * held_dtype(kind).itemsize not in INTEGER_MOVEMENT.get(op.type, ()):
         return False
     inputs = [
         builder.stored(name, kind) if (op.name, i) in block.kinds else builder.operand(name)

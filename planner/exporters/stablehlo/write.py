@@ -9,7 +9,7 @@ from typing import Final
 
 from planner.errors import UnsupportedExport
 from planner.exporters.common.basics import with_basics
-from planner.exporters.common.blocks import CLAMPS, Block, Clamp, clamp_of, split_tail
+from planner.exporters.common.blocks import CLAMPS, Block, Clamp, clamp_of, moved_kind, split_tail
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, left_open, sizes_blamed
 from planner.exporters.common.tables import with_rows_apart
@@ -29,7 +29,6 @@ from planner.exporters.stablehlo.quantized import clamped as clamp_quantized
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.exporters.stablehlo.verbatim import is_verbatim, restate
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.written_scales import written_scales
 from planner.mlir.generic import Function, module_text
@@ -120,15 +119,8 @@ def _write_block(builder: ProgramBuilder, block: Block) -> None:
 
 def _write_movement(builder: ProgramBuilder, block: Block) -> bool:
     """Write a data-movement operator, or a clamp alone, on stored elements; False where types differ."""
-    op = block.core[0]
-    ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
-    kind = ports[0].type if ports else None
-    is_lone = len(block.region.ops) == 1 and bool(block.kernel.outputs)
-    if not is_lone or not isinstance(kind, Uniform) or not kind.is_per_tensor:
-        return False
-    if not is_movement(op, builder.graph) or any(
-        not builder.values.is_same(kind, port.type) for port in ports
-    ):
+    op, kind = block.core[0], moved_kind(builder.values, block)
+    if kind is None or not kind.is_per_tensor or not block.kernel.outputs:
         return False
     if op.type in CLAMPS:
         ends = clamp_of(builder.values, op, kind)

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.basics import with_basics
-from planner.exporters.common.blocks import Block, Clamp, clamp_of, is_written_in_f32, operand_of
+from planner.exporters.common.blocks import Block, Clamp, clamp_of, is_written_in_f32, moved_kind, operand_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import sizes_blamed
 from planner.exporters.common.tables import with_rows_apart
@@ -29,7 +29,6 @@ from planner.exporters.tosa.tables import pointwise
 from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
 from planner.ir.graph import BOUNDARY, Graph, Op, port_address
-from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import module_text
 from planner.ops import CONCATS
@@ -147,17 +146,9 @@ def _write_kernel(builder: ProgramBuilder, block: Block) -> None:
 
 def _write_movement(builder: ProgramBuilder, block: Block) -> bool:
     """A lone op that moves stored integers of one type, a Relu or Clip among them."""
-    ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
-    kinds = [port.type for port in ports]
-    op, first = block.core[0], kinds[0]
-    is_lone = len(block.region.ops) == 1 and is_movement(op, builder.graph)
-    if (
-        not is_lone
-        or not isinstance(first, Uniform)
-        or not all(builder.values.is_same(first, kind) for kind in kinds)
-    ):
+    op, kind = block.core[0], moved_kind(builder.values, block)
+    if kind is None:
         return False
-    kind = first
     if op.type in ("Clip", "Relu"):
         clamp = clamp_of(builder.values, op, held(kind))
         if clamp is None:
