@@ -4,7 +4,7 @@ An activation folds into stored bounds (`Clamp`). Nothing here writes. Source: d
 3 and 7; docs/formats.md (activations fold after propagation only).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -249,3 +249,10 @@ def operand_of(block: Block, op: Op, index: int) -> Operand | None:
     """A quantized operand; None where it is float, inner or absent."""
     kind = block.kinds.get((op.name, index))
     return Operand(op.inputs[index], kind) if isinstance(kind, Uniform) else None
+
+
+def stored_operands(block: Block, op: Op, indices: Iterable[int]) -> list[Operand] | None:
+    """Quantized operands of one scale each; None where one is none such."""
+    found = [operand_of(block, op, i) for i in indices]
+    kept = [x for x in found if x is not None and x.kind.is_per_tensor]
+    return kept if len(kept) == len(found) else None

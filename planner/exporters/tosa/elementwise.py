@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
+from planner.exporters.common.blocks import Block, Clamp, Operand, stored_operands
 from planner.exporters.common.layouts import Order, plain
 from planner.exporters.common.linear_operands import INT32
 from planner.exporters.tosa.operations import Tensor
@@ -23,7 +23,7 @@ _SIGNS: Final = {"Add": 1, "Sub": -1}
 
 def plus(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Add and Sub."""
-    sides = operands_of(block, 2)
+    sides = stored_operands(block, block.core[0], (0, 1))
     if sides is None:
         return False
     sign = _SIGNS[block.core[0].type]
@@ -51,7 +51,7 @@ def plus(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> boo
 def concat(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Concat, each operand brought onto the result's grid."""
     op = block.core[0]
-    sides = operands_of(block, len(op.inputs))
+    sides = stored_operands(block, op, range(len(op.inputs)))
     if sides is None:
         return False
     tensors = [
@@ -65,12 +65,11 @@ def concat(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> b
 def where(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Write a Where, both branches rescaled to the result's grid."""
     op = block.core[0]
-    sides = [operand_of(block, op, i) for i in (1, 2)]
-    kept = [side for side in sides if side is not None and side.kind.is_per_tensor]
-    if len(kept) != len(sides):
+    sides = stored_operands(block, op, (1, 2))
+    if sides is None:
         return False
     tensors = [
-        onto(builder, tensor, side, y) for tensor, side in zip(aligned(builder, kept), kept, strict=True)
+        onto(builder, tensor, side, y) for tensor, side in zip(aligned(builder, sides), sides, strict=True)
     ]
     stored = selected(builder, builder.real(op.inputs[0]), tensors, block.result)
     builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
@@ -125,13 +124,6 @@ def joined(
     shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
     like = replace(pair[0], shape=tuple(shape))
     return builder.program.emit(kind, [*pair, *more], like, f"{stem}_{kind}", attributes=attributes)
-
-
-def operands_of(block: Block, count: int) -> list[Operand] | None:
-    """The first operands of a block's op, if each is quantized with one scale."""
-    found = [operand_of(block, block.core[0], i) for i in range(count)]
-    kept = [item for item in found if item is not None and item.kind.is_per_tensor]
-    return kept if len(kept) == count == len(block.core[0].inputs) else None
 
 
 def aligned(builder: ProgramBuilder, sides: Sequence[Operand]) -> list[Tensor]:

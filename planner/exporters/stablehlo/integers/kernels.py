@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
+from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of, stored_operands
 from planner.exporters.common.linear_operands import Product, largest, product_of, shifted_weight, stored_bias
 from planner.exporters.common.values import is_cut
 from planner.exporters.stablehlo.function import Array, Program
@@ -184,11 +184,10 @@ def _spread_out(p: Program, tensors: list[Tensor]) -> list[Tensor]:
 def _rescaled(
     builder: ProgramBuilder, block: Block, y: Uniform, indices: "range | tuple[int, ...]"
 ) -> list[Tensor] | None:
-    found = [operand_of(block, block.core[0], i) for i in indices]
-    kept = [x for x in found if x is not None and x.kind.is_per_tensor]
-    if len(kept) != len(found) or not y.is_per_tensor:
+    found = stored_operands(block, block.core[0], indices) if y.is_per_tensor else None
+    if found is None:
         return None
-    return [rescale(builder.p, builder.values.integers(x.value, x.kind), x.kind, y) for x in kept]
+    return [rescale(builder.p, builder.values.integers(x.value, x.kind), x.kind, y) for x in found]
 
 
 def grid_of(y: Uniform, ends: Clamp) -> Grid:
