@@ -63,9 +63,8 @@ def conv_integer(op: Op, operands: Sequence[Array | None]) -> tuple[Array, ...]:
     """ConvInteger: the same for a convolution."""
     x, w = _array(operands, 0, op), _array(operands, 1, op)
     x_zero, w_zero = _optional(operands, 2), _optional(operands, 3)
-    acc = conv_accumulate(
-        x, int(_scalar(x_zero)), w, w_zero, geometry=conv_geometry(op.attributes, x.shape[2:], w.shape[2:])
-    )
+    geometry = conv_geometry(op.attributes, x.shape[2:], w.shape[2:])
+    acc = conv_accumulate(x, int(_scalar(x_zero)), w, w_zero, geometry=geometry)
     return (wrap_int32(acc),)
 
 
@@ -82,14 +81,8 @@ def qlinear_conv(op: Op, operands: Sequence[Array | None]) -> tuple[Array, ...]:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (_array(operands, i, op) for i in range(8))
     bias = operands[8] if len(operands) > 8 else None
     zero = w_zero if w_zero.size > 1 else int(_scalar(w_zero))
-    acc = conv_accumulate(
-        x,
-        int(_scalar(x_zero)),
-        w,
-        zero,
-        bias,
-        geometry=conv_geometry(op.attributes, x.shape[2:], w.shape[2:]),
-    )
+    geometry = conv_geometry(op.attributes, x.shape[2:], w.shape[2:])
+    acc = conv_accumulate(x, int(_scalar(x_zero)), w, zero, bias, geometry=geometry)
     factor = np.float32(_scalar(x_scale)) * w_scale.astype(np.float32) / np.float32(_scalar(y_scale))
     return (_requantized(acc, factor.reshape(-1, *[1] * (acc.ndim - 2)), y_zero),)
 
