@@ -14,7 +14,7 @@ from planner.errors import expect
 from planner.exporters.common.blocks import Block, blocks, clamp_of, operand_of
 from planner.exporters.common.values import Array, Casts, Values
 from planner.interpreter.fixed_point import ratios
-from planner.ir.arithmetic.multipliers import has_multiplier, multipliers
+from planner.ir.arithmetic.multipliers import multipliers, scaling_of
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.ops import LINEAR
@@ -92,7 +92,7 @@ def _factors(block: Block, y: Uniform, arithmetic: str) -> tuple[tuple[int, ...]
     """The multipliers and shifts of a product; none of another kernel, and of one without multipliers."""
     op = block.core[0]
     x, w = operand_of(block, op, 0), operand_of(block, op, 1)
-    if op.type not in LINEAR or x is None or w is None or not has_multiplier(arithmetic):
+    if op.type not in LINEAR or x is None or w is None or scaling_of(arithmetic) is None:
         return (), ()
     factor = x.kind.scale * float(op.attributes.get("alpha", 1.0))
     found = multipliers(ratios(w.kind.scales, factor, y.scale).astype(np.float64), arithmetic)

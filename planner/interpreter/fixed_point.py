@@ -1,21 +1,20 @@
 """Fixed point: sums of scaled integers, rounded once, by every arithmetic that is not `float32_even`.
 
 `scaled_sum` takes integers and exact ratios and rounds as TOSA's RESCALE, TFLite's kernels, exact rational
-arithmetic or a plain shift do (`ir.arithmetic` multiplies). Nothing here knows kernels, types or zero
+arithmetic or a plain shift do; multipliers are `ir.arithmetic`'s. Nothing here knows kernels, types or zero
 points. Source: TOSA 1.0, RESCALE; TFLite's Add; docs/specification.md, section 8.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.ir.arithmetic.multipliers import LITERT_16, Multiplier, multiplier_of
-from planner.ir.arithmetic.rescaling import Integers, apply_scale_32, multiplier_and_shift, multiplier_or_zero
+from planner.ir.arithmetic.multipliers import NAMED, multiplier_of, scaling_of
+from planner.ir.arithmetic.rescaling import Integers
 
 Array: TypeAlias = npt.NDArray[Any]
 Term: TypeAlias = tuple[Array, Array]
@@ -43,74 +42,36 @@ def scaled_sum(terms: Sequence[Term], arithmetic: str, *, headroom: int = HEADRO
 
     Args:
       terms: (integers, exact ratios as Fractions) pairs that broadcast; more than one as in an addition.
-      arithmetic: a key of `ARITHMETICS`, or the text of a `Multiplier`.
+      arithmetic: one of `ARITHMETICS`, or the text of a `Multiplier`.
       headroom: bits that TOSA and TFLite give the terms of an addition below their last one.
 
     Raises:
       RuleError: a ratio this arithmetic cannot multiply by.
     """
-    own = multiplier_of(arithmetic)
-    return ARITHMETICS[arithmetic](terms, headroom) if own is None else _multiplied(terms, headroom, own)
+    exact = _EXACT.get(arithmetic)
+    if exact is not None:
+        return exact(terms)
+    # LiteRT adds words of 16 bits as it adds bytes.
+    own = scaling_of("gemmlowp" if arithmetic == "litert_16" and len(terms) > 1 else arithmetic)
+    if own is None:
+        raise KeyError(arithmetic)
+    if len(terms) == 1:
+        return own.apply(terms[0][0], *own.factor(_reals(terms[0][1])))
+    twice = _twice_largest(terms)
+    bits = own.headroom(float(twice), headroom)
+    total = np.zeros((), np.int64)
+    for integers, ratio in terms:
+        multiplier, shift = own.factor(_reals(ratio / twice))
+        if own.folds:
+            total = total + own.apply(integers, multiplier, shift - bits)
+        else:
+            total = total + own.apply(integers.astype(np.int64) << bits, multiplier, shift)
+    return own.apply(total, *own.factor(float(twice / (1 << bits))))
 
 
 def is_fixed_point(arithmetic: str) -> bool:
     """Whether an arithmetic is one of those here."""
     return arithmetic in ARITHMETICS or multiplier_of(arithmetic) is not None
-
-
-def _single(terms: Sequence[Term], headroom: int) -> Integers:
-    return _folded(terms, headroom, double_round=False)
-
-
-def _double(terms: Sequence[Term], headroom: int) -> Integers:
-    return _folded(terms, headroom, double_round=True)
-
-
-def _folded(terms: Sequence[Term], headroom: int, *, double_round: bool) -> Integers:
-    """TOSA: the inputs get headroom (their left shift is folded into the shift), then the output."""
-    apply = partial(apply_scale_32, double_round=double_round)
-    if len(terms) == 1:
-        return apply(terms[0][0], *multiplier_and_shift(_reals(terms[0][1])))
-    twice = _twice_largest(terms)
-    total = np.zeros((), np.int64)
-    for integers, ratio in terms:
-        multiplier, shift = multiplier_and_shift(_reals(ratio / twice))
-        total = total + apply(integers, multiplier, shift - headroom)
-    return apply(total, *multiplier_and_shift(float(twice / (1 << headroom))))
-
-
-def _gemmlowp(terms: Sequence[Term], headroom: int) -> Integers:
-    return _shifted_left(terms, headroom, multiplier_or_zero, partial(apply_scale_32, double_round=True))
-
-
-def _multiplied(terms: Sequence[Term], headroom: int, own: Multiplier) -> Integers:
-    """The same with a device's multiplier, and with less headroom where its shifts end before."""
-    least = own.headroom(float(_twice_largest(terms)), headroom) if len(terms) > 1 else headroom
-    return _shifted_left(terms, least, own.factor, own.apply)
-
-
-def _shifted_left(
-    terms: Sequence[Term],
-    headroom: int,
-    factor: Callable[[Any], tuple[Integers, Integers]],
-    apply: Callable[[Array, Array, Array], Integers],
-) -> Integers:
-    """TFLite: the same with the inputs really shifted left."""
-    if len(terms) == 1:
-        return apply(terms[0][0], *factor(_reals(terms[0][1])))
-    twice = _twice_largest(terms)
-    total = np.zeros((), np.int64)
-    for integers, ratio in terms:
-        shifted = integers.astype(np.int64) << headroom
-        total = total + apply(shifted, *factor(_reals(ratio / twice)))
-    return apply(total, *factor(float(twice / (1 << headroom))))
-
-
-def _litert_16(terms: Sequence[Term], headroom: int) -> Integers:
-    """LiteRT: sums of 16-bit products by a multiplier of 16 bits, once; additions as TFLite has them."""
-    if len(terms) > 1:
-        return _gemmlowp(terms, headroom)
-    return _multiplied(terms, headroom, LITERT_16)
 
 
 def _twice_largest(terms: Sequence[Term]) -> Fraction:
@@ -121,7 +82,7 @@ def _reals(ratio: Array) -> npt.NDArray[np.float64]:
     return np.asarray(ratio, object).astype(np.float64)
 
 
-def _power_of_two(terms: Sequence[Term], _headroom: int) -> Integers:
+def _power_of_two(terms: Sequence[Term]) -> Integers:
     """One arithmetic shift, half up; terms of an addition are aligned first, without a loss.
 
     If a ratio is no shift (an average, a fixed type off the powers of two) the product is exact before.
@@ -144,7 +105,7 @@ def _half_up(reals: Array) -> Array:
     return np.floor(reals + 0.5)
 
 
-def _exact_even(terms: Sequence[Term], _headroom: int) -> Integers:
+def _exact_even(terms: Sequence[Term]) -> Integers:
     return _exact(terms, np.rint, round)
 
 
@@ -174,12 +135,8 @@ def is_shift(ratio: Array) -> bool:
     return all((number.numerator * number.denominator).bit_count() == 1 for number in ratio.flat)
 
 
-ARITHMETICS: Final[Mapping[str, Callable[[Sequence[Term], int], Integers]]] = {
+_EXACT: Final[Mapping[str, Callable[[Sequence[Term]], Integers]]] = {
     "exact_even": _exact_even,
-    "gemmlowp": _gemmlowp,
-    "litert": _gemmlowp,
-    "litert_16": _litert_16,
     "power_of_two": _power_of_two,
-    "tosa_double": _double,
-    "tosa_single": _single,
 }
+ARITHMETICS: Final = tuple(sorted({*_EXACT, *NAMED}))

@@ -14,14 +14,14 @@ import numpy.typing as npt
 from planner.errors import RuleError
 from planner.exporters.tosa.operations import Program, Tensor
 from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, is_shift
-from planner.ir.arithmetic.multipliers import multipliers
+from planner.ir.arithmetic.multipliers import NAMED, Word, multipliers
 from planner.ir.arithmetic.rescaling import apply_scale_32, check_scale_32
 
 Array: TypeAlias = npt.NDArray[Any]
 
-ARITHMETICS: Final = ("gemmlowp", "litert", "power_of_two", "tosa_double", "tosa_single")
+WORDS: Final = {name: one for name, one in NAMED.items() if isinstance(one, Word)}
+ARITHMETICS: Final = tuple(WORDS)
 """The arithmetics of rows that RESCALE computes."""
-_DOUBLE: Final = frozenset({"gemmlowp", "litert", "tosa_double"})
 
 _ROUNDINGS: Final[Mapping[bool, str]] = {
     False: "#tosa.rounding_mode<SINGLE_ROUND>",
@@ -75,7 +75,7 @@ def factor_of(ratio: Array, arithmetic: str) -> Factor:
             f"a requantize by {float(reals.flat[0])!r} is no shift, RESCALE has 31 bits of other factors",
             hint="pin to scales that are powers of two",
         )
-    return Factor(*multipliers(reals, arithmetic), double_round=arithmetic in _DOUBLE)
+    return Factor(*multipliers(reals, arithmetic), double_round=WORDS[arithmetic].rounds_twice)
 
 
 def rescale(  # noqa: PLR0917
@@ -230,7 +230,7 @@ def sum_of(ratios: Sequence[Array], arithmetic: str, *, is_byte: bool) -> Sum:
     twice = max(abs(ratio[0]) for ratio in ratios) * 2
     factors = [factor_of(ratio / twice, arithmetic) for ratio in ratios]
     total = factor_of(np.asarray([twice / (1 << headroom)], object), arithmetic)
-    if arithmetic in ("gemmlowp", "litert"):
+    if not WORDS[arithmetic].folds:
         return Sum(factors, headroom, total)
     return Sum([replace(item, shifts=item.shifts - headroom) for item in factors], 0, total)
 

@@ -1,16 +1,16 @@
 """Multipliers of few bits: a real factor as a signed integer and a shift to the right, as a device has them.
 
 `requantize: {multiplier: 16, rounding: half_up, shift: [1, 46]}` of a target row is a `Multiplier`, and its
-text is the arithmetic's name elsewhere. LiteRT's 16-bit products (`litert_16`) and TOSA's SINGLE_ROUND are
-instances. Numbers only, as in `rescaling`, whose mantissas these are. Source: docs/specification.md, section
-8.
+text is the arithmetic's name elsewhere. LiteRT's 16-bit products (`litert_16`) have one; TOSA's and TFLite's
+of 32 bits are each a `Word`. Numbers only, as in `rescaling`, whose mantissas these are. Source:
+docs/specification.md, section 8.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from planner.ir.arithmetic.rescaling import (
     MAX_SHIFT,
     Array,
     Integers,
+    apply_scale_32,
     exact_product,
     mantissa_and_shift,
     multiplier_and_shift,
@@ -51,6 +52,7 @@ class Multiplier:
       flushes: whether a factor that wants a greater shift becomes 0; else its multiplier gives up bits.
     """
 
+    folds: ClassVar[bool] = False
     bits: int
     rounding: Rounding = "half_up"
     shifts: tuple[int, int] = (2, MAX_SHIFT)
@@ -172,9 +174,35 @@ def multiplier_of(arithmetic: str) -> Multiplier | None:
     )
 
 
-def has_multiplier(arithmetic: str) -> bool:
-    """Whether an arithmetic scales by a multiplier and a shift."""
-    return arithmetic in _FACTORS or multiplier_of(arithmetic) is not None
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A multiplier of 32 bits, as TOSA's RESCALE and TFLite have it, with a shift of 2 to 62.
+
+    Attributes:
+      factor: a scale as a multiplier and a shift.
+      rounds_twice: whether a product that is shifted further is rounded at 2^30 first.
+      folds: whether addends get bits below their last one by lesser shifts, as in TOSA; else they are shifted
+        to the left before.
+      beyond: the least factor that is too large; None: rows say no such limit.
+    """
+
+    factor: Callable[[float | Array], tuple[Integers, Integers]]
+    rounds_twice: bool = True
+    folds: bool = False
+    beyond: float | None = BEYOND
+
+    def headroom(self, _: float, wanted: int) -> int:
+        """Bits that addends get below their last one: all that are wanted."""
+        return wanted
+
+    def apply(self, values: Array, multiplier: Array, shift: Array) -> Integers:
+        """`values * multiplier / 2^shift` by arrays that broadcast, half up."""
+        return apply_scale_32(values, multiplier, shift, double_round=self.rounds_twice)
+
+
+def scaling_of(arithmetic: str) -> Word | Multiplier | None:
+    """What an arithmetic scales by; None where that is no multiplier and shift."""
+    return NAMED.get(arithmetic) or multiplier_of(arithmetic)
 
 
 def multipliers(scale: float | Array, arithmetic: str) -> tuple[Integers, Integers]:
@@ -183,15 +211,13 @@ def multipliers(scale: float | Array, arithmetic: str) -> tuple[Integers, Intege
     Raises:
       RuleError: an arithmetic that has none; a scale beyond its reach.
     """
-    own = multiplier_of(arithmetic)
-    if own is not None:
-        return own.factor(scale)
-    if arithmetic not in _FACTORS:
+    own = scaling_of(arithmetic)
+    if own is None:
         raise RuleError(
-            f"{arithmetic!r} scales by no multiplier and shift; accepted: {', '.join(_FACTORS)}, or a "
+            f"{arithmetic!r} scales by no multiplier and shift; accepted: {', '.join(NAMED)}, or a "
             "multiplier of one's own"
         )
-    return _FACTORS[arithmetic](scale)
+    return own.factor(scale)
 
 
 def multiplier(scale: float, arithmetic: str) -> tuple[int, int]:
@@ -214,8 +240,8 @@ def multiplier(scale: float, arithmetic: str) -> tuple[int, int]:
 
 def beyond_of(arithmetic: str) -> float | None:
     """The least factor that an arithmetic's multipliers do not reach; None where it has none."""
-    known = multiplier_of(arithmetic)
-    return _BEYOND.get(arithmetic) if known is None else known.beyond
+    own = scaling_of(arithmetic)
+    return None if own is None else own.beyond
 
 
 def least_of(arithmetic: str) -> float:
@@ -224,18 +250,12 @@ def least_of(arithmetic: str) -> float:
     return 0.0 if known is None else known.least
 
 
-_BEYOND: Final[Mapping[str, float]] = {
-    "gemmlowp": BEYOND,
-    "litert": BEYOND,
-    "litert_16": LITERT_16.beyond,
-    "tosa_double": BEYOND,
-    "tosa_single": BEYOND,
+NAMED: Final[Mapping[str, Word | Multiplier]] = {
+    "gemmlowp": Word(multiplier_or_zero),
+    "litert": Word(multiplier_or_zero),
+    "litert_16": LITERT_16,
+    "power_of_two": Word(multiplier_and_shift, rounds_twice=False, beyond=None),
+    "tosa_double": Word(multiplier_and_shift, folds=True),
+    "tosa_single": Word(multiplier_and_shift, rounds_twice=False, folds=True),
 }
-_FACTORS: Final[Mapping[str, Callable[[float | Array], tuple[Integers, Integers]]]] = {
-    "gemmlowp": multiplier_or_zero,
-    "litert": multiplier_or_zero,
-    "litert_16": LITERT_16.factor,
-    "power_of_two": multiplier_and_shift,
-    "tosa_double": multiplier_and_shift,
-    "tosa_single": multiplier_and_shift,
-}
+"""What the arithmetics that have names scale by (docs/arithmetic.md)."""
