@@ -10,6 +10,7 @@ its result: one that returns the check has to give true, of any other the result
 import argparse
 import re
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,9 @@ from tests.oracles.hlo import printed
 
 STAGES = ("read", "planned", "evaluated", "exported", "equal to upstream's expectation")
 _CHECK = re.compile(r'"stablehlo.custom_call"\((%\w+), %\w+\)')
+_RESULT = re.compile(
+    r'"stablehlo.uniform_dequantize"\([^)]*\)[^:]*: \(tensor<[^!]*!quant.uniform<[^,]*, ([-+\d.eE]+)'
+)
 _NUMBERS = r'{} = "stablehlo.constant"\(\) <\{{value = dense<(.*?)> : tensor<([\dx]*)f32>'
 
 
@@ -47,44 +51,80 @@ def reals(model: Graph, name: str, array: np.ndarray) -> np.ndarray:
     return np.asarray((array.astype(np.float64) - kind.zero_point) * kind.scale, np.float32)
 
 
-def reached(text: str) -> list[str]:
-    """The stages that a program gets through; the error is printed."""
-    stages = []
+@dataclass(slots=True)
+class Outcome:
+    """What became of a program.
+
+    Attributes:
+      stages: those of `STAGES` that it got through.
+      error: the refusal behind the last of them; "" where there is none.
+      steps: the largest difference from upstream's expectation, in steps of the result's type; None before.
+    """
+
+    stages: list[str] = field(default_factory=list)
+    error: str = ""
+    steps: float | None = None
+
+
+def programs(folder: Path) -> list[str]:
+    """Upstream's quantized programs in generic form."""
+    files = sorted(folder.glob("*.mlir"))
+    parts = [part for file in files for _, part in split(file.read_text(encoding="utf-8")) if part.strip()]
+    return [text for text in printed(parts) if "!quant.uniform" in text]
+
+
+def difference(text: str, model: Graph, name: str, array: np.ndarray) -> float:
+    """The largest difference of a result from upstream's expectation, in steps of its quantized type."""
+    if array.dtype == np.bool_:
+        return 0.0 if array.all() else float("inf")
+    wanted = expectation(text, array.shape)
+    if wanted is None:
+        return float("inf")
+    found = reals(model, name, array)
+    scales = _RESULT.findall(text)
+    apart = np.abs(found.astype(np.float64) - wanted)
+    apart[found == wanted] = 0.0  # infinities too
+    step = abs(float(scales[-1])) if scales else 1e-6
+    return 0.0 if np.array_equal(found, wanted) else max(float(apart.max(initial=0.0)) / step, 1.0)
+
+
+def reached(text: str) -> Outcome:
+    """The stages that a program gets through."""
+    found = Outcome()
     try:
         model = planner.load_model(text.encode(), format="mlir")
-        stages.append(STAGES[0])
+        found.stages.append(STAGES[0])
         plan = planner.plan(model, "stablehlo")
         planner.check(plan, model, "stablehlo")
-        stages.append(STAGES[1])
+        found.stages.append(STAGES[1])
         outputs = planner.evaluate(model, plan, {}).outputs
-        stages.append(STAGES[2])
+        found.stages.append(STAGES[2])
         for form in ("stablehlo", "stablehlo-int"):
             planner.export(model, plan, form)
-        stages.append(STAGES[3])
+        found.stages.append(STAGES[3])
     except PlannerError as error:
-        print("  ", error)
-        return stages
+        found.error = str(error)
+        return found
     ((name, array),) = outputs.items()
-    if array.dtype == np.bool_:
-        same = bool(array.all())
-    else:
-        wanted = expectation(text, array.shape)
-        same = wanted is not None and np.array_equal(wanted, reals(model, name, array))
-    return [*stages, STAGES[4]] if same else stages
+    found.steps = difference(text, model, name, array)
+    if not found.steps:
+        found.stages.append(STAGES[4])
+    return found
 
 
 def main() -> None:
     """Print how many programs reach each stage."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
-    files = sorted(parser.parse_args().folder.glob("*.mlir"))
-    parts = [part for file in files for _, part in split(file.read_text(encoding="utf-8")) if part.strip()]
-    programs = [text for text in printed(parts) if "!quant.uniform" in text]
+    texts = programs(parser.parse_args().folder)
     counts: Counter[str] = Counter()
-    for text in programs:
-        counts.update(reached(text))
+    for text in texts:
+        outcome = reached(text)
+        counts.update(outcome.stages)
+        if outcome.error:
+            print("  ", outcome.error)
     for stage in STAGES:
-        print(f"{stage}: {counts[stage]} of {len(programs)}")
+        print(f"{stage}: {counts[stage]} of {len(texts)}")
 
 
 if __name__ == "__main__":
