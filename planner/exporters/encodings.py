@@ -3,7 +3,8 @@
 `--quantization_overrides` takes such a file beside the float model. Versions 0.6.1 and 1.0.0 count stored
 values from 0 (`real = (stored + offset) * scale`), 2.0.0 as QuantizeLinear does. A type that a consumer needs
 other than the value's own is left out: a file has one encoding for each tensor. So is a bias that folding a
-BatchNorm made, of which the float model has no tensor: converters work it out.
+BatchNorm made, of which the float model has no tensor: converters work it out. A graph that was not read from
+ONNX does not say which biases are made; the name tells there.
 Source: AIMET, encoding specification; docs/formats.md.
 """
 
@@ -75,7 +76,12 @@ def _tables(graph: Graph, plan: Plan) -> tuple[TrainingSpec, Mapping[str, Sequen
             own[edge.value] = edge
     biases = Counter(bias.edge.value for bias in spec.biases)
     # A bias that several kernels read has the grid of each, which converters work out by themselves.
-    left_out = {name for name, count in biases.items() if count > 1 or is_made_bias(name)}
+    made = graph.made
+    left_out = {
+        name
+        for name, count in biases.items()
+        if count > 1 or (is_made_bias(name) if made is None else name in made)
+    }
     params = [edge for edge in spec.all_edges if edge.value in graph.constants and edge.value not in left_out]
     for edge in (*own.values(), *params):
         store = edge.storage

@@ -172,6 +172,7 @@ class Graph:
       scaled: names of the model as it was read that no value here has, each with the value here that has its
         numbers times a factor (`factors.absorb`); not a number where that is a vector.
       modules: path of the source's module that an op or region stands for, by name, for people alone.
+      made: constants that reading made, of which the source has no tensor; None where it is not known.
     """
 
     name: str
@@ -191,6 +192,7 @@ class Graph:
     module: str = field(default="", compare=False)
     scaled: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict, compare=False)
+    made: frozenset[str] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"

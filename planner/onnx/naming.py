@@ -35,6 +35,6 @@ def rewritten(name: str, op: Op, counts: Counter[str], taken: set[str]) -> str:
 
 
 def is_made_bias(name: str) -> bool:
-    """Whether a name is that of a bias that folding made."""
+    """Whether a name may be that of a bias that folding made; a model's own tensor can have it too."""
     head, end, number = name.rpartition(BIAS)
     return bool(head and end) and (not number or number.startswith("_"))

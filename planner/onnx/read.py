@@ -74,6 +74,7 @@ def read_onnx(
     opened = expand(_normal(written))
     if _has_quantizers(written, opened):
         opened = replace(opened, written=_settled(written))
+    opened = replace(opened, made=frozenset(opened.constants.keys() - graph.values.keys()))
     # Sized before, so that what follows from sizes is folded; again, as bodies bring shapes of their own.
     return _settled(with_modules(_with_names(validate(_told(named_dims(opened, sizes)))), graph.modules))
 

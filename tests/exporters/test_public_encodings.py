@@ -3,10 +3,14 @@
 Each case says where its form is from; numbers are ours.
 """
 
+import numpy as np
 import pytest
 
 import planner
+from planner.onnx.write import write_graph
 from tests.conftest import ROOT
+from tests.exporters.plans import model as of_ops
+from tests.exporters.plans import op
 
 DIGITS = ROOT / "examples" / "digits"
 VALUE, WEIGHT = "res/relu1_out", "stem/conv_weight"
@@ -233,3 +237,62 @@ def test_tensors_are_those_of_the_float_model(model, stats, form):
     assert [port.value for port in plan.kernels["stem/conv"].inputs][2] == "stem/conv_out/bias"
     assert "/bias" not in written
     assert '"head/gemm_bias"' in written
+
+
+@pytest.mark.parametrize("form", ["encodings", "encodings-0.6.1", "encodings-2.0.0"])
+@pytest.mark.parametrize("name", ["conv/bias", "m/bias", "bias"])
+def test_a_bias_of_the_model_is_written_whatever_it_is_called(form, name):
+    """A tensor of the file may have the name that folding would give; a folded one beside it is left out."""
+    random = np.random.default_rng(3)
+    shapes = {"w": (4, 3, 1, 1), "v": (4, 4, 1, 1), name: (4,)}
+    shapes |= dict.fromkeys(("scale", "shift", "mean", "var"), (4,))
+    constants = {key: random.uniform(0.1, 1, shape).astype(np.float32) for key, shape in shapes.items()}
+    ops = [
+        op("Conv", f"x w {name}", "m"),
+        op("Relu", "m", "r"),
+        op("Conv", "r v", "n"),
+        op("BatchNormalization", "n scale shift mean var", "y"),
+    ]
+    ends = {"inputs": {"x": (1, 3, 4, 4)}, "outputs": {"y": (1, 4, 4, 4)}}
+    graph = planner.load_model(write_graph(of_ops(ops, **ends, constants=constants)))
+    sample = {"x": random.normal(size=(1, 3, 4, 4)).astype(np.float32)}
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, [sample]))
+    plan = planner.plan(ready, "qnn-htp")
+    written = planner.export(ready, plan, form).decode()
+    assert "n/bias" in {port.value for kernel in plan.kernels_in_order for port in kernel.inputs}
+    assert f'"{name}"' in written
+    assert '"n/bias"' not in written
+
+
+MIXED = {
+    "one grid": ([-128, -127] * 12, "!quant.uniform<i8:f32:0"),
+    "the least left out": ([-127] * CHANNELS, "!quant.uniform<i8<-127:127>:f32:0"),
+    "no grid around 0": ([-128, 0] * 12, "!quant.uniform<u8:f32:0"),
+    "any other": ([-127, -100] * 12, "!quant.uniform<u8:f32:0"),
+}
+
+
+@pytest.mark.parametrize("version", ["0.6.1", "1.0.0"])
+@pytest.mark.parametrize("case", MIXED)
+def test_symmetric_channels_keep_their_own_offsets(model, stats, version, case):
+    """The first channel's offset was taken for all."""
+    offsets, text = MIXED[case]
+    scales = [0.01 * (i + 1) for i in range(CHANNELS)]
+    if version == "1.0.0":
+        entry = {"name": WEIGHT, "enc_type": "PER_CHANNEL", "dtype": "INT", "bw": 8, "is_sym": True}
+        document = {"version": version, "param_encodings": [entry | {"scale": scales, "offset": offsets}]}
+    else:
+        entries = [
+            SYMMETRIC | {"scale": scale, "offset": offset, "min": offset * scale, "max": 127 * scale}
+            for scale, offset in zip(scales, offsets, strict=True)
+        ]
+        document = of_old(param={WEIGHT: entries}, version=version)
+    kind = planner.annotate(model, stats=stats, annotations=document).values[WEIGHT].facts[0]
+    assert str(kind).startswith(text)
+    # A stored number that a file counts from 0 means (number + offset) * scale.
+    signed = 128 if kind.storage.signed else 0
+    least = [(-signed - zero) * scale for zero, scale in zip(kind.zero_points, kind.scales, strict=True)]
+    if not signed:
+        assert least == pytest.approx([offset * scale for offset, scale in zip(offsets, scales, strict=True)])
+    else:
+        assert set(kind.zero_points) == {0}

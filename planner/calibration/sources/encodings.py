@@ -198,12 +198,13 @@ def _counted_from_0(
 ) -> _Encoding:
     if len(offsets) != len(scales) or not scales:
         raise ValueError(f"{len(offsets)} offsets for {len(scales)} scales")
-    # AIMET's symmetric encodings of numbers that are never below 0 have the offset 0, and no sign.
-    if not symmetric or not any(offsets):
+    half = 1 << bits - 1
+    # AIMET's symmetric encodings of numbers that are never below 0 have the offset 0, and no sign. Channels
+    # have one grid around 0 where their offsets differ by the least integer alone, which may be left out.
+    if not symmetric or not any(offsets) or (len({*offsets}) > 1 and not {*offsets} <= {-half, 1 - half}):
         zeros = tuple(-offset for offset in offsets)
         return _Encoding(name, f"u{bits}", tuple(scales), zeros, symmetric=False)
-    half = 1 << bits - 1
-    low = max(offsets[0], -half)
+    low = max(min(offsets), -half)
     text = f"i{bits}" if low == -half else f"i{bits}<{low}:{half - 1}>"
     return _Encoding(name, text, tuple(scales), (0,) * len(scales), symmetric)
 
