@@ -208,6 +208,11 @@ LOST = {
         {"version": "2.0.0", "encodings": [{"name": VALUE, "output_dtype": "uint8", "y_scale": []}]},
         f"'{VALUE}' is not .*y_scale is empty",
     ),
+    # AIMET, `sim.export`: the file that `load_encodings_to_sim` reads has modules in the place of tensors.
+    "modules of PyTorch": (
+        of_old({"layer1.0.relu": {"output": {"0": ENTRY}}}, version="0.6.1"),
+        "'layer1.0.relu' is not .*as in AIMET's \\*_torch.encodings; accepted: the .encodings file beside it",
+    ),
     "one end": (of_old({VALUE: [{"bitwidth": 8, "min": -1.0}]}), f"'{VALUE}' is not .*KeyError: 'max'"),
     "no bits": (of_old({VALUE: [{"bitwidth": 0}]}), f"'{VALUE}' is not .*unknown storage 'u0'"),
 }

@@ -141,6 +141,11 @@ def _encodings(document: Mapping[str, Any], version: str, name: str) -> Iterator
 def _read_0(name: str, entries: Any) -> _Encoding | None:
     """A list of one entry for the tensor or each channel, or one entry with lists of numbers."""
     entry, *more = entries if isinstance(entries, list) else [entries]
+    if {"input", "output"} & entry.keys():
+        raise ValueError(
+            "it is of a module of PyTorch, as in AIMET's *_torch.encodings; accepted: the .encodings file "
+            "beside it, which names tensors"
+        )
     if str(entry.get("dtype", "int")).lower() == "float":
         return _Encoding(name)
     bits = int(entry["bitwidth"])
