@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.interpreter.calls import Operand
-from planner.interpreter.kernels.htp import Sums, added, onto_grid
+from planner.interpreter.kernels.htp import Sums, added, multiplied, onto_grid
 from planner.ir.types.qtypes import Uniform, storage
 from planner.target.modeltext import read_model_text
 
@@ -93,6 +93,64 @@ def test_sums_that_the_library_showed(scales, zeros, pair, stored):
     ]
     a, b = (Operand(np.asarray([x], np.uint8), kind) for x, kind in zip(pair, kinds, strict=False))
     assert int(added(a, b, kinds[2], sign=1)[0]) == stored
+
+
+def drawn(rng, bits, low, high):
+    """Types of two factors and a product whose step is a power of two of theirs between `low` and `high`."""
+    scales = [float(np.float32(scale)) for scale in 2.0 ** rng.uniform(-9, -3, 2)]
+    scales.append(float(np.float32(scales[0] * scales[1] / 2.0 ** rng.uniform(low, high))))
+    zeros = rng.integers(0, 1 << bits, 3)
+    return [Uniform(storage(f"u{bits}"), (scale,), (int(z),)) for scale, z in zip(scales, zeros, strict=True)]
+
+
+def ratio_of(kinds):
+    """The ratio of a product, each step in float32."""
+    a, b, y = (np.float32(kind.scale) for kind in kinds)
+    return float(np.float32(a * b) / y)
+
+
+@pytest.mark.parametrize(("bits", "low", "high"), [(8, -14, -1.1), (16, -26, -5.1)])
+def test_the_page_says_what_is_multiplied(bits, low, high):
+    htp_mul, rng = page_function("htp_mul"), np.random.default_rng(bits)
+    most = (1 << bits) - 1
+    for _ in range(100):
+        kinds = drawn(rng, bits, low, high)
+        a, b = rng.integers(0, most + 1, (2, 20)).astype(f"uint{bits}")
+        found = multiplied(Operand(a, kinds[0]), Operand(b, kinds[1]), kinds[2])
+        zeros = [kind.zero_point for kind in kinds]
+        wanted = [
+            htp_mul(p, q, ratio_of(kinds), *zeros, bits) for p, q in zip(a.tolist(), b.tolist(), strict=True)
+        ]
+        np.testing.assert_array_equal(found, np.clip(wanted, 0, most))
+
+
+@pytest.mark.parametrize(
+    ("scales", "zeros", "pair", "stored"),
+    [
+        ((0.025, 0.075, 0.15), (128, 128, 128), (53, 264 - 128), 121),  # 120.5 and a little less
+        ((0.0131, 0.0077, 0.0131 * 0.0077 / 0.0061913), (0, 0, 17), (3, 27), 18),  # 17.5015
+        ((0.0131, 0.0077, 0.0131 * 0.0077 / 1.3), (0, 0, 50), (1, 1), 52),  # 51.3: even steps beyond 1
+    ],
+)
+def test_products_that_the_library_showed(scales, zeros, pair, stored):
+    kinds = [
+        Uniform(storage("u8"), (float(np.float32(scale)),), (zero,))
+        for scale, zero in zip(scales, zeros, strict=True)
+    ]
+    a, b = (Operand(np.full(2, x, np.uint8), kind) for x, kind in zip(pair, kinds, strict=False))
+    assert multiplied(a, b, kinds[2]).tolist() == [stored] * 2
+
+
+def test_a_single_byte_and_other_storages_are_not_multiplied_so():
+    one, many = np.asarray([3], np.uint8), np.asarray([3, 4], np.uint8)
+    byte, word = (Uniform(storage(name), (2.0**-6,), (0,)) for name in ("u8", "u16"))
+    signed = Uniform(storage("i8"), (2.0**-6,), (0,))
+    assert multiplied(Operand(one, byte), Operand(many, byte), byte) is None
+    assert multiplied(Operand(many.astype(np.int8), signed), Operand(many, byte), byte) is None
+    assert (
+        multiplied(Operand(one.astype(np.uint16), word), Operand(many.astype(np.uint16), word), word)
+        is not None
+    )
 
 
 def test_what_it_does_not_define_computes_as_onnxruntime_does():

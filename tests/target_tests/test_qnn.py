@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.interpreter.calls import Operand
-from planner.interpreter.kernels.htp import added
+from planner.interpreter.kernels.htp import added, multiplied
 from planner.ir.types.qtypes import storage, uniform
 from planner.target.load import load_target
 from planner.target_tests.engines.table import ENGINES
@@ -68,6 +68,33 @@ def test_additions_have_every_integer_of_the_library(tmp_path, bits, kind, sign)
     assert (found.partitions, found.told()) == (1, ())
     for k, (x, y, z) in enumerate(kinds):
         wanted = added(Operand(a, x), Operand(b, y), z, sign=sign)
+        np.testing.assert_array_equal(found.outputs[0][f"y{k}"], wanted)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_products_of_tensors_have_every_integer_of_the_library(tmp_path, bits):
+    """All pairs of bytes, and as many of words, in scales of every size."""
+    rng, most = np.random.default_rng(bits), (1 << bits) - 1
+    pairs = (
+        np.meshgrid(np.arange(256), np.arange(256)) if bits == 8 else rng.integers(0, most + 1, (2, 256, 256))
+    )
+    a, b = (np.asarray(side, f"uint{bits}") for side in pairs)
+    kinds = []
+    for low, high in (
+        [(-10, -5)] * 4 + [(-14, -10), (-4, 0)] if bits == 8 else [(-18, -14)] * 4 + [(-24, -18)]
+    ):
+        scales = 2.0 ** rng.uniform(-9, -3, 2)
+        scales = [*scales, scales[0] * scales[1] / 2.0 ** rng.uniform(low, high)]
+        zeros = rng.integers(0, most + 1, 3)
+        kinds.append(
+            [uniform(storage(f"u{bits}"), float(s), int(z)) for s, z in zip(scales, zeros, strict=True)]
+        )
+    data = pairwise("Mul", kinds, a.shape)
+    sample = {f"{side}{k}": array for k in range(len(kinds)) for side, array in (("a", a), ("b", b))}
+    (found,) = qnn.run(tmp_path, [(data, [sample])])
+    assert (found.partitions, found.told()) == (1, ())
+    for k, (x, y, z) in enumerate(kinds):
+        wanted = multiplied(Operand(a, x), Operand(b, y), z)
         np.testing.assert_array_equal(found.outputs[0][f"y{k}"], wanted)
 
 

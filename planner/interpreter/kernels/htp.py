@@ -4,8 +4,10 @@ The multiplier has 11 significant bits. The zero point of the result is a part o
 that are worth less than 1/16 to 1/8 of a step are cut off before the product. Of 16-bit activations the sum
 is kept in multiples of 256: products of the stored integers, the bias with the result's zero point, and the
 zero point of x each lose their 8 lower bits. Additions have one sum of both operands times multipliers of a
-common shift, whose part of zero points is rounded to multiples of 256, or of 2. Source: measured on the
-library in `onnxruntime-qnn` (QNN 2.51); `qplan target probe` compares (docs/arithmetic.md).
+common shift, whose part of zero points is rounded to multiples of 256, or of 2. Products of two tensors are
+counted from the middle of their reach, times a multiplier of 15 or 31 bits; the rest is one constant of few
+binary digits. Source: measured on the library in `onnxruntime-qnn` (QNN 2.51); `qplan target probe` compares
+(docs/arithmetic.md).
 """
 
 import math
@@ -27,6 +29,8 @@ _WORD: Final = 8
 """Bits that sums of 16-bit activations lose."""
 _LARGEST_RATIO: Final = 2.0**20
 """Beyond it every step of an operand saturates the result."""
+_LARGEST_PRODUCT: Final = {8: 2.0**5, 16: 2.0**-5}
+"""Of the ratio of a product of two tensors: the library was measured below."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,3 +101,39 @@ def added(a: Operand, b: Operand, y: Uniform, *, sign: int) -> Array:
     total = a.stored.astype(np.int64) * left + sign * b.stored.astype(np.int64) * right
     total = total - (((zeros + half) >> lost) << lost)
     return saturated((total + (1 << (shift - 1))) >> shift, y)
+
+
+def multiplied(a: Operand, b: Operand, y: Uniform) -> Array | None:
+    """Return a product of stored tensors on the grid of `y`; None where the library computes it otherwise.
+
+    Args:
+      a: per tensor, unsigned, of 8 or 16 bits.
+      b: the same; the shapes broadcast. One element of 8 bits is multiplied in another way.
+      y: of the result, per tensor, as wide.
+    """
+    bits = y.storage.bits
+    ratio = float(np.float32(np.float32(a.kind.scale) * np.float32(b.kind.scale)) / np.float32(y.scale))
+    is_known = {x.storage.name for x in (a.kind, b.kind, y)} == {f"u{bits}"} and bits in _LARGEST_PRODUCT
+    is_single = bits == 8 and 1 in (a.stored.size, b.stored.size)
+    if not is_known or is_single or ratio >= _LARGEST_PRODUCT[bits]:
+        return None
+    most, digits, kept = (255, 15, 7) if bits == 8 else (65535, 31, 3)
+    middle = (most - 2 * a.kind.zero_point) * (most - 2 * b.kind.zero_point)
+    moved = -((middle + 256) >> 9 << 8) if bits == 8 else -(middle >> 1)
+    shift = min(digits + kept, digits - math.frexp(ratio)[1])
+    # The constant of the zero points and the half has one digit fewer where it would leave its register.
+    while shift > digits and not -(1 << digits) <= _constant(moved, ratio, y, shift, digits) < 1 << digits:
+        shift -= 1
+    factor = round(ratio * 2.0**shift)
+    products = (a.shifted().astype(np.int64) * b.shifted() + moved) * factor
+    if shift > digits:
+        constant = _constant(moved, ratio, y, shift, digits) << digits
+        return saturated(((products + constant) >> shift) - y.zero_point, y)
+    half, more = 1 << (digits - 1), digits - shift
+    zero = ((moved * factor + half) >> digits) << more
+    return saturated((((products + half) >> digits) << more) - zero, y)
+
+
+def _constant(moved: int, ratio: float, y: Uniform, shift: int, digits: int) -> int:
+    whole = ((2 * y.zero_point + 1) << (shift - 1)) - moved * round(ratio * 2.0**shift)
+    return (whole + (1 << (digits - 1))) >> digits

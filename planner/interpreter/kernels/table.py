@@ -6,11 +6,22 @@ they compute as onnxruntime's QLinear operators; the other arithmetics are `fixe
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.interpreter.calls import HTP, Call, Operand, grid_of, is_like, onto, saturated, terms_of
+from planner.interpreter.calls import (
+    FLOAT32_EVEN,
+    HTP,
+    Call,
+    Operand,
+    grid_of,
+    is_like,
+    onto,
+    saturated,
+    terms_of,
+)
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.elementwise import (
     qlinear_add,
@@ -20,7 +31,7 @@ from planner.interpreter.kernels.elementwise import (
     qlinear_sigmoid,
     qlinear_where,
 )
-from planner.interpreter.kernels.htp import added
+from planner.interpreter.kernels.htp import added, multiplied
 from planner.interpreter.kernels.linear import conv, conv_transpose, gemm, matmul, matmul_add
 from planner.interpreter.kernels.pooling import qlinear_average_pool, qlinear_global_average_pool, window_sums
 from planner.interpreter.kernels.resizing import resize
@@ -63,6 +74,15 @@ def add(call: Call) -> Array | None:
     if sides is None:
         return computed(call)
     return added(*sides, call.y, sign=-1 if call.op.type == "Sub" else 1)
+
+
+def multiply(call: Call) -> Array | None:
+    """Mul, which HTP rounds in a way of its own for two tensors."""
+    if call.arithmetic != HTP:
+        return computed(call)
+    sides = _operands(call)
+    found = None if sides is None else multiplied(*sides, call.y)
+    return found if found is not None else computed(replace(call, arithmetic=FLOAT32_EVEN))
 
 
 def reduced(call: Call) -> Array | None:
@@ -176,7 +196,7 @@ OF_ONNXRUNTIME: Final[Mapping[str, Callable[..., Array | None]]] = {
 }
 """Kernels of a call and its operands, in bytes of one sign."""
 SUMS_OF_PRODUCTS: Final = frozenset({conv, conv_transpose, gemm, matmul, matmul_add})
-OF_HTP: Final = frozenset({*SUMS_OF_PRODUCTS, add})
+OF_HTP: Final = frozenset({*SUMS_OF_PRODUCTS, add, multiply})
 """The kernels that `htp` has an arithmetic of its own for."""
 KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     **{(kind,): concat for kind in CONCATS},
@@ -189,7 +209,7 @@ KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     ("LeakyRelu",): computed,
     ("MatMul",): matmul,
     ("MatMul", "Add"): matmul_add,
-    ("Mul",): computed,
+    ("Mul",): multiply,
     ("Pow",): computed,
     ("ReduceMean",): reduced,
     ("ReduceSum",): reduced,
