@@ -1,6 +1,7 @@
 """Exports for hls4ml in its own C simulation: linear layers bit for bit, softmax as its tables have it."""
 
 import io
+import json
 import subprocess
 import zipfile
 from dataclasses import replace
@@ -527,3 +528,36 @@ def test_shapes_of_all_tensors_are_written():
     assert shapes.keys() == made
     assert [1, 4, 8, 8] in shapes.values()
     assert [1, 64] in shapes.values()
+
+
+def test_no_constant_and_no_input_has_a_dot_in_its_name():
+    """hls4ml replaces it where a constant is made, and not where a layer reads it: an AttributeError."""
+    graph = model(
+        [op("Gemm", "x.1 fc.weight fc.bias", "h"), op("Gemm", f"h {'long.' * 20}weight", "y")],
+        inputs={"x.1": (1, 8)},
+        outputs={"y": (1, 5)},
+        constants={
+            "fc.weight": RNG.normal(size=(8, 8)).astype(np.float32),
+            "fc.bias": RNG.normal(size=8).astype(np.float32),
+            f"{'long.' * 20}weight": RNG.normal(size=(8, 5)).astype(np.float32),
+        },
+    )
+    graph = planner.load_model(write_graph(graph))
+    samples = [{"x.1": RNG.normal(size=(1, 8)).astype(np.float32)} for _ in range(4)]
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+    plan = planner.plan(graph, "hls4ml-fpga")
+    with zipfile.ZipFile(io.BytesIO(planner.export(graph, plan, "hls4ml"))) as archive:
+        data = archive.read("model.onnx")
+        layers = json.loads(archive.read("hls_config.json"))["LayerName"]
+    file = onnx.load_from_string(data).graph
+    names = {item.name for item in file.initializer}
+    assert len(names) == len(file.initializer) > 6
+    assert not any("." in name for name in names)
+    made = {name for node in file.node for name in node.output} | names | {item.name for item in file.input}
+    assert {name for node in file.node for name in node.input} <= made
+    assert [item.name for item in file.input] == ["x_1"]
+    assert "x_1" in layers
+    found = ModelRunner(read_written(data)).run({"x_1": samples[0]["x.1"]})
+    np.testing.assert_allclose(
+        found["y"], planner.evaluate(graph, plan, samples[0]).outputs["y"], rtol=0, atol=1e-4
+    )

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.onnx.onnx_file import MAX_STEM
 from planner.exporters.qonnx.fixed_point_parts import Extent
 from planner.exporters.qonnx.fixed_point_scales import in_powers_of_two
 from planner.exporters.qonnx.hls4ml_ops import readable, refuse_what_is_not_read
@@ -70,10 +71,12 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
     refuse_what_is_not_read(builder.file.nodes, builder.file.constants)
     _give_own_parameters(builder)
     builder.bind_outputs()
+    undotted = _name_without_dots(builder)
     builder.spell_out(windows(graph, list(plan.graph.all_ops())))
     names = builder.number_nodes()
     layers: dict[str, Any] = {new: {"Precision": found[old]} for old, new in names.items() if old in found}
-    layers |= _quantizers(builder, parts, fixed.inputs)
+    quantizers = _quantizers(builder, parts, fixed.inputs, undotted)
+    layers |= {undotted.get(name, name): told for name, told in quantizers.items()}
     layers |= {
         names[op.name]: _tables(graph, op, block.kinds.get((op.name, 0)))
         for block in parts
@@ -85,7 +88,10 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
         "Model": {"Precision": {"default": _default(graph, parts)}, "ReuseFactor": 1, "Strategy": "Latency"},
     }
     return _zipped(
-        {CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n", MODEL_FILE: builder.finish(shapes=True)}
+        {
+            CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n",
+            MODEL_FILE: builder.finish(shapes=True, names=undotted),
+        }
     )
 
 
@@ -102,6 +108,25 @@ def _give_own_parameters(builder: FloatModelBuilder) -> None:
                 own[i] = file.constant(name, constant)
             taken.add(name)
         file.nodes[place] = node._replace(inputs=tuple(own))
+
+
+def _name_without_dots(builder: FloatModelBuilder) -> Mapping[str, str]:
+    """Have no dot in the names of constants and inputs, and return the names instead by those with one.
+
+    hls4ml writes `_` where it makes the tensor, and not where a layer reads it.
+    """
+    file = builder.file
+    # Within the length from which on names of ours are shortened, which would write dots.
+    renamed = {
+        name: file.fresh(name.replace(".", "_")[:MAX_STEM])
+        for name in (*builder.graph.inputs, *file.constants)
+        if "." in name
+    }
+    file.constants = {renamed.get(name, name): array for name, array in file.constants.items()}
+    for place, node in enumerate(file.nodes):
+        inputs = tuple([renamed.get(name, name) for name in node.inputs])
+        file.nodes[place] = node._replace(inputs=inputs)
+    return renamed
 
 
 def _is_sign(graph: Graph, name: str) -> bool:
@@ -279,18 +304,22 @@ def _ports(parts: Sequence[Block]) -> list[Port]:
 
 
 def _quantizers(
-    builder: FloatModelBuilder, parts: Sequence[Block], inputs: Mapping[str, Uniform]
+    builder: FloatModelBuilder,
+    parts: Sequence[Block],
+    inputs: Mapping[str, Uniform],
+    undotted: Mapping[str, str],
 ) -> Mapping[str, Any]:
     """Precision of each Quant of an activation, which hls4ml makes a layer of its own, and of each input.
 
     An input is not quantized before its Quant, so it gets guard bits below that one's last.
     """
     kinds = {port.value: port.type for port in reversed(_ports(parts))}
+    own = {new: old for old, new in undotted.items()}
     found = {
         name: {"Precision": {"result": fixed_point(kind, guard=GUARD_BITS)}} for name, kind in inputs.items()
     }
     for node in builder.file.nodes:
-        read = node.inputs[0] if node.inputs else ""
+        read = own.get(node.inputs[0], node.inputs[0]) if node.inputs else ""
         for name in (read if read in builder.graph.inputs else "", node.outputs[0]):
             kind = kinds.get(name)
             if node.op_type == QUANT_NAME and isinstance(kind, Uniform):

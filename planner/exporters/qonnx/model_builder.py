@@ -27,7 +27,7 @@ from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.onnx.quantized.formulas import Array, bipolar
 from planner.onnx.read import read_written
-from planner.onnx.write import OPSET
+from planner.onnx.write import OPSET, Port
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of
@@ -134,20 +134,26 @@ class FloatModelBuilder:
         for name in dict.fromkeys(self.graph.outputs):
             self.file.bind(name, self.real(name, self._pins.get(name)))
 
-    def finish(self, *, shapes: bool = False) -> bytes:
+    def finish(self, *, shapes: bool = False, names: Mapping[str, str] | None = None) -> bytes:
         """Serialise, outputs bound.
 
         Args:
           shapes: write the shapes of all tensors inside too, for tools that infer none behind a Quant.
+          names: of inputs that are called otherwise in the file, by their own.
         """
         opset = self.graph.opsets.get("", OPSET)
-        data = self.file.to_bytes(opset=opset, port=self.file.port)
+
+        def port(name: str) -> Port:
+            own, dtype, shape = self.file.port(name)
+            return (names or {}).get(own, own), dtype, shape
+
+        data = self.file.to_bytes(opset=opset, port=port)
         if not shapes:
             return data
         known = read_written(data, opened=False).values
-        names = (name for node in self.file.nodes for name in node.outputs if name not in self.graph.outputs)
-        inner = [(name, known[name].dtype, known[name].shape) for name in names if name in known]
-        return self.file.to_bytes(opset=opset, port=self.file.port, inner=inner)
+        made = (name for node in self.file.nodes for name in node.outputs if name not in self.graph.outputs)
+        inner = [(name, known[name].dtype, known[name].shape) for name in made if name in known]
+        return self.file.to_bytes(opset=opset, port=port, inner=inner)
 
     def signs(self, value: str) -> Bipolar | None:
         """The number that a value is plus or minus, if a fact says so."""

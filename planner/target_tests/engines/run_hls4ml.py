@@ -54,7 +54,9 @@ def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
     samples = []
     for archive_name, keys in job["samples"]:
         with np.load(folder / archive_name) as arrays:
-            samples.append({key: np.asarray(arrays[str(i)], np.float32) for i, key in enumerate(keys)})
+            # An archive has no dots in the names of its inputs.
+            named = [(key.replace(".", "_"), arrays[str(i)]) for i, key in enumerate(keys)]
+            samples.append({key: np.asarray(array, np.float32) for key, array in named})
     model = ModelWrapper(str(place / "model.onnx"))
     inputs = [item.name for item in model.graph.input if model.get_initializer(item.name) is None]
     outputs = [item.name for item in model.graph.output]
