@@ -82,8 +82,8 @@ def difference(text: str, model: Graph, name: str, array: np.ndarray) -> float:
         return float("inf")
     found = reals(model, name, array)
     scales = _RESULT.findall(text)
-    apart = np.abs(found.astype(np.float64) - wanted)
-    apart[found == wanted] = 0.0  # infinities too
+    with np.errstate(invalid="ignore"):
+        apart = np.where(found == wanted, 0.0, np.abs(found.astype(np.float64) - wanted))
     step = abs(float(scales[-1])) if scales else 1e-6
     return 0.0 if np.array_equal(found, wanted) else max(float(apart.max(initial=0.0)) / step, 1.0)
 

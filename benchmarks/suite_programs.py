@@ -14,7 +14,6 @@ import numpy as np
 
 import planner
 from benchmarks.engine_models import ROOT, compared
-from benchmarks.stablehlo_programs import STAGES as REACHED
 from benchmarks.stablehlo_programs import programs, reached
 from benchmarks.suite_rows import Tally
 from planner.errors import PlannerError
@@ -33,7 +32,7 @@ SIDE: Final = ROOT / "benchmarks" / "suites_jax_side.py"
 NEAR: Final = 2e-5
 """Reals of two libraries of functions that count as equal, absolute and relative."""
 SAMPLES: Final = 8
-EXPECTED: Final = re.compile(r"//\s*expected-error")
+EXPECTED: Final = re.compile(r"//\s*@?expected-error")
 
 
 def llvm(folder: Path, tally: Tally) -> Iterator[Tally]:
@@ -74,7 +73,7 @@ def stablehlo(folder: Path, tally: Tally) -> Iterator[Tally]:
     tally.programs = len(texts)
     for text in texts:
         outcome = reached(text)
-        tally.reach(*(stage for stage in outcome.stages if stage in REACHED and stage in tally.columns))
+        tally.reach(*(stage for stage in outcome.stages if stage in tally.columns))
         if outcome.error:
             tally.refuse(outcome.error)
         if outcome.steps is not None:

@@ -42,7 +42,7 @@ def version(oracle: str, package: str) -> str:
 
 def command(name: str, at: str = "") -> str:
     """The command that makes a row."""
-    source = f" --source {name}@{at or 'VERSION'}=FOLDER" if name in UPSTREAM else ""
+    source = f" --source '{name}@{at or 'VERSION'}=FOLDER'" if name in UPSTREAM else ""
     return f"`python -m benchmarks.suites --only {name}{source}`"
 
 

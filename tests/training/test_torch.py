@@ -40,11 +40,10 @@ STEPS = {"hls4ml-fpga": 2}
 """Targets with more than one: a softmax by tables."""
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory):
+def ask(folder, asked):
+    """What torch's environment answers; see `in_torch`."""
     if not TORCH.exists():
         pytest.skip("no .oracles/torch: run make oracles")
-    folder = tmp_path_factory.mktemp("torch")
     shutil.copytree(ROOT / "examples" / "digits", folder / "examples" / "digits")
     drawn = numbers()
     to = np.float64(drawn["to"])
@@ -56,17 +55,18 @@ def answers(tmp_path_factory):
         other_ratio=np.asarray([0.5 / to]),
     )
     places = [str(ROOT), *(place for place in sys.path if Path(place).name == "site-packages")]
-    line = [
-        str(TORCH),
-        str(ROOT / "tests" / "training" / "in_torch.py"),
-        json.dumps({"law": LAW, "rest": True}),
-    ]
+    line = [str(TORCH), str(ROOT / "tests" / "training" / "in_torch.py"), json.dumps(asked)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        line, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+        line, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    return ask(tmp_path_factory.mktemp("torch"), {"law": LAW, "rest": True})
 
 
 @pytest.mark.parametrize(("target", "bits"), LAW)
@@ -86,11 +86,25 @@ def test_pytorch_has_its_way_with_a_module(answers):
     found = answers["modules"]
     assert found["resumed"]
     assert found["frozen"]
-    assert found["compiled"]
+    for backend in ("eager", "aot_eager"):
+        assert found["compiled"][backend]["different"] == 0
+        assert found["compiled"][backend]["gradients"] < 1e-5
     assert found["file"]
     assert found["mixed"] < 0.1
     assert found["mixed gradients"]
     assert found["kept"] == 0
+
+
+@pytest.mark.soak
+def test_inductor_compiles_a_module(tmp_path):
+    """A minute of a C++ compiler: the same numbers, and training keeps the plan."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    found = ask(tmp_path, {"law": [], "inductor": True})["inductor"]
+    assert found["different"] == 0
+    assert found["gradients"] < 1e-4
+    assert all(map(np.isfinite, found["losses"]))
+    assert found["same"]
 
 
 def test_training_goes_on_from_a_checkpoint(answers):
