@@ -331,7 +331,7 @@ def _refusal(problem: Problem) -> dict[str, Any]:
 
 
 def _crash(error: Exception, how: str = "failed") -> dict[str, Any]:
-    problem = Problem("worker-crashed", f"the reader of this input {how}: {type(error).__name__}")
+    problem = Problem("worker-crashed", f"the process that reads this input {how}: {type(error).__name__}")
     return {**_refusal(problem), "trace": frames(error)}
 
 

@@ -92,7 +92,7 @@ TYPES: Final[Mapping[str, tuple[int, str]]] = {
     "unsupported-coding": (415, "the body is compressed, which no address takes"),
     "unsupported-export": (422, "the format cannot say this plan"),
     "unsupported-media": (415, "the body is of another media type than this address takes"),
-    "worker-crashed": (422, "the reader of this input crashed"),
+    "worker-crashed": (422, "the process that reads this input crashed"),
     "worker-lost": (503, "the processes that worked for this were killed from outside, again and again"),
     "wrong-host": (421, "the server does not answer to this host name"),
 }

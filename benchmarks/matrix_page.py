@@ -115,7 +115,7 @@ def shorten(reason: str) -> str:
     text = re.sub(r"no fusion of '[^']*' names [\w:.]+ and no row", "no fusion names it, no row", text)
     text = re.sub(r"no fusion of '[^']*' takes", "no fusion takes", text)
     text = re.sub(r"'[^']*' is read by '[^']*' too", "a value inside is read elsewhere too", text)
-    text = re.sub(r"wanted ([^;]*)", _without_numbers, text)
+    text = re.sub(r"\b(must be|requires) ([^;]*)", _without_numbers, text)
     heads: dict[str, dict[str, None]] = {}
     for clause in _clauses(text):
         head, _, tail = clause.partition(_HAS)
@@ -126,7 +126,7 @@ def shorten(reason: str) -> str:
 
 def _without_numbers(match: re.Match[str]) -> str:
     """A condition without what its terms are here: `x.shape[2] (5)`."""
-    return "wanted " + re.sub(r" \((?:-?[\d.]+|\[[-\d., ]*\])\)", "", match[1])
+    return f"{match[1]} " + re.sub(r" \((?:-?[\d.]+|\[[-\d., ]*\])\)", "", match[2])
 
 
 def _unnamed(match: re.Match[str]) -> str:

@@ -35,11 +35,22 @@ WORDS: Final = {
 }
 STARTS: Final = re.compile(r"(?:^|[.:!?]\s+)((?:What|Who|Where)\b[^.?!]*[.!])", re.MULTILINE)
 """A sentence that begins with a question word and is no question."""
-ALLOWED: Final = frozenset({"^wanted", ", wanted", "data reader", "to odd before"})
-"""Words around a true use: two of reasons that `planner.report.causes` reads, a class of onnxruntime's, and a
+ALLOWED: Final = frozenset(
+    {
+        "'readers'",
+        "--readers",
+        "...wanted: ",
+        "data reader",
+        "reader ... is not known",
+        "readers = {",
+        "readers is a number",
+        "to odd before",
+    }
+)
+"""Words around a true use: names of options, of keys and of arguments, a class of onnxruntime's, and a
 rounding mode."""
-SPOKEN: Final = ("accuracy", "cli", "plan_search", "report")
-"""Packages whose texts are those of the command and the report."""
+KEYS: Final = frozenset({"let go"})
+"""Values of a plan's JSON with a space in them."""
 
 
 def prose(path: Path) -> str:
@@ -148,12 +159,12 @@ REFERENCE: Final = (
     *sorted((ROOT / "planner" / "target" / "schema").glob("*.py")),
 )
 """Modules whose texts are those of the reference: of HTTP, of the Python client, of the keys of a target."""
-MESSAGES: Final = sorted(path for part in SPOKEN for path in (ROOT / "planner" / part).rglob("*.py"))
+MESSAGES: Final = sorted(path for part in ("api", "planner") for path in (ROOT / part).rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", MESSAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_messages(path):
-    assert [found for message in messages(path) for found in ours(message)] == []
+    assert [found for text in messages(path) if text not in KEYS for found in ours(text)] == []
 
 
 @pytest.mark.parametrize("path", REFERENCE, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -364,7 +364,7 @@ def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell:
         if not child.runs() or _is_whole(last):
             return _answer(LOST, last)
         raise Refused(
-            "worker-crashed", "the reader of this input closed its answer and did not end"
+            "worker-crashed", "the process that reads this input closed its answer and did not end"
         ) from error
 
 
@@ -409,7 +409,7 @@ def lines_of(answer: int, bounds: Bounds, stopped: Stopped) -> Generator[bytes, 
             *whole, waiting = (waiting + part).split(b"\n")
             yield from whole
             if len(waiting) > MAX_REPLY:
-                raise Refused("worker-crashed", "the reader of this input answered too much")
+                raise Refused("worker-crashed", "the process that reads this input answered too much")
     if waiting:
         yield waiting
 

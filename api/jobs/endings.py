@@ -31,13 +31,13 @@ def refuse_ending(code: int, *, is_used_up: bool) -> NoReturn:
       WorkerLost: not so.
     """
     if code == LOST:
-        raise WorkerLost("the fork server ended, and with it what is known of the reader of this input")
+        raise WorkerLost("the fork server ended, and how the process that reads this input ended is lost")
     if code == -signal.SIGXCPU or (code == -signal.SIGKILL and is_used_up):
         raise Refused("timeout", "the processor time that a work may use was used up")
     if code < 0 and -code not in CRASHES:
-        raise WorkerLost(f"{_signal(-code)} from outside ended the reader of this input")
+        raise WorkerLost(f"{_signal(-code)} from outside ended the process that reads this input")
     how = _signal(-code) if code < 0 else f"exit code {code}"
-    raise Refused("worker-crashed", f"the reader of this input ended with {how}")
+    raise Refused("worker-crashed", f"the process that reads this input ended with {how}")
 
 
 def _signal(number: int) -> str:

@@ -100,7 +100,7 @@ def _annotated(document: AnnotatedDoc) -> Graph:
         if entry["name"] in functions:
             raise PlanFormatError(f"{path}name: {entry['name']!r} names two functions")
         if "wanted" in entry:
-            raise PlanFormatError(f"{path}wanted: is asked of the model's kernels, in bodies by their paths")
+            raise PlanFormatError(f"{path}wanted: belongs to the model, and names kernels of bodies by path")
         functions[entry["name"]] = refuse_misfits(_read_graph(entry, path))
     graph = replace(_read_graph(document, ""), functions=functions)
     return refuse_misfits(with_edges(validate(graph)))

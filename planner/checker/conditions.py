@@ -66,9 +66,9 @@ def check_asked(plan: Plan, kernel: KernelPlan, region: Region) -> None:
     asked = asked_of(plan.graph, region)
     if asked is None or not asked.wanted.float:
         if kernel.reason == REASON:
-            refuse(kernel.name, f"runs in float as {REASON!r}, and nothing asks that; accepted: its row")
+            refuse(kernel.name, f"runs in float as {REASON!r}, and nothing requests that; accepted: its row")
     elif kernel.reason != REASON:
-        refuse(kernel.name, f"is asked to run in float, by {asked.key!r}; accepted: no row, {REASON!r}")
+        refuse(kernel.name, f"has to run in float, by {asked.key!r}; accepted: no row, {REASON!r}")
     if asked is None or not asked.by_name or asked.wanted.float:
         return
     if kernel.row not in {None, *plan.target.rows} or not runs_as(kernel, asked.wanted, plan.target.rows):

@@ -47,7 +47,7 @@ def check_edges(plan: Plan, target: Target | None) -> None:
         edge = needed.pop((rescale.value, rescale.to_pin, rescale.consumers), None)
         if edge is None:
             wanted = [e for e in needed.values() if e.value == rescale.value]
-            accepted = f"readers {_readers(wanted[0].consumers)}" if wanted else "no rescale there"
+            accepted = f"consumers {_readers(wanted[0].consumers)}" if wanted else "no rescale there"
             refuse(rescale.id, f"serves {_readers(rescale.consumers)}; accepted: {accepted}")
         if rescale.id != f"{rescale.value}#{seen.setdefault(rescale.value, 0)}":
             refuse(rescale.id, f"is out of turn; accepted: {rescale.value}#{seen[rescale.value]}")

@@ -67,7 +67,7 @@ def _check_port_facts(served: Served, position: int, facts: Facts, *, binding: b
             and not _derived_near(served, position, fact)
             and not keeps_pin(served, position, fact)
         ):
-            refuse(port.address, f"is {brief(kind)}, the model pins it to {brief(fact)}", served.row)
+            refuse(port.address, f"is {brief(kind)}, the model fixes it to {brief(fact)}", served.row)
 
 
 def _is_signs(kind: Uniform, scale: float) -> bool:

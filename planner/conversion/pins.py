@@ -73,7 +73,7 @@ class _Rounding:
             return
         kind = kinds[0]
         if kind.grid or kind.ranges or kind.storage.float_name or value.dtype != "f32":
-            raise ModelError(f"{name!r} is pinned to {kind}, and is run where a type is per tensor or axis")
+            raise ModelError(f"{name!r} has the fixed type {kind}; accepted: a type per tensor or per axis")
         last = name
         for step, (op, parameters) in enumerate(_formula(kind, len(value.shape or ()))):
             inputs = [last]

@@ -64,8 +64,8 @@ _REFERENCES: Final = {
     "written": "the model with its own quantizers",
 }
 _LEFT_OUT: Final = (
-    "the model is an annotated one, without the quantizers that its own file had, so what is judged against "
-    "is the bare float net: compare with the ONNX file"
+    "the annotated model lacks the quantizers of its own file, so the reference is the bare float model: "
+    "compare with the ONNX file"
 )
 LEAST: Final = 4
 BUDGET: Final = 50_000_000
@@ -394,7 +394,7 @@ def _real(got: Array, wanted: Array, kind: Uniform | None, name: str) -> Array:
 
 def _unpinned(name: str, stored: str, verb: str) -> ModelError:
     return ModelError(
-        f"{name!r} is stored as {stored} in the file, and the model pins no type to {verb} it with",
+        f"{name!r} is stored as {stored} in the file, and the model has no fixed type to {verb} it with",
         hint="compare with the annotated model the plan was made from",
     )
 

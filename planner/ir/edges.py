@@ -151,7 +151,7 @@ def _problem(shown: _Shown, address: str, name: str, wanted: QType | None) -> st
         return ""
     if pin is None:
         return f"{len(way)} of them stand behind each other in front of {address}"
-    return f"{value.name!r} is pinned to {_text(pin)}, which {address} would start from"
+    return f"{value.name!r} has the fixed type {_text(pin)}, which {address} would start from"
 
 
 def _is_pin(kind: QType, pin: QType | None) -> bool:

@@ -242,7 +242,7 @@ def _graph(builder: Builder, name: str, inputs: tuple[str, ...], outputs: tuple[
         if key in wanted
     }
     notes = [
-        f"tensor {tensor.name!r} is no pin: {tensor.problem}"
+        f"tensor {tensor.name!r} has no fixed type: {tensor.problem}"
         for tensor in builder.file.tensors
         if tensor.problem and tensor.data is None
     ]

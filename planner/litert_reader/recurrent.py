@@ -84,7 +84,7 @@ def _packed(builder: Builder, op: Operator, places: Sequence[int], size: int, wh
         tightened = {tight(t) for t in tensors}
         builder.read.stated[name] = (tightened.pop() if len(tightened) == 1 else kind,)
     elif kinds != {None}:
-        builder.notes.append(f"weights {tensors[0].name!r} are no pin: their gates have types of their own")
+        builder.notes.append(f"weights {tensors[0].name!r} have no fixed type: each gate has its own")
     return name
 
 

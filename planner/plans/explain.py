@@ -24,22 +24,22 @@ WORDINGS: Final[Mapping[str, str]] = {
     "any": "[{n}] the model asks for at least {type} at {port}",
     "calibrated": "[{n}] {port} was observed in {type}",
     "constant": "[{n}] {port} holds constants: the type comes from {source}",
-    "finer": "[{n}] {type} has a finer scale than its pin and the same numbers ({source})",
-    "float": "[{n}] {port} stays float: {source}",
-    "grown": "[{n}] {type} has a coarser scale than its range asks for ({source})",
+    "finer": "[{n}] {type} has a finer scale than its fixed type and the same numbers ({source})",
+    "float": "[{n}] {port} is float: {source}",
+    "grown": "[{n}] {type} has a coarser scale than its range requires ({source})",
     "left": "[{n}] {port} could not keep {type}: {source}",
     "let go": "[{n}] {port} could not keep {type} with weights of the types they had in training: {source}",
     "moved": "[{n}] {port} keeps {source}",
-    "no effect": "[{n}] what is said of {port} has no effect: {source}",
-    "needed": "[{n}] of {port} {type} is needed: {source}",
+    "no effect": "[{n}] the facts of {port} have no effect: {source}",
+    "needed": "[{n}] the consumers of {port} need {type}: {source}",
     "no row": "[{n}] {port} runs in float: {source}",
     "none": "[{n}] the model keeps {port} in float",
-    "pinned": "[{n}] {port} is pinned to {type} by the {source}",
+    "pinned": "[{n}] {port} has the fixed type {type}, by the {source}",
     "range": "[{n}] {port} takes the type of {source}",
     "row": "[{n}] {port} is served by {type} ({source})",
     "shared": "[{n}] {port} takes {source}",
     "sign": "[{n}] {type} would come first for {port}: {source}",
-    "short": "[{n}] {type} holds too little for {port}: {source}",
+    "short": "[{n}] {type} is too narrow for {port}: {source}",
 }
 """The text of a step by its rule; "" is for every other rule, a rule of a row."""
 
@@ -157,7 +157,7 @@ def _of_value(plan: Plan, name: str) -> str:
     value = plan.values[name]
     if value.decided_by is None:
         if name in plan.graph.inputs:
-            return f"{name} is a model input and stays {type_text(value.type)}."
+            return f"{name} is a model input and is {type_text(value.type)}."
         maker = next(
             (k for k in plan.kernels_in_order if any(port.value == name for port in k.outputs)), None
         )
@@ -166,7 +166,7 @@ def _of_value(plan: Plan, name: str) -> str:
     text = _of_step(plan, plan.steps[value.decided_by])
     notes = []
     if value.bits_lost >= 0.005:
-        notes.append(f"its readers lose {value.bits_lost:.2f} bits against a type of their own")
+        notes.append(f"its consumers lose {value.bits_lost:.2f} bits against a type of their own")
     if value.clip:
         notes.append(f"{value.clip:.2%} of its range is cut off")
     return f"{name}: {text}" + (f"\n  {'; '.join(notes)}" if notes else "")
@@ -176,7 +176,7 @@ def _why_float(plan: Plan, maker: KernelPlan) -> str:
     row = plan.row_of(maker.name)
     if row is None:
         return f"{maker.name} runs in float, {maker.reason}"
-    return f"{maker.name} computes on integers and hands on floats by {row.source}"
+    return f"{maker.name} computes with integers and returns floats, by {row.source}"
 
 
 def _of_kernel(plan: Plan, name: str) -> str:
@@ -205,11 +205,11 @@ def _of_kernel(plan: Plan, name: str) -> str:
 
 _WHY: Final = {
     "clamp": "the storage ranges differ",
-    "dequantize": "a reader runs in float",
-    "narrow": "the reader's storage is narrower",
-    "quantize": "it is float and its reader takes integers",
+    "dequantize": "a consumer runs in float",
+    "narrow": "the consumer's storage is narrower",
+    "quantize": "it is float and its consumer takes integers",
     "requantize": "the scales differ",
-    "widen": "the reader's storage is wider",
+    "widen": "the consumer's storage is wider",
     "zero_point": "zero point or signedness differ",
 }
 
@@ -221,7 +221,7 @@ def _of_rescale(plan: Plan, rescale: Rescale) -> str:
     )
     head = (
         f"{rescale.id}: {rescale.value!r} is {type_text(rescale.from_type)}, {readers} "
-        f"{'want' if len(rescale.consumers) > 1 else 'wants'} {type_text(rescale.to_type)}; "
+        f"{'take' if len(rescale.consumers) > 1 else 'takes'} {type_text(rescale.to_type)}; "
         f"{_WHY[rescale.kind]}, so a {rescale.kind} of {quantity(rescale.elements, 'element')} "
         f"costs {rescale.cost:g}."
     )

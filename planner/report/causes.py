@@ -168,8 +168,7 @@ def cause_of(reason: str) -> tuple[Kind, str]:
 def _plain(reason: str) -> str:
     """Return the conditions of a reason, each once, as what must hold."""
     conditions = [_NOTES.sub("", _PLACE.sub("", part)) for part in _READ.sub(_INSIDE, reason).split("; ")]
-    said = [re.sub(r"^wanted ", "requires ", part).replace(", wanted ", ", must be ") for part in conditions]
-    said = [_PORTS.sub(r"no variant takes \1", part) for part in said]
+    said = [_PORTS.sub(r"no variant takes \1", part) for part in conditions]
     return "; ".join(dict.fromkeys(said))
 
 

@@ -389,7 +389,7 @@ class _Reader:
     def fail(self, wanted: str) -> NoReturn:
         """Raise at the current token."""
         got = repr(self.token) if self.token else "the end"
-        raise TargetError(f"pattern {self.text!r}: column {self.start + 1}: found {got}, wanted {wanted}")
+        raise TargetError(f"pattern {self.text!r}: column {self.start + 1}: found {got}, expected {wanted}")
 
 
 def _node(reader: _Reader, depth: int) -> Node:

@@ -185,7 +185,7 @@ def _problem(key: str, wanted: Any, scope: _Scope) -> str | None:
         return _role_problem(key, wanted, scope)
     for value in _values(key, scope):
         if isinstance(value, Unknown):
-            return f"{key} is {value.why}, wanted {_prose(wanted)}"
+            return f"{key} is {value.why}, must be {_prose(wanted)}"
         problem = _difference(key, value, wanted, scope)
         if problem:
             return problem
@@ -197,7 +197,7 @@ def _unmet(texts: list[Any], scope: _Scope) -> str | None:
     for text in texts:
         found = verdict(_read("holds", text), lambda ref: tuple(_values(str(ref), scope)), scope.steps)
         if found.holds is False:
-            return f"wanted {told(text, found)}"
+            return f"requires {told(text, found)}"
     return None
 
 
@@ -349,9 +349,9 @@ def _difference(key: str, value: Any, wanted: Any, scope: _Scope) -> str | None:
         fits = _fits(value, wanted) or any(
             _on_value(key, value, one, scope).holds for one in _entries(wanted) if is_condition(one)
         )
-        return None if fits else f"{key} is {_prose(value)}, wanted {_prose(wanted)}"
+        return None if fits else f"{key} is {_prose(value)}, must be {_prose(wanted)}"
     found = _on_value(key, value, wanted, scope)
-    return None if found.holds is not False else f"{key} is {_prose(value)}, wanted {told(wanted, found)}"
+    return None if found.holds is not False else f"{key} is {_prose(value)}, must be {told(wanted, found)}"
 
 
 def _on_value(key: str, value: Any, text: str, scope: _Scope) -> Verdict:

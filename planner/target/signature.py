@@ -166,7 +166,7 @@ def _dynamic(
         problems.append("a dynamic row reads its first input in f32 and gives f32")
     kinds = [port.type for port in inputs[1:2]]
     if not kinds or not isinstance(kinds[0].storage, Storage) or kinds[0].granularity == "block":
-        problems.append("a dynamic row has weights in integers, per tensor or axis, as its second input")
+        problems.append("a dynamic row has quantized weights, per tensor or axis, as its second input")
     if model.accumulator is not None:
         problems.append("sums of a dynamic row are exact, or refused by a format: it has no accumulator")
     building.problems += [node.problem("T028", problem) for problem in problems]

@@ -89,7 +89,9 @@ class _Importer:
         if config.unsigned:
             draft.not_said("unsigned_symmetric: symmetric types become unsigned where no number is negative")
         if not config.quantized_input and config.defaults.writes:
-            draft.not_said("model_input: inputs of the model stay float; a model's pins say so, not a target")
+            draft.not_said(
+                "model_input: inputs of the model are float; here the model says so, not the target"
+            )
         for name in config.passes:
             if name != "MatmulAdd":
                 draft.not_said(

@@ -136,7 +136,7 @@ def test_of(draft: TargetDraft) -> None:
             model = [f"x : f32{shape} {{-1, 1}}", f"w = constant : f32{weight} {{-0.5, 0.5}}"]
             model.append(f"y = {made}(x, w) : f32{shape} {{-2, 2}}")
             draft.tests.append(
-                {"name": f"{name} runs on integers", "model": model, "expect": {"kernels": {name: 1}}}
+                {"name": f"{name} is quantized", "model": model, "expect": {"kernels": {name: 1}}}
             )
             return
     draft.not_said("tests: no linear kernel that one could be made of (lint L011)")

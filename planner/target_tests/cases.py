@@ -73,7 +73,7 @@ def run_case(target: Target, case: TestCase) -> CaseResult:
         problem = _refusal(error, wanted)
         return CaseResult(case.name, case.source, (problem,) if problem else ())
     if wanted is not None:
-        return CaseResult(case.name, case.source, (f"error: wanted {wanted!r}, the model is planned",))
+        return CaseResult(case.name, case.source, (f"error: expected {wanted!r}, the model is planned",))
     problems = tuple(text for key, value in expect.items() for text in EXPECTATIONS[key](plan, value))
     return CaseResult(case.name, case.source, problems)
 
@@ -96,7 +96,7 @@ def plan_case(target: Target, case: TestCase) -> Plan:
 
 def _refusal(error: PlannerError, wanted: str | None) -> str:
     if wanted is not None and isinstance(error, Conflict):
-        return "" if wanted in str(error) else f"error: wanted {wanted!r}, found {str(error)!r}"
+        return "" if wanted in str(error) else f"error: expected {wanted!r}, found {str(error)!r}"
     what = {Conflict: "there is no plan", PlanInvalid: "the plan is not valid"}.get(type(error), "model")
     return f"{what}: {error}"
 
@@ -116,7 +116,7 @@ def _counts(what: str, found: Counter[str], wanted: Mapping[str, int], plan: Pla
         f"{k.kernel} {k.name!r} is in float: {k.reason}" for k in plan.kernels_in_order if k.reason
     )
     told = "".join(f"; {reason}" for reason in reasons)
-    yield f"{what}: wanted {_table(wanted)}, found {_table(found)}{told}"
+    yield f"{what}: expected {_table(wanted)}, found {_table(found)}{told}"
 
 
 def _table(counts: Mapping[str, int]) -> str:
@@ -131,7 +131,7 @@ def _reasons(plan: Plan, wanted: Mapping[str, str]) -> Iterator[str]:
         elif kernel.reason is None:
             yield f"reasons: {name} runs by the row {kernel.row}"
         elif text not in kernel.reason:
-            yield f"reasons: {name}: wanted {text!r}, found {kernel.reason!r}"
+            yield f"reasons: {name}: expected {text!r}, found {kernel.reason!r}"
 
 
 def _rescales(plan: Plan, wanted: int | Mapping[str, int]) -> Iterator[str]:
@@ -140,12 +140,12 @@ def _rescales(plan: Plan, wanted: int | Mapping[str, int]) -> Iterator[str]:
     if isinstance(wanted, int):
         count = sum(number for kind, number in kinds.items() if kind not in CASTS)
         if count != wanted:
-            yield f"rescales: wanted {wanted}, found {count} ({shown})"
+            yield f"rescales: expected {wanted}, found {count} ({shown})"
         return
     for kind, number in wanted.items():
         found = sum(count for name, count in kinds.items() if name == kind)
         if found != number:
-            yield f"rescales: wanted {number} of kind {kind}, found {found} ({shown or 'none at all'})"
+            yield f"rescales: expected {number} of kind {kind}, found {found} ({shown or 'none at all'})"
 
 
 def _same_scale(plan: Plan, wanted: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _types(plan: Plan, wanted: Mapping[str, Any]) -> Iterator[str]:
             yield f"types: {error}"
             continue
         if not holds:
-            yield f"types: {name}: wanted {_asked(asked)}, found {found or 'float'}"
+            yield f"types: {name}: expected {_asked(asked)}, found {found or 'float'}"
 
 
 def _type_at(plan: Plan, name: str) -> PortTyped:
@@ -239,7 +239,7 @@ def _per(found: Uniform) -> str:
 
 def _fully_quantized(plan: Plan, wanted: bool) -> Iterator[str]:  # noqa: FBT001 - a value to compare
     if plan.fully_quantized != wanted:
-        yield f"fully_quantized: wanted {str(wanted).lower()}, found {str(plan.fully_quantized).lower()}"
+        yield f"fully_quantized: expected {str(wanted).lower()}, found {str(plan.fully_quantized).lower()}"
 
 
 EXPECTATIONS: Final[Mapping[str, Callable[[Plan, Any], Iterator[str]]]] = {

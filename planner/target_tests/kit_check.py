@@ -34,7 +34,7 @@ def check_kit(kit: Path, results: Path) -> tuple[RowFinding, ...]:
             f"{kit} is no kit: its kit.json cannot be read", hint="qplan target kit writes one"
         ) from error
     if index.get("format") != FORMAT:
-        raise InputError(f"{kit}/kit.json is of format {index.get('format')!r}, wanted {FORMAT!r}")
+        raise InputError(f"{kit}/kit.json is of format {index.get('format')!r}, expected {FORMAT!r}")
     if not results.is_dir():
         raise InputError(f"{results} is no folder", hint="one with ITEM/results.npz for each item of the kit")
     found = [_finding(entry, kit, results) for entry in index["items"]]

@@ -52,10 +52,10 @@ def read_methods(asked: str | Iterable[str]) -> tuple[Method, ...]:
         raise InputError("no method to condition with", hint=f"there are {', '.join(ORDER)}")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"method {twice!r} is asked for twice", hint="once is accepted")
+        raise InputError(f"method {twice!r} is given twice", hint="once is accepted")
     if {"clip", "round"} <= set(names):
         raise InputError(
-            "methods 'clip' and 'round' are asked for: both choose the scales of weights",
+            "methods 'clip' and 'round' are both given: each chooses the scales of weights",
             hint="round tries narrower ranges by itself",
         )
     return tuple(sorted(found, key=lambda method: ORDER.index(method.name)))

@@ -128,7 +128,7 @@ def _sinks(graph: Graph, uses: tuple[tuple[Op, int], ...]) -> tuple[int, tuple[O
         found.append(operand)
         axes.add(axis)
     if len(axes) > 1 or len({operand.channels.size for operand in found}) > 1:
-        return "its readers count channels along different axes"
+        return "its consumers count channels along different axes"
     return axes.pop(), tuple(found)
 
 

@@ -46,7 +46,8 @@ class Harm:
             most = f", up to {self.decibels:.0f} dB" if self.decibels >= 1 else ""
             yield f"cuts off {self.cut:.0%} of the range of {self.cut_at!r}{most}"
         if self.lost >= 0.005:
-            yield f"readers of {self.lost_at!r} lose {self.lost:.2f} bits more, {DECIBELS * self.lost:.1f} dB"
+            decibels = DECIBELS * self.lost
+            yield f"consumers of {self.lost_at!r} lose {self.lost:.2f} bits more, {decibels:.1f} dB"
 
 
 def harm(before: Plan, after: Plan) -> Harm:

@@ -190,7 +190,7 @@ def _ideas(plan: Plan, rescale: Rescale) -> Iterator[_Idea]:
     for kind in (rescale.to_type, rescale.from_type):
         if isinstance(kind, Uniform) and kind.is_per_tensor:
             for name in near:
-                yield _Idea("values", name, str(kind), f"pin {name!r} to {kind}")
+                yield _Idea("values", name, str(kind), f"fix the type of {name!r} to {kind}")
 
 
 def _kernels_near(plan: Plan, rescale: Rescale) -> list[str]:

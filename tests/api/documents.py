@@ -48,7 +48,7 @@ PINS = ("!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i8:f32, 0.25>")
 
 
 def contradicted() -> dict[str, Any]:
-    """An annotated model whose input is pinned to two types."""
+    """An annotated model whose input has two fixed types."""
     return chain(1, constraints=list(PINS))
 
 

@@ -118,19 +118,19 @@ CASES = {
         14,
         rescales=("s#0 requantize -> k1.in[0] x2",),
         ports={"soft.out[0]": SOFTMAX, "k1.in[0]": B},
-        warnings=(f"soft.out[0] is fixed to {SOFTMAX}, 's' is pinned to {B}",),
+        warnings=(f"soft.out[0] is fixed to {SOFTMAX}, 's' has the fixed type {B}",),
     ),
     "imported_qdq_left_float": Case(
         15,
         casts=(1, 1),
-        floats={"soft": "port y ('s') is to stay float", "k2": "no range"},
+        floats={"soft": "port y ('s') is kept in float", "k2": "no range"},
     ),
     "softmax_of_a_quantized_model": Case(15, casts=(0, 0)),
     "fixed_input_behind_a_pin": Case(
         16,
         rescales=("p#0 requantize -> asin.in[0]",),
         ports={"k1.out[0]": A, "asin.in[0]": B},
-        warnings=(f"asin.in[0] is fixed to {B}, 'p' is pinned to {A}",),
+        warnings=(f"asin.in[0] is fixed to {B}, 'p' has the fixed type {A}",),
     ),
     "bias_is_the_product": Case(17, about=("conv.in[2]",)),
     "bias_behind_a_rescale": Case(18, rescales=("x#0 requantize -> conv.in[0]",), about=("conv.in[2]",)),
@@ -150,7 +150,7 @@ CASES = {
         23,
         model="bias_pinned_off_the_product",
         options={"bias_pins": "derive"},
-        warnings=("fc.in[2]: 'b' is pinned to !quant.uniform<i32:f32, 0.125>; derived anew",),
+        warnings=("fc.in[2]: 'b' has the fixed type !quant.uniform<i32:f32, 0.125>; derived",),
         about=("fc.in[2]",),
     ),
     "pinned_weight_finer_for_its_bias": Case(
@@ -164,7 +164,9 @@ CASES = {
     ),
     "narrow_range_is_another_storage": Case(24, rescales=("a#0 clamp -> k2.in[0]",)),
     "weight_that_is_not_narrow": Case(
-        24, floats={"conv": "port w ('w') is pinned to"}, warnings=(f"conv.in[1] is float, so {B} on 'w'",)
+        24,
+        floats={"conv": "port w ('w') has the fixed type"},
+        warnings=(f"conv.in[1] is float, so {B} on 'w'",),
     ),
     "any_8_takes_the_first_row": Case(25, ports={"fc.in[0]": (-1, 1, I16)}),
     "any_16_into_8_bits": Case(

@@ -27,7 +27,7 @@ def test_suggest_says_what_helps(plan_file: str, capsys: pytest.CaptureFixture[s
     assert run(["suggest", plan_file, "q#0", *GIVEN]) == 0
     text = capsys.readouterr().out
     assert text.startswith(
-        "1. pin 'q' to !quant.uniform<i8:f32, 0.03125>\n   price 64 -> 48, rescales 1 -> 0"
+        "1. fix the type of 'q' to !quant.uniform<i8:f32, 0.03125>\n   price 64 -> 48, rescales 1 -> 0"
     )
 
 

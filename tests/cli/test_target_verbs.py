@@ -42,12 +42,12 @@ def test_a_failing_test_ends_with_1(qplan, mine):
     assert answer.code == 1
     assert answer.out == (
         "mine.yaml:9: FAILED: relu runs\n"
-        "    kernels: wanted Relu: 2, found Relu: 1\n"
+        "    kernels: expected Relu: 2, found Relu: 1\n"
         "my-npu: 1 test, 1 failed\n"
     )
     document = qplan("target", "test", mine, "--json").json
     assert document["ok"] is False
-    assert document["tests"][0]["problems"] == ["kernels: wanted Relu: 2, found Relu: 1"]
+    assert document["tests"][0]["problems"] == ["kernels: expected Relu: 2, found Relu: 1"]
     assert qplan("target", "test", mine, "--only", "nothing").code == 2
 
 

@@ -1,6 +1,6 @@
 """Trained values of few bits on devices of bytes: one clamp in a byte, and files that their runtimes take.
 
-A convolution whose result is pinned to u5, a Flatten, and a layer that reads it; neither device has 5 bits.
+A convolution with a result of fixed type u5, a Flatten, and a layer that reads it; no device here has 5 bits.
 """
 
 import numpy as np

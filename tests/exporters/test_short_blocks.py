@@ -110,7 +110,7 @@ def test_a_target_without_short_blocks_leaves_them_float():
     planner.check(plan, pinned, target)
     (kernel,) = plan.kernels_in_order
     assert kernel.row is None
-    assert "pinned to blocks of which the last is shorter" in kernel.reason
+    assert "has a fixed type whose last block is shorter" in kernel.reason
 
 
 @pytest.mark.parametrize("name", ["i2", "i3", "i4", "i8", "u2", "u3", "u4", "u8"])

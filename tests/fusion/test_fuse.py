@@ -200,8 +200,8 @@ def test_integer_ops_are_kernels_without_ports():
             {"x": (1, 8, 4, 4)},
             "c_op",
             (
-                "no fusion of 'toy' takes Conv: Conv.group is 2, wanted 1 (conv); "
-                "Conv.group is 2, wanted == x.shape[1] (8) (depthwise)"
+                "no fusion of 'toy' takes Conv: Conv.group is 2, must be 1 (conv); "
+                "Conv.group is 2, must be == x.shape[1] (8) (depthwise)"
             ),
         ),
         (
@@ -210,7 +210,7 @@ def test_integer_ops_are_kernels_without_ports():
             "c_op",
             (
                 "no fusion of 'toy' takes Conv: w ('w') is not a constant (conv); "
-                "Conv.group is 1, wanted == x.shape[1] (8) (depthwise)"
+                "Conv.group is 1, must be == x.shape[1] (8) (depthwise)"
             ),
         ),
         (

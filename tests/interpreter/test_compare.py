@@ -93,7 +93,7 @@ def test_a_stored_input_needs_a_pin():
     with pytest.raises(ModelError) as error:
         compare(bare, write_qoperator(graph, plan), samples)
     assert str(error.value) == (
-        "'x' is stored as uint8 in the file, and the model pins no type to write it with "
+        "'x' is stored as uint8 in the file, and the model has no fixed type to write it with "
         "(compare with the annotated model the plan was made from)"
     )
 
@@ -104,7 +104,7 @@ def test_a_stored_output_needs_a_pin():
     with pytest.raises(ModelError) as error:
         compare(bare, write_qoperator(graph, plan), samples)
     assert str(error.value) == (
-        "'a' is stored as int8 in the file, and the model pins no type to read it with "
+        "'a' is stored as int8 in the file, and the model has no fixed type to read it with "
         "(compare with the annotated model the plan was made from)"
     )
 

@@ -161,7 +161,7 @@ KERNELS = {
     "past the pin": (
         (FIRST, RESCALED, READS),
         {"pins": {"v": "wide"}},
-        "'v' is pinned to !quant.uniform<i16:f32, 0.0078125>, which b.in[0] would start from",
+        "'v' has the fixed type !quant.uniform<i16:f32, 0.0078125>, which b.in[0] would start from",
     ),
     "a result with constraints": (
         (FIRST, RESCALED, READS),

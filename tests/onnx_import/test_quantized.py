@@ -302,7 +302,9 @@ def test_what_has_no_type_stays_float_with_the_reason():
     data = file_of(nodes, {"x": (TensorProto.FLOAT, [3, 4])}, ["y"], arrays)
     graph = read_onnx(data)
     assert facts(graph) == {}
-    assert graph.notes == ("Quant at 'q' stays float: no type rounds by ROUND_TO_ZERO on both sides of zero",)
+    assert graph.notes == (
+        "Quant at 'q' falls back to float: no type rounds by ROUND_TO_ZERO on both sides of zero",
+    )
     assert not [op.type for op in graph.ops if "::" in op.type]
 
 
@@ -408,7 +410,7 @@ def test_a_weight_in_blocks_that_no_row_has(target):
     )
     model.graph.initializer.extend([weight, numpy_helper.from_array(scales, "s")])
     reason = _reason_for_float(model.SerializeToString(), target, x=np.ones((1, 4), np.float32))
-    assert "is pinned to !quant.uniform<i4:f32:{0: 2, 1: 1}, {4 scales}>" in reason
+    assert "has the fixed type !quant.uniform<i4:f32:{0: 2, 1: 1}, {4 scales}>" in reason
 
 
 def test_two_signs_of_a_scale_that_the_device_lacks():
@@ -458,8 +460,8 @@ def test_a_trained_scale_that_no_shift_gets_to():
     pinned, kept = "!quant.uniform<i8:f32, 0.30000001192092896>", "!quant.uniform<i8:f32, 0.5>"
     assert "leave 1 value ('x') float" in made.warnings[0]
     assert made.warnings[1:] == tuple(
-        f"{port} is {kept}, 'h' is pinned to {pinned}: no shift leads from one to the other, so the device "
-        "has to multiply"
+        f"{port} is {kept}, 'h' has the fixed type {pinned}: no shift leads from one to the other, so the "
+        "device has to multiply"
         for port in ("DequantizeLinear_1.out[0]", "Unsqueeze_2.in[0]")
     )
     data = export(graph, made, "onnx-integer")
@@ -496,8 +498,8 @@ def test_a_pin_of_more_levels_than_thresholds_have():
     with pytest.raises(UnsupportedExport) as error:
         export(model, made, "finn")
     assert str(error.value) == (
-        "'u' is pinned to i32, more levels than thresholds are written for "
-        "(pin it to at most 16 bits, or leave it unpinned)"
+        "'u' has the fixed type i32, more levels than thresholds are written for "
+        "(give it at most 16 bits, or no fixed type)"
     )
 
 

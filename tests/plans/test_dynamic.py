@@ -259,8 +259,8 @@ def test_formats_that_do_not_say_it_refuse():
         ("{storage: f8E4M3FN}", SIGNED, "integers of up to 16 bits"),
         ("{storage: u8, symmetric: true}", SIGNED, "symmetric needs signed storage"),
         ("{storage: i8, per: token}", SIGNED, "say symmetric: true"),
-        ("{storage: u8}", "{storage: f32}", "has weights in integers"),
-        ("{storage: u8}", "{storage: i4, granularity: block, block_size: 32}", "has weights in integers"),
+        ("{storage: u8}", "{storage: f32}", "has quantized weights"),
+        ("{storage: u8}", "{storage: i4, granularity: block, block_size: 32}", "has quantized weights"),
         ("{storage: int8}", SIGNED, "i8 here"),
     ],
 )

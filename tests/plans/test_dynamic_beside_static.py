@@ -136,13 +136,13 @@ def test_onnxruntime_makes_its_kernels_of_them(tmp_path):
 
 def test_a_convolution_by_name_is_refused():
     graph, _ = attention()
-    with pytest.raises(Conflict, match="'op_f' is asked to run as dynamic, and no row of conv serves so"):
+    with pytest.raises(Conflict, match="'op_f' has to run as dynamic, and no row of conv does"):
         planner.plan(asking(graph, {"op_f": "dynamic"}), TARGET)
 
 
 def test_products_of_two_activations_are_refused():
     graph, _ = attention()
-    with pytest.raises(Conflict, match=r"'op_s' is asked to run as dynamic.*w .* is not a constant"):
+    with pytest.raises(Conflict, match=r"'op_s' has to run as dynamic.*w .* is not a constant"):
         planner.plan(asking(graph, {"op_s": "dynamic"}), TARGET)
 
 

@@ -65,5 +65,5 @@ def test_a_constant_with_a_fact_is_explained_by_the_port_that_stores_it():
 
 def test_the_boundary_has_both_sides():
     plan = case("litert-int8").plan
-    assert explain(plan, "@model.out[0]") == "image is a model input and stays float."
+    assert explain(plan, "@model.out[0]") == "image is a model input and is float."
     assert explain(plan, "@model.in[0]").startswith("probabilities#0: ")

@@ -91,7 +91,7 @@ def specs(plan):
             MUL_ADD.format(Q, Q, Q),
             [Q, Q, "f32"],
             [Q],
-            f"rfc-cpu.yaml:16: port b ('b') is pinned to {Q}, the row has i8<-127:127>",
+            f"rfc-cpu.yaml:16: port b ('b') has the fixed type {Q}, the row has i8<-127:127>",
         ),
         (MUL_ADD.format(Q, NARROW, Q), [Q, NARROW, SUM], [Q], None),
         (RESHAPE.format(WHOLE, "f32"), [WHOLE], [WHOLE], None),

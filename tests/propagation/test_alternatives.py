@@ -91,7 +91,8 @@ def test_a_rescale_says_what_sharing_would_have_cost_and_for_whom() -> None:
     told = explain(plan, "a#0")
     assert (
         "not !quant.uniform<i8:f32, 0.0313725508749485:-1>: that would cost 24 (with all that share its "
-        "type, 20 more: readers of 'a' lose up to 2.00 bits more, which costs 24 more; rescales cost 4 less)"
+        "type, 20 more: consumers of 'a' lose up to 2.00 bits more, which costs 24 more; rescales cost 4 "
+        "less)"
     ) in told
     assert "k1.out[0] takes the type of the range it has to hold, -1 to 1" in told
     assert "cat.in[0] takes the type of the range it has to hold, -4 to 4" in told

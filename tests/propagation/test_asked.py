@@ -97,14 +97,14 @@ CONFLICTS = [
     (
         {"g": "i16"},
         "litert-int8",
-        "'g' is asked to run as i16, and no row of Gelu serves so (litert-int8 has {in: [i8], out: [i8]})",
+        "'g' has to run as i16, and no row of Gelu does (litert-int8 has {in: [i8], out: [i8]})",
         ("kernel 'g': i16", "kernel 'g' is Gelu"),
     ),
     (
         {"a/r": "u8"},
         "litert-int8",
         (
-            "'a/c' is asked to run as u8, and no row of conv2d serves so (litert-int8 has "
+            "'a/c' has to run as u8, and no row of conv2d does (litert-int8 has "
             "{in: [i8, i8<-127:127>, i32], out: [i8]}, {in: [i16, i8<-127:127>, i64], out: [i16]})"
         ),
         ("kernel 'a/c': u8, by 'a/r'", "kernel 'a/c' is conv2d"),
@@ -113,7 +113,7 @@ CONFLICTS = [
         {"f": "i16"},
         "litert-int8",
         (
-            "'f' is asked to run as i16, and no row of Reshape serves so (it only moves data, in the storage "
+            "'f' has to run as i16, and no row of Reshape does (it only moves data, in the storage "
             "of what is around it: ask the kernel that writes 'p')"
         ),
         ("kernel 'f': i16", "kernel 'f' is Reshape"),
@@ -122,7 +122,7 @@ CONFLICTS = [
         {"s": "i8"},
         "stablehlo",
         (
-            "'s' is asked to run as i8, and no row of Softmax serves so: no fusion of 'stablehlo' names "
+            "'s' has to run as i8, and no row of Softmax does: no fusion of 'stablehlo' names "
             "Softmax and no row is called so (stablehlo has no row for Softmax)"
         ),
         ("kernel 's': i8", "kernel 's' is Softmax"),
@@ -147,9 +147,7 @@ def test_a_kernel_without_a_range_has_no_row_as_asked():
     )
     model = read_model_text(text.replace("{-3, 3}", ""), "net")
     assert planner.plan(model, "litert-int8").kernels["a/d"].reason == "no range"
-    with pytest.raises(
-        Conflict, match="'a/d' is asked to run as i16, and no row of conv2d serves so: no range"
-    ):
+    with pytest.raises(Conflict, match="'a/d' has to run as i16, and no row of conv2d does: no range"):
         planner.plan(with_wanted(model, {"a/d": "i16"}), "litert-int8")
     globbed = with_wanted(model, {"a/*": "i16"})
     plan = planner.plan(globbed, "litert-int8")
@@ -199,7 +197,7 @@ def test_min_bits_and_wildcards(wanted, expected):
 def test_a_wildcard_with_a_wider_any_is_refused_by_name_and_counted_by_glob():
     text = ROWS.replace("b = Abs(e) : f32[4] {1, 2.8}", "b = Abs(e) : f32[4] {1, 2.8} !quant.any<i6>")
     target = load_target(BITS)
-    with pytest.raises(Conflict, match=r"no row of Abs serves so"):
+    with pytest.raises(Conflict, match=r"no row of Abs does"):
         planner.plan(with_wanted(read_model_text(text, "rows"), {"b": "i4"}), target)
     model = with_wanted(read_model_text(text, "rows"), {"b*": "i4"})
     plan = planner.plan(model, target)
@@ -540,7 +538,7 @@ def test_rows_on_request_serve_where_they_are_asked_for(kernels, stored):
 
 
 def test_a_kernel_of_rows_on_request_alone_says_so():
-    assert "it serves only kernels that are asked to run so" in on_request({}).kernels["y"].reason
+    assert "it runs on request only" in on_request({}).kernels["y"].reason
 
 
 def test_the_checker_refuses_a_row_on_request_that_nobody_asked_for():

@@ -106,7 +106,7 @@ def test_the_same_reals_bit_for_bit():
 def test_the_words():
     plan = planned(dense(), device())
     assert (
-        "[3] k.in[1] has a finer scale than its pin and the same numbers "
+        "[3] k.in[1] has a finer scale than its fixed type and the same numbers "
         "(stored times 2^5, as 'b' has numbers off its grid: 1 of 2)"
     ) in explain(plan, "k")
 

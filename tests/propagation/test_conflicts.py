@@ -198,14 +198,14 @@ def test_a_bias_pin_off_the_product_is_derived_anew_where_that_is_the_policy():
     """Case 23: an error or derived, by policy; never kept silently."""
     wide = replace(FREE, rows={**FREE.rows, "fc": (replace(FREE.rows["fc"][0], accumulator=None),)})
     pin = uniform(storage("i32"), 0.125)
-    with pytest.raises(Conflict, match="'b' is pinned to"):
+    with pytest.raises(Conflict, match="'b' has the fixed type"):
         propagate(summing(pin), wide)
     plan = propagate(summing(pin), wide, bias_pins="derive")
     bias = plan.kernels["k"].inputs[2].type
     assert isinstance(bias, Uniform)
     assert bias.scale == plan.kernels["k"].inputs[0].type.scale * plan.kernels["k"].inputs[1].type.scale
     assert plan.options["bias_pins"] == "derive"
-    assert any("'b' is pinned to" in warning for warning in plan.warnings)
+    assert any("'b' has the fixed type" in warning for warning in plan.warnings)
     check(plan)
     with pytest.raises(UnknownName, match="unknown policy of bias_pins 'keep'"):
         propagate(summing(pin), wide, bias_pins="keep")
@@ -218,11 +218,11 @@ def test_a_pin_of_the_bias_port_counts_as_one_of_its_value():
         graph = summing()
         regions = tuple(replace(region, input_facts=((), (), (pin,))) for region in graph.regions)
         pinned = replace(graph, regions=regions)
-        with pytest.raises(Conflict, match="'b' is pinned to") as caught:
+        with pytest.raises(Conflict, match="'b' has the fixed type") as caught:
             propagate(pinned, wide)
         assert caught.value.facts[0] == f"port k.in[2]: {pin}"
         plan = propagate(pinned, wide, bias_pins="derive")
-        assert any("'b' is pinned to" in warning for warning in plan.warnings)
+        assert any("'b' has the fixed type" in warning for warning in plan.warnings)
         check(plan)
         check(propagate(pinned, wide, best_effort=True))
 

@@ -73,7 +73,7 @@ def test_a_pinned_weight_cannot_grow_for_its_bias():
     check(plan, graph, FREE)
     assert plan.warnings == ("k.in[2]: channel 1 of 'b' takes 1.678e+09 of 2^31 steps",)
     floated = propagate(biased([512.0, 0.0], FINE), FREE)
-    said = "channel 0 of 'b' is 4.295e+09 steps of its scale, i32 holds 2147483647, and 'w' is pinned"
+    said = "channel 0 of 'b' is 4.295e+09 steps of its scale, i32 holds 2147483647, and 'w' has a fixed type"
     assert floated.kernels["k"].reason.endswith(said)
     assert any("k.in[1] is float" in warning for warning in floated.warnings)
     assert propagate(biased([512.0, 0.0], ""), FREE).kernels["k"].row is not None

@@ -221,7 +221,7 @@ def test_a_derived_port_that_is_pinned_otherwise_is_a_conflict():
     graph, target = around([derive("y", "x.scale * 2")])
     region = replace(graph.regions[1], output_facts=((parse_type(pin),),))
     graph = replace(graph, regions=(graph.regions[0], region, graph.regions[2]))
-    with pytest.raises(Conflict, match=r"is pinned to .* and derived as") as caught:
+    with pytest.raises(Conflict, match=r"has the fixed type .* and is derived as") as caught:
         propagate(graph, target)
     assert caught.value.facts[0] == f"port k.out[0]: {pin}"
     plan = propagate(graph, target, best_effort=True)

@@ -126,7 +126,7 @@ def test_a_float_softmax_costs_no_border_and_a_stored_reader_none_either():
     text = explain(with_row, "y")
     assert (
         text
-        == f"y is float: mm computes on integers and hands on floats by {TARGET.rows['matmul'][1].source}."
+        == f"y is float: mm computes with integers and returns floats, by {TARGET.rows['matmul'][1].source}."
     )
 
 

@@ -78,7 +78,9 @@ def test_a_bias_pin_off_the_product_is_refused():
     """Case 23: never kept silently."""
     from_text = types(plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25]))[2]
     off = replace(from_text, scales=(float(np.float32(from_text.scale * 1.01)),))
-    with pytest.raises(Conflict, match=r"'b' is pinned to .* but the product of its factors' scales is"):
+    with pytest.raises(
+        Conflict, match=r"'b' has the fixed type .* but the product of its factors' scales is"
+    ):
         plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25], facts={"b": (off,)})
     near = replace(from_text, scales=(float(np.nextafter(np.float32(from_text.scale), np.float32(1))),))
     plan = plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25], facts={"b": (near,)})
@@ -139,7 +141,9 @@ def test_effective_bits_of_a_weight(bits, top):
 @pytest.mark.parametrize("scales", [(0.5,), (0.5, 0.5, 0.5)])
 def test_a_bias_pin_of_other_slices_is_refused(scales):
     pin = uniform(storage("i32"), scales, axis=0 if len(scales) > 1 else None)
-    with pytest.raises(Conflict, match=r"'b' is pinned to .* but the product of its factors' scales is"):
+    with pytest.raises(
+        Conflict, match=r"'b' has the fixed type .* but the product of its factors' scales is"
+    ):
         plan_of("conv", [[1, -2], [0.5, 0.25]], [0.5, -0.25], facts={"b": (pin,)})
 
 

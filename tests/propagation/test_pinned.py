@@ -84,7 +84,7 @@ def planned(made):
 def test_the_storage_is_the_ports_the_scale_the_pins(kernel, pin, wanted, own):
     plan = planned(graph(kernel, f"!quant.uniform<{pin}>", own=own))
     if wanted is None:
-        assert "is pinned to" in plan.kernels["k"].reason
+        assert "has the fixed type" in plan.kernels["k"].reason
     else:
         assert plan.kernels["k"].inputs[1].type == parse_type(f"!quant.uniform<{wanted}>")
 
@@ -102,7 +102,7 @@ def test_what_is_no_number_is_on_no_grid(number):
 
 
 def test_a_constant_of_a_class_has_the_classs_type():
-    """Case 36: what it is pinned to says its numbers, not its storage; that is no secret."""
+    """Case 36: its fixed type gives its numbers, not its storage; that is no secret."""
     made = graph("same", "!quant.uniform<i8:f32, 0.03125>")
     plan = planned(made)
     x, w = (port.type for port in plan.kernels["k"].inputs)

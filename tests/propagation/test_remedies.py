@@ -200,7 +200,7 @@ def test_a_fusion_that_no_row_takes_whole_becomes_smaller_ones():
         ("Softmax", "Softmax@18"),
     ]
     assert plan.kernels["c"].reason == "no fusion of 'pooling' takes MaxPool: no row serves it (conv_pool)"
-    why = "text:16: MaxPool.kernel_shape is [3, 3], wanted [2, 2]"
+    why = "text:16: MaxPool.kernel_shape is [3, 3], must be [2, 2]"
     assert told(plan, *REMEDIES) == [("apart", "conv_pool", why)] * 2
     assert "a was part of a conv_pool, which does not run whole: " + why in planner.explain(plan, "a")
     whole = pooled(2)

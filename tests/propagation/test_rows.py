@@ -103,12 +103,12 @@ def test_of_rows_with_the_storages_of_as_many_pins_the_one_that_takes_more_as_th
     ("kernel", "inputs", "facts", "reason"),
     [
         ("fc", "x W", {"x": "!quant.any<i32>"}, "port x ('x') wants !quant.any<i32>, the row has i8"),
-        ("fc", "x W", {"W": "!quant.none"}, "port w ('W') is to stay float (!quant.none)"),
+        ("fc", "x W", {"W": "!quant.none"}, "port w ('W') is kept in float (!quant.none)"),
         (
             "fc",
             "x W",
             {"W": F16},
-            "port w ('W') is pinned to !quant.uniform<i16:f32, 0.0009765625>, the row has",
+            "port w ('W') has the fixed type !quant.uniform<i16:f32, 0.0009765625>, the row has",
         ),
         ("fc", "x", {}, "takes other ports than these 1 input and 1 output"),
         ("optional", "- W", {}, "takes other ports than these 1 input and 1 output"),
@@ -232,7 +232,9 @@ def test_a_pinned_constant_rules_out_a_row_that_asks_for_other_parameters(spec, 
     values = {**graph.values, "w": replace(graph.values["w"], facts=(parse_type(pin),))}
     (choice,) = choose_rows(replace(graph, values=values), graph.regions, target)
     assert (choice.row is not None) == served
-    assert served or choice.reason.partition(": ")[2].startswith("port w ('w') is pinned to !quant.uniform")
+    assert served or choice.reason.partition(": ")[2].startswith(
+        "port w ('w') has the fixed type !quant.uniform"
+    )
 
 
 @pytest.mark.parametrize("other", [A16, "!quant.none"])
@@ -252,7 +254,7 @@ def test_the_scales_of_a_pin_are_counted_where_there_are_many():
     pinned = replace(graph.values["w"], facts=(parse_type(pin),))
     plan = propagate(replace(graph, values={**graph.values, "w": pinned}), ROWS)
     short = "!quant.uniform<i4:f32:0, {40 scales}>"
-    assert f"port w ('w') is pinned to {short}, the row has i8<-127:127>" in plan.kernels["k"].reason
+    assert f"port w ('w') has the fixed type {short}, the row has i8<-127:127>" in plan.kernels["k"].reason
     assert plan.warnings == (f"k.in[1] is float, so {short} on 'w' has no effect there",)
 
 
@@ -281,7 +283,7 @@ FC_FROM_THE_END = target_of("""
         (
             "w",
             "!quant.uniform<i8<-127:127>:f32:1, {0.5,0.5}>",
-            "port w ('w') is pinned along axis 1, not the row's",
+            "port w ('w') has a fixed type along axis 1, not the row's",
         ),
         (
             "b",

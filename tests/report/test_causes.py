@@ -22,15 +22,15 @@ def fallback(reason, kinds, macs=0, largest=0):
         ),
         (
             {
-                "k210-kpu.yaml:74: x.shape[0] is not fixed ('batch'), wanted 1": {"kpu_conv2d": 6},
-                "k210-kpu.yaml:98: x.elements is not fixed ('a/b'), wanted == x.shape[-1] (8)": {
+                "k210-kpu.yaml:74: x.shape[0] is not fixed ('batch'), must be 1": {"kpu_conv2d": 6},
+                "k210-kpu.yaml:98: x.elements is not fixed ('a/b'), must be == x.shape[-1] (8)": {
                     "kpu_matmul": 5
                 },
             },
             "11 kernels need a fixed batch: add --dim batch=1",
         ),
         (
-            {"k210-kpu.yaml:98: x.elements is not fixed ('a/b'), wanted == x.shape[-1] (8)": {"fc": 1}},
+            {"k210-kpu.yaml:98: x.elements is not fixed ('a/b'), must be == x.shape[-1] (8)": {"fc": 1}},
             "1 kernel needs a fixed size: fc (1): give it with --dim NAME=SIZE",
         ),
         (
@@ -42,8 +42,8 @@ def fallback(reason, kinds, macs=0, largest=0):
         ),
         (
             {
-                "edgetpu.yaml:105: wanted x.elements (16384) == x.shape[-1] (256)": {"fully_connected": 20},
-                "edgetpu.yaml:105: wanted x.elements (65536) == x.shape[-1] (1024)": {"fully_connected": 4},
+                "edgetpu.yaml:105: requires x.elements (16384) == x.shape[-1] (256)": {"fully_connected": 20},
+                "edgetpu.yaml:105: requires x.elements (65536) == x.shape[-1] (1024)": {"fully_connected": 4},
             },
             (
                 "24 kernels match no kernel variant of the target: fully_connected (24): "
@@ -52,7 +52,7 @@ def fallback(reason, kinds, macs=0, largest=0):
         ),
         (
             {
-                "ethos-u55.yaml:103: x.rank is 3, wanted 2; ethos-u55.yaml:111: x.rank is 3, wanted 2": {
+                "ethos-u55.yaml:103: x.rank is 3, must be 2; ethos-u55.yaml:111: x.rank is 3, must be 2": {
                     "fc": 1
                 }
             },
@@ -94,8 +94,8 @@ def test_a_sentence_for_each_cause(reasons, said):
 
 def test_the_cause_with_most_work_comes_first_and_says_how_much():
     many = fallback("no fusion of 't' names it and no row is called so", {"Div": 9})
-    few = fallback("t.yaml:3: x.shape[0] is not fixed ('N'), wanted 1", {"conv": 2}, macs=90, largest=60)
-    more = fallback("t.yaml:4: x.shape[0] is not fixed ('N'), wanted 1", {"fc": 1}, macs=70, largest=70)
+    few = fallback("t.yaml:3: x.shape[0] is not fixed ('N'), must be 1", {"conv": 2}, macs=90, largest=60)
+    more = fallback("t.yaml:4: x.shape[0] is not fixed ('N'), must be 1", {"fc": 1}, macs=70, largest=70)
     covered = Coverage(12, 0, 200, 40, (many, few, more))
     assert list(fallback_lines(covered)) == [
         "3 kernels (80 % of multiply-adds) need a fixed N: add --dim N=1",

@@ -36,12 +36,12 @@ def test_op_types_are_those_of_all_alternatives():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Relu(Conv(x, w)", "pattern 'Relu(Conv(x, w)': column 16: found the end, wanted , or )"),
-        ("Relu(x) y", "pattern 'Relu(x) y': column 9: found 'y', wanted the end"),
-        ("Relu(x, )", "pattern 'Relu(x, )': column 9: found ')', wanted an op or a variable"),
-        ("Relu()", "pattern 'Relu()': column 6: found ')', wanted an op or a variable"),
+        ("Relu(Conv(x, w)", "pattern 'Relu(Conv(x, w)': column 16: found the end, expected , or )"),
+        ("Relu(x) y", "pattern 'Relu(x) y': column 9: found 'y', expected the end"),
+        ("Relu(x, )", "pattern 'Relu(x, )': column 9: found ')', expected an op or a variable"),
+        ("Relu()", "pattern 'Relu()': column 6: found ')', expected an op or a variable"),
         ("x", "pattern 'x': column 1: x names no op; write an op such as Relu(x)"),
-        ("", "pattern '': column 1: found the end, wanted an op or a variable"),
+        ("", "pattern '': column 1: found the end, expected an op or a variable"),
         (
             "Relu(x+1)",
             (
@@ -51,13 +51,13 @@ def test_op_types_are_those_of_all_alternatives():
         ),
         (
             "Cat(xs*, y)",
-            "pattern 'Cat(xs*, y)': column 8: found ',', wanted ) because xs* takes all remaining operands",
+            "pattern 'Cat(xs*, y)': column 8: found ',', expected ) because xs* takes all remaining operands",
         ),
-        ("Add(a|b, c)", "pattern 'Add(a|b, c)': column 8: found ',', wanted ( after alternatives of ops"),
+        ("Add(a|b, c)", "pattern 'Add(a|b, c)': column 8: found ',', expected ( after alternatives of ops"),
         ("Add(b?, Relu(b))", "pattern 'Add(b?, Relu(b))': column 14: b is written both b? and b"),
         ("scope:/", "pattern 'scope:/': column 7: write scope:GLOB, such as scope:encoder/*/attention"),
-        ("1.5", "pattern '1.5': column 1: found '1.5', wanted an op or a variable"),
-        ("Relu(1.5(x))", "pattern 'Relu(1.5(x))': column 9: found '(', wanted , or )"),
+        ("1.5", "pattern '1.5': column 1: found '1.5', expected an op or a variable"),
+        ("Relu(1.5(x))", "pattern 'Relu(1.5(x))': column 9: found '(', expected , or )"),
         ("function:Gelu", "pattern 'function:Gelu': column 10: write function:DOMAIN.NAME"),
     ],
 )

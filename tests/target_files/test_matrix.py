@@ -32,7 +32,7 @@ SMALL = (
 )
 LARGE = ("light_vgg19", "light_zfnet512")
 """Half a gigabyte of weights each, and no kernel that light_bvlc_alexnet lacks."""
-PINNED = "port w ('34') is pinned to !quant.uniform<i3<-3:3>:f32:1, {0.1,0.2}>"
+PINNED = "port w ('34') has the fixed type !quant.uniform<i3<-3:3>:f32:1, {0.1,0.2}>"
 
 
 @pytest.fixture(scope="module")
@@ -149,13 +149,13 @@ def test_the_page_covers_all_targets():
     [
         (
             f"t.yaml:9: {PINNED}, the row has i8; t.yaml:12: {PINNED}, the row has i4",
-            "port w is pinned to i3<-3:3>, the row has i8 or i4",
+            "port w has the fixed type i3<-3:3>, the row has i8 or i4",
         ),
         (
             "no fusion of 'tosa-int8' names Softmax and no row is called so",
             "no fusion names it, no row is called so",
         ),
-        ("t.yaml:9: Conv.group is 4, wanted 1", "Conv.group is 4, wanted 1"),
+        ("t.yaml:9: Conv.group is 4, must be 1", "Conv.group is 4, must be 1"),
         ("no range", "no range"),
     ],
 )

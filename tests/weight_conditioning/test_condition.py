@@ -37,7 +37,7 @@ CHANNELS = "it works on the channels of activations, and statistics have tensors
                 "(there are equalize, absorb, migrate, clip, round, correct)"
             ),
         ),
-        ("equalize,equalize", "method 'equalize' is asked for twice (once is accepted)"),
+        ("equalize,equalize", "method 'equalize' is given twice (once is accepted)"),
         ("migrate:1.5", "method 'migrate:1.5': accepted is migrate:ALPHA, a number of 0 to 1"),
         ("migrate:nan", "method 'migrate:nan': accepted is migrate:ALPHA, a number of 0 to 1"),
         ("migrate:x", "method 'migrate:x': accepted is migrate:ALPHA, a number of 0 to 1"),
@@ -54,7 +54,7 @@ CHANNELS = "it works on the channels of activations, and statistics have tensors
         (
             "clip:4,round:4",
             (
-                "methods 'clip' and 'round' are asked for: both choose the scales of weights "
+                "methods 'clip' and 'round' are both given: each chooses the scales of weights "
                 "(round tries narrower ranges by itself)"
             ),
         ),

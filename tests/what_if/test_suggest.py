@@ -125,7 +125,7 @@ def test_a_pin_that_loses_says_how_much() -> None:
     assert found[0].edits["values"] == {"a": "!quant.uniform<i8:f32, 0.062745101749897:-1>"}
     assert found[0].worst_bits_lost[0] == 0.0
     assert found[0].worst_bits_lost[1] == pytest.approx(3.0, abs=0.01)
-    assert [*found[0].lines()][2] == "readers of 'a' lose 3.00 bits more, 18.1 dB"
+    assert [*found[0].lines()][2] == "consumers of 'a' lose 3.00 bits more, 18.1 dB"
     assert not any("calibrated" in str(one.edits) for one in found)
 
 

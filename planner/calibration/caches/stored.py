@@ -75,7 +75,8 @@ def _of_ranges(past: Value, present: Value, store: Storage) -> Uniform:
     ranges = [fact for value in (past, present) for fact in value.facts if isinstance(fact, Calibrated)]
     if not ranges:
         raise AnnotationError(
-            f"the cache {past.name!r} has no range", hint="calibrate the model, or pin the cache to a type"
+            f"the cache {past.name!r} has no range",
+            hint="calibrate the model, or give the cache a fixed type",
         )
     heads = [fact for fact in ranges if fact.axis == HEADS]
     if heads:

@@ -194,6 +194,6 @@ def _results(call: Call) -> list[Tensor] | None:
 def _refusal(builder: ProgramBuilder, block: Block) -> UnsupportedExport:
     ops = "+".join(op.type for op in block.region.ops)
     return builder.refuse(
-        f"no LiteRT operator computes {ops} on these operands; litert accepts, with all data in integers, "
+        f"no LiteRT operator computes {ops} on these operands; litert accepts, with all data quantized, "
         f"{', '.join(sorted(WRITERS))}"
     )

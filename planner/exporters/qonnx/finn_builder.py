@@ -191,8 +191,8 @@ class FinnModelBuilder:
     def _need_few_levels(self, value: str, kind: Uniform) -> None:
         if kind.storage.steps > MOST_LEVELS:
             raise UnsupportedExport(
-                f"{value!r} is pinned to {kind.storage}, more levels than thresholds are written for",
-                hint="pin it to at most 16 bits, or leave it unpinned",
+                f"{value!r} has the fixed type {kind.storage}, more levels than thresholds are written for",
+                hint="give it at most 16 bits, or no fixed type",
             )
 
     def _need_per_tensor(self, value: str, kind: Uniform) -> None:

@@ -252,7 +252,7 @@ def refuse_what_is_not_read(nodes: Sequence[Node], constants: Constants) -> None
                 f"MatMul at {node.name!r} ({node.outputs[0]!r}) is in float behind the scale of "
                 f"{factor.inputs[0]!r}: hls4ml 1.3 moves such a scale behind the product, and ends there "
                 "(Unexpected new precision type)",
-                hint="give its result a range (qplan plan --data): it then runs on integers; or export qonnx",
+                hint="give its result a range (qplan plan --data), so that it is quantized; or export qonnx",
             )
         problem = _misread(node)
         if problem:

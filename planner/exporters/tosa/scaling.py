@@ -73,7 +73,7 @@ def factor_of(ratio: Array, arithmetic: str) -> Factor:
     if arithmetic == "power_of_two" and not is_shift(ratio):
         raise RuleError(
             f"a requantize by {float(reals.flat[0])!r} is no shift, RESCALE has 31 bits of other factors",
-            hint="pin to scales that are powers of two",
+            hint="use scales that are powers of two",
         )
     return Factor(*multipliers(reals, arithmetic), double_round=WORDS[arithmetic].rounds_twice)
 
@@ -105,7 +105,7 @@ def rescale(  # noqa: PLR0917
       RuleError: integers of 32 bits that have a zero point, or no sign.
     """
     if "i32" in [item for item, flag in zip((tensor.element, element), unsigned, strict=True) if flag]:
-        raise RuleError("unsigned integers of 32 bits", hint="pin to fewer bits, or to signed ones")
+        raise RuleError("unsigned integers of 32 bits", hint="use fewer bits, or a signed type")
     if zeros[0] and not _has_zero_points(tensor.element, is_unsigned=unsigned[0]):
         tensor, zeros = _without_zero_point(program, tensor, zeros[0]), (0, zeros[1])
     if zeros[1] and not _has_zero_points(element, is_unsigned=unsigned[1]):
@@ -140,8 +140,8 @@ def _without_zero_point(program: Program, tensor: Tensor, zero_point: int) -> Te
     """`tensor - zero_point` of 16 bits, in i32."""
     if tensor.element != "i16":
         raise RuleError(
-            f"a zero point of {zero_point} on integers of {tensor.element[1:]} bits",
-            hint="pin to a zero point of 0, or to 16 bits",
+            f"a zero point of {zero_point} with integers of {tensor.element[1:]} bits",
+            hint="use a zero point of 0, or 16 bits",
         )
     wide = replace(tensor, element="i32")
     wide = program.emit("cast", [tensor], wide, f"{tensor.name}_i32")

@@ -309,7 +309,7 @@ class AtReaders:
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= MAX_BITS or not math.isfinite(self.db):
-            raise QTypeError(f"readers {self}: accepted: 1 to {MAX_BITS} bits, finite dB")
+            raise QTypeError(f"dB at consumers {self}: accepted: 1 to {MAX_BITS} bits, finite dB")
 
     def __str__(self) -> str:
         return f"{self.bits} = {float_text(self.db)}"
@@ -356,7 +356,7 @@ class Calibrated:
             self._check_widths()
         bits = [one.bits for one in self.readers]
         if bits != sorted(set(bits)):
-            raise QTypeError(f"readers at {bits} bits; accepted: each width once, ascending")
+            raise QTypeError(f"dB at consumers at {bits} bits; accepted: each width once, ascending")
 
     def _check_widths(self) -> None:
         if self.axis is not None:

@@ -397,7 +397,7 @@ def _at_readers(reader: Reader) -> tuple[AtReaders, ...]:
     while more:
         at, bits = reader.at, reader.integer()
         if bits in found:
-            raise wrong(at, f"{bits} bits have two dB at readers")
+            raise wrong(at, f"{bits} bits have two dB at consumers")
         reader.sign("=")
         db = reader.real()
         with reader.pointing(at):

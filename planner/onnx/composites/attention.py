@@ -264,7 +264,7 @@ def _slices(body: Body, name: str, count: int) -> list[str]:
 def _sliced(body: Body, array: np.ndarray, sizes: tuple[int, ...] | list[int], part: str) -> list[str]:
     """Constants, side by side along the last axis."""
     if array.shape[-1] != sum(sizes):
-        raise StaysWhole(f"{array.shape[-1]} columns of {part} where {sum(sizes)} are wanted")
+        raise StaysWhole(f"{array.shape[-1]} columns of {part} where {sum(sizes)} are expected")
     cuts = np.cumsum(sizes)[:-1]
     pieces = np.split(array, cuts, axis=-1)
     return [body.constant(part, np.ascontiguousarray(piece)) for piece in pieces]

@@ -104,7 +104,7 @@ def _absorbed(work: _Work, found: Found, op: Op) -> bool:
         kind = type_of(quantizer, shape)
         bias = 0.0 if is_constant else _bias_of(quantizer)
     except ModelError as error:
-        work.notes.append(f"{op.type.rpartition('::')[2]} at {op.name!r} stays float: {error}")
+        work.notes.append(f"{op.type.rpartition('::')[2]} at {op.name!r} falls back to float: {error}")
         return False
     if is_constant:
         return _constant(work, found, kind, op)
@@ -341,13 +341,13 @@ def _bounded(work: _Work) -> Graph:
 
 
 def _has_reason(op: Op, notes: Sequence[str]) -> bool:
-    return any(f"at {op.name!r} stays float" in note for note in notes)
+    return any(f"at {op.name!r} falls back to float" in note for note in notes)
 
 
 def _left(op: Op) -> str:
     kind = op.type.rpartition("::")[2]
     if op.type == QUANT:
-        return f"{kind} at {op.name!r} stays float: its scale, zero point or width is computed at run time"
+        return f"{kind} at {op.name!r} falls back to float: the model computes its scale, zero point or width"
     if op.type in (FLOAT_QUANT, TRUNC):
-        return f"{kind} at {op.name!r} stays float: no type says what it does"
+        return f"{kind} at {op.name!r} falls back to float: no type says what it does"
     return f"{kind} at {op.name!r} stays as the float ops that compute it"

@@ -63,7 +63,7 @@ def open_bodies(graph: Graph, prepare: Prepare) -> Graph:
                 functions |= bodies
                 ops.append(opened)
                 continue
-        notes.append(f"{op.type} at {op.name!r} stays float: {reason}")
+        notes.append(f"{op.type} at {op.name!r} falls back to float: {reason}")
         ops.append(op)
     if not functions and len(notes) == len(graph.notes):
         return graph

@@ -172,7 +172,7 @@ def overflow_of(network: Typing, kernel: Kernel, accumulator: str) -> str | None
         f"channel {channel} of {network.values[bias.value].name!r} is {steps[channel]:.4g} steps of its scale"
     )
     told += f", {bias.spec.storage} holds {bias.spec.storage.qmax}"
-    return told + "".join(f", and {name!r} is pinned" for name in pinned)
+    return told + "".join(f", and {name!r} has a fixed type" for name in pinned)
 
 
 def _check_bias_pin(network: Typing, port: Port, pin: Uniform, kind: Uniform) -> None:
@@ -185,9 +185,9 @@ def _check_bias_pin(network: Typing, port: Port, pin: Uniform, kind: Uniform) ->
     if not fits:
         place, where = (address, f"port {address}") if port.pin == pin else (name, f"value {name!r}")
         raise Conflict(
-            f"{name!r} is pinned to {pin}, but the product of its factors' scales is {kind}",
+            f"{name!r} has the fixed type {pin}, but the product of its factors' scales is {kind}",
             facts=(f"{where}: {pin}", f"port {address}: {kind}"),
-            hint="drop the pin: the scale is derived",
+            hint="drop the fixed type: the scale is derived",
             concession=Concession(facts=((place, pin),)),
             about=name,
         )

@@ -169,9 +169,9 @@ def _said(rule: Rule) -> str:
 
 def _against_pin(rule: Rule, address: str, pin: Uniform, kind: Uniform) -> Conflict:
     return Conflict(
-        f"{address} is pinned to {brief(pin)}, and derived as {brief(kind)}",
+        f"{address} has the fixed type {brief(pin)}, and is derived as {brief(kind)}",
         facts=(f"port {address}: {pin}", f"{rule.source}: {rule.kind} of {_said(rule)}"),
-        hint="drop the pin: the type is derived",
+        hint="drop the fixed type: the type is derived",
         concession=Concession(facts=((address, pin),)),
     )
 

@@ -260,7 +260,7 @@ def _why(outcome: Typed, change: _Change) -> str:
             names = list(dict.fromkeys(repr(outcome.values[loss.value].name) for *_, loss in losses))
             shown = [*names[:NAMED], *([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])]
             most, paid = max(abs(bits) for _, bits, _ in losses), sum(price for price, _, _ in losses)
-            lost = f"readers of {' and '.join(shown)} lose up to {most / UNIT:.2f} bits {_word(sign)}"
+            lost = f"consumers of {' and '.join(shown)} lose up to {most / UNIT:.2f} bits {_word(sign)}"
             parts.append(
                 f"{lost}, which costs {abs(paid) / UNIT:g} {_word(paid)}" if paid else f"{lost} for free"
             )

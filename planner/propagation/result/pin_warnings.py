@@ -36,8 +36,8 @@ def of_multiplied(kernel: Kernel, kind: Uniform | None, value: Value, address: s
         return
     if len({math.frexp(scale)[0] for one in (pin, kind) if one is not None for scale in one.scales}) > 1:
         yield (
-            f"{address} is {brief(kind)}, {value.name!r} is pinned to {brief(pin)}: no shift leads from one "
-            "to the other, so the device has to multiply"
+            f"{address} is {brief(kind)}, {value.name!r} has the fixed type {brief(pin)}: no shift leads "
+            "from one to the other, so the device has to multiply"
         )
 
 

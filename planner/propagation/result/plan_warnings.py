@@ -89,8 +89,8 @@ def _unmeasured(graph: Graph, costs: Costs) -> str | None:
     if costs.wanted_db is None or any(isinstance(fact, Calibrated) and fact.readers for fact in facts):
         return None
     return (
-        f"wanted_db is {costs.wanted_db:g}, and no fact says what rounding leaves at readers, so no row is "
-        "passed over for it: calibrate with readers"
+        f"wanted_db is {costs.wanted_db:g}, and no fact has the dB at consumers, so no row is "
+        "rejected for it: calibrate with --readers"
     )
 
 
@@ -298,13 +298,13 @@ def _of_port(network: Typing, kernel: Kernel, port: Port) -> Iterator[str]:
     if network.derives_bias and value.constant and network.is_derived(port) and kind is not None:
         for pin in (value.pin, port.pin):
             if pin not in (None, kind):
-                yield f"{address}: {value.name!r} is pinned to {brief(pin)}; derived anew: {brief(kind)}"
+                yield f"{address}: {value.name!r} has the fixed type {brief(pin)}; derived: {brief(kind)}"
     if port.fixed is None:
         return
     if value.pin is not None and port.fixed not in (value.pin, base_of(network, value)):
-        yield f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {brief(value.pin)}"
+        yield f"{address} is fixed to {port.fixed}, {value.name!r} has the fixed type {brief(value.pin)}"
     if port.pin is not None and port.pin != port.fixed:
-        yield f"{address} is fixed to {port.fixed}, the port is pinned to {brief(port.pin)}"
+        yield f"{address} is fixed to {port.fixed}, the port has the fixed type {brief(port.pin)}"
 
 
 def _runs_in_float(network: Typing, kernel: Kernel, port: Port) -> bool:
@@ -359,7 +359,7 @@ def refused_copies(network: Typing) -> Iterator[Conflict]:
                     f"port {port_address(regions[1].name, *port.side)}: {brief(network.types[port.id])}",
                     f"{target.file}: defaults: duplicate_constants: false",
                 ),
-                hint="pin the constant to one type that both rows take",
+                hint="give the constant one type that both rows take",
                 concession=Concession(copies=True),
                 about=value.name,
             )

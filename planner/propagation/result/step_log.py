@@ -189,7 +189,7 @@ def describe_needs(network: Typed, index: int) -> tuple[str, str] | None:
         for port in uses
         if network.required[port.id] == extent
     ]
-    other = "an output of the model" if value.outputs else repr(whole[0]) if whole else "its other readers"
+    other = "an output of the model" if value.outputs else repr(whole[0]) if whole else "its other consumers"
     least = RANGE % cut_to(extent, needed[asking[0].id])
     return RANGE % held, f"{first!r} needs {least}, {other} all of it"
 
@@ -269,7 +269,7 @@ def _content(network: Typed, port: Port) -> str:
     """The source of a constant's type: its fixed type, a range observed of it, or its numbers."""
     value = network.values[port.value]
     if port.pin is not None or value.pin is not None:
-        return "its pin"
+        return "its fixed type"
     return "the range observed" if value.signs or observed(network, port) is not None else "its own numbers"
 
 

@@ -52,9 +52,9 @@ def refuse_other_types(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) 
                 f"{port.address} {port.type or 'float'}" for port in kernel.outputs if port.value
             )
             raise Conflict(
-                f"{kernel.name!r} is asked to run as {asked.wanted}, and what is around it leaves {types}",
+                f"{kernel.name!r} has to run as {asked.wanted}, and its neighbours give it {types}",
                 facts=(asked_text(kernel.name, asked),),
-                hint=f"drop {asked.key!r} from what is asked of kernels",
+                hint=f"drop {asked.key!r} from the requests for kernels",
                 concession=Concession(wanted=((kernel.name, str(asked.wanted)),), keys=(asked.key,)),
             )
 

@@ -27,7 +27,7 @@ from planner.target.ports.accepts import bits_of, broken_when, has_blocks_of, pa
 from planner.target.ports.axes import axis_of_scales, block_size
 from planner.target.records import PortPattern, Row
 
-NOT_ASKED: Final = "it serves only kernels that are asked to run so"
+NOT_ASKED: Final = "it runs on request only"
 
 
 def refused_by_facts(graph: Graph, choice: Choice) -> str | None:
@@ -46,7 +46,7 @@ def refused_by_facts(graph: Graph, choice: Choice) -> str | None:
         follows = follows_factors(choice, pattern.name)
         for fact in binding_facts(graph, region, side, i):
             if isinstance(fact, FLOATING) and (constant or fact in own_facts):
-                return f"port {pattern.name} ({name!r}) is to stay float ({fact})"
+                return f"port {pattern.name} ({name!r}) is kept in float ({fact})"
             if isinstance(fact, AnyType) and store is not None and store.range_bits < fact.bits:
                 return f"port {pattern.name} ({name!r}) wants {fact}, the row has {store}"
             if (
@@ -61,7 +61,7 @@ def refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                 joined = store if pattern.type.is_wildcard and not constant else None
                 why = _refused_pin(graph, choice, name, pattern, fact, sliced=sliced, joined=joined)
                 if why is not None:
-                    return f"port {pattern.name} ({name!r}) is pinned {why}"
+                    return f"port {pattern.name} ({name!r}) {why}"
     return None
 
 
@@ -86,12 +86,14 @@ def _refused_pin(
     as_given = follows or (sliced and pattern.type.is_wildcard)
     if joined in (None, kind.storage) and accepts(pattern, kind, follows=as_given):
         if constant and not follows and _is_off_axis(graph, choice, name, pattern, kind):
-            return f"along axis {kind.axis}, not the row's"
-        return "to blocks of which the last is shorter" if _is_short(graph, name, pattern, kind) else None
+            return f"has a fixed type along axis {kind.axis}, not the row's"
+        return (
+            "has a fixed type whose last block is shorter" if _is_short(graph, name, pattern, kind) else None
+        )
     wanted = str(joined or pattern.type)
     if pattern.type.scales != "f32":
         wanted += f" with scales in {pattern.type.scales}"
-    return f"to {brief(fact)}, the row has {wanted}"
+    return f"has the fixed type {brief(fact)}, the row has {wanted}"
 
 
 def _hands_slices_on(graph: Graph, choice: Choice) -> bool:

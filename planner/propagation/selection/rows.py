@@ -112,9 +112,9 @@ def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target, *, set
         region, asked = choice.region, asked_of(graph, choice.region)
         if asked is not None and asked.wanted.float and target.on_no_kernel == "error":
             raise Conflict(
-                f"{region.name!r} is asked to run in float, and {target.id} runs no kernel in float",
+                f"{region.name!r} has to run in float, and {target.id} runs no kernel in float",
                 facts=(asked_text(region.name, asked), f"{target.file}: on_no_kernel: error"),
-                hint=f"drop {asked.key!r} from what is asked of kernels",
+                hint=f"drop {asked.key!r} from the requests for kernels",
                 concession=Concession(wanted=((region.name, "float"),), keys=(asked.key,)),
             )
         if asked is None or not asked.by_name or not asked.wanted.is_row or wanted_of(graph, choice):
@@ -123,7 +123,7 @@ def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target, *, set
         if not settled and any(isinstance(store, FloatType) for store in results):
             continue
         raise Conflict(
-            f"{region.name!r} is asked to run as {asked.wanted}, and no row of {region.kernel} serves so"
+            f"{region.name!r} has to run as {asked.wanted}, and no row of {region.kernel} does"
             + (f": {choice.reason}" if choice.reason else ""),
             facts=(asked_text(region.name, asked), f"kernel {region.name!r} is {region.kernel}"),
             hint=_follows(graph, region, target) or list_rows(target, region.kernel),

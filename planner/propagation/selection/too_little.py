@@ -68,7 +68,9 @@ def _list_consumers(graph: Graph, name: str) -> str:
             waiting += [result for result in results if result not in seen]
             seen.update(results)
     named = list(dict.fromkeys(found))
-    return named[0] if len(named) == 1 else f"{named[0]} or {len(named) - 1} more" if named else "its readers"
+    return (
+        named[0] if len(named) == 1 else f"{named[0]} or {len(named) - 1} more" if named else "its consumers"
+    )
 
 
 @once_per_graph

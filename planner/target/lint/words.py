@@ -53,7 +53,7 @@ def text_for_a_number(target: Target) -> Found:
             entries = wanted if isinstance(wanted, list | tuple) else [wanted]
             given = {_given(one) for one in entries} - {""}
             if kind and given and kind not in given:
-                message = f"{section} of {of}: {key} is {kind}, wanted {given.pop()} ({wanted!r})"
+                message = f"{section} of {of}: {key} is {kind}, expected {given.pop()} ({wanted!r})"
                 yield place(target, source, section, key), message
 
 

@@ -201,7 +201,7 @@ def test_a_job_whose_child_is_killed_is_tried_again_and_then_lost(engine, store,
 
     job = asyncio.run(main())
     assert (job.state, job.problem["name"], job.attempt) == ("failed", "worker-lost", queue.LOSSES)
-    assert job.problem["detail"].endswith("SIGKILL from outside ended the reader of this input")
+    assert job.problem["detail"].endswith("SIGKILL from outside ended the process that reads this input")
     assert kinds(engine, job).count("retried") == queue.LOSSES - 1
 
 

@@ -138,7 +138,7 @@ def test_a_pin_that_no_shift_gets_to_is_refused():
         write_tosa(graph, plan)
     assert str(error.value) == (
         "y.out[0] (row row@1): a requantize by 0.30000001192092896 is no shift, RESCALE has 31 bits of "
-        "other factors (pin to scales that are powers of two)"
+        "other factors (use scales that are powers of two)"
     )
 
 

@@ -53,7 +53,7 @@ def write_block(builder: ModelBuilder, block: Block) -> None:
         raise UnsupportedExport(
             f"{_first(block)} (row {block.kernel.row}) computes in {arithmetic}, which is no "
             f"integer arithmetic; onnx-integer accepts rows of {known} or multipliers of their own",
-            hint="use onnx-qdq, or a target whose rows requantize on integers",
+            hint="use onnx-qdq, or a target whose rows requantize with integer arithmetic",
         )
     if write_clamp_alone(builder, block) or write_movement(builder, block) or _write_kernel(builder, block):
         return
