@@ -153,7 +153,7 @@ HEAD: Final = f"""# Floors of dB at readers
 Made by `python -m benchmarks.wanted_db --write`. SQNR in dB of the worst output (of a softmax, what it
 reads), of the decoder `{DECODER.rpartition("/")[2]}` the cross entropy of its tokens in nats, of which less
 is better; and in brackets the work of the plan over that without a floor, where
-[`costs.wanted_db`](../accuracy.md#rows-that-hold-too-little) asks for 20 to 35 dB; "float" with
+[`costs.wanted_db`](../accuracy.md#values-that-need-more-than-8-bits) asks for 20 to 35 dB; "float" with
 `wanted_float: true`. {CALIBRATING} calibration samples, readers computed on {READERS} of them, COUNT held-out
 samples, biases corrected, `onnx-qdq` in onnxruntime as written. The last column is the time of calibrating
 with readers over that without (one run on a machine with other work, so roughly).

@@ -35,9 +35,29 @@ _SHORT: Final = 24
 _CLOSE: Final = 0.55
 """Likeness of a name that was probably meant: `int8` is neither `finn` nor `litert`."""
 
+REMEDIES: Final = {
+    "PlannerError": "",
+    "InputError": "as the line says",
+    "ModelError": "export it again; the line names the node",
+    "EngineError": "`qplan plan` and `quantize` keep the plan, and name the node and the optimization",
+    "QTypeError": "the line has the column",
+    "TargetError": "one line an error, `file:line:column: CODE`; see [codes](targets/codes.md)",
+    "RuleError": "the line names the kernel, the row and the line of the function",
+    "LimitError": "the line names the limit, and the place as `file:line`",
+    "AnnotationError": "the nearest names are given",
+    "StatsError": "calibrate again",
+    "SampleError": "the line says what the model takes",
+    "PlanFormatError": "the line has the path inside the file",
+    "UnsupportedExport": "another format, or annotate the port that the line names",
+    "UnknownName": "the nearest names are given",
+    "Conflict": "drop one of the facts",
+    "PlanInvalid": "the plan belongs to another model or target, or was edited",
+}
+"""Advice for each class, for the page of errors."""
+
 
 class PlannerError(Exception):
-    """Base of everything this package raises on purpose.
+    """The base class of all errors of the planner.
 
     `hint` says what to do about it; `str(error)` is one line, hint included.
     """
@@ -54,19 +74,19 @@ class PlannerError(Exception):
 
 
 class InputError(PlannerError):
-    """Something handed to us is not usable as it is."""
+    """An argument, a combination of options or a file is not usable."""
 
 
 class ModelError(InputError):
-    """A model file or graph that cannot be read or breaks a validity rule."""
+    """A file is no model, is truncated, or breaks a rule of models."""
 
 
 class EngineError(ModelError):
-    """An exported file that its engine does not load or run."""
+    """onnxruntime does not load or run an exported file."""
 
 
 class QTypeError(InputError):
-    """A quantized type that breaks an integrity rule, or text that is not a type."""
+    """A text is no type, or a type breaks an integrity rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +107,7 @@ class Problem:
 
 
 class TargetError(InputError):
-    """A target description with errors; the message has a line `file:line:column: CODE ...` for each."""
+    """A target description has errors; `.errors` has a record of each."""
 
     def __init__(self, message: str = "", *, errors: Iterable[Problem] = (), hint: str = "") -> None:
         self.errors = tuple(errors)
@@ -95,11 +115,11 @@ class TargetError(InputError):
 
 
 class RuleError(InputError):
-    """A rule that cannot be applied: port types that do not fit it, or a result that is no type."""
+    """A rule does not apply: your function fails or decides no port, or a tensor lacks the axis."""
 
 
 class LimitError(TargetError, RuleError):
-    """An expression of a target that is beyond a limit: of its numbers, or of the steps it takes."""
+    """An expression of a target takes too many steps or has too large numbers."""
 
     def at(self, source: str, code: str, where: str) -> "LimitError":
         """The same error with its place, `file:line`; as it is where it has one.
@@ -116,31 +136,31 @@ class LimitError(TargetError, RuleError):
 
 
 class AnnotationError(InputError):
-    """An annotation that names nothing in the model or contradicts its tensor."""
+    """An annotation names nothing in the model, or does not fit its tensor."""
 
 
 class StatsError(InputError):
-    """Statistics that do not fit the model, or hold a range that is none."""
+    """Statistics are missing, belong to another model, or hold a range that is none."""
 
 
 class SampleError(InputError):
-    """A calibration sample of the wrong name, shape or element type."""
+    """A sample has another name, shape or element type than an input."""
 
 
 class PlanFormatError(InputError):
-    """A plan, annotated model or statistics file of an unknown version or shape."""
+    """A plan, annotated model or statistics file has an unknown version or shape."""
 
 
 class UnsupportedExport(InputError):
-    """A plan that the asked format cannot express."""
+    """A format cannot express the plan."""
 
 
 class UnknownName(InputError):
-    """A name that is not there; the hint holds the nearest ones."""
+    """There is no such target, value, format, strategy or other name."""
 
 
 class Conflict(PlannerError):
-    """Hard constraints that cannot all hold.
+    """Constraints contradict each other; `.facts` is a minimal set of them.
 
     `facts` is a minimal set: planning with no other facts of values and ports meets the conflict, dropping
     any one of them ends it (of a dropped type the range it stood for remains). `concession` is what a
@@ -170,7 +190,7 @@ class Conflict(PlannerError):
 
 
 class PlanInvalid(PlannerError):
-    """The independent checker refuses a plan."""
+    """The independent checker refuses a plan; `.port` and `.row` say where."""
 
     exit_code = 1
 

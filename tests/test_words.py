@@ -12,7 +12,7 @@ from typing import Final
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 TOP: Final = 12
 """Lines in which a page says what made it."""
-MOST: Final = 35_600
+MOST: Final = 34_000
 """Words of all pages with their tables: a number that only goes down."""
 MOST_PROSE: Final = 25_000
 """Words outside of tables."""

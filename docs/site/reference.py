@@ -22,8 +22,11 @@ from api.problems import REMEDIES, TYPES
 from api.server.logs import ACCESS
 from api.server.metrics import Metrics
 from api.settings import VARIABLES, Settings, defaults
+from planner import errors
 from planner.cli.app import app
 from planner.cli.help.groups import EXAMPLES, GROUPS, TARGET_EXAMPLES
+from planner.exporters.format_texts import FORMAT_TEXTS
+from planner.exporters.table import FORMATS
 from planner.target.docs.keydocs import key_tables
 from planner.target.lint.codes import MEANINGS
 from planner.target.lint.findings import CHECKS
@@ -218,6 +221,46 @@ has the same document in `problem`. Below 500 the same request fails again. Ever
 {rows}"""
 
 
+def errors_page() -> str:
+    """Classes of errors, from their docstrings."""
+    rows = "".join(
+        f"| `{name}` | {kind.exit_code} | {_first_line(kind)} | {remedy} |\n"
+        for name, remedy in errors.REMEDIES.items()
+        for kind in (getattr(errors, name),)
+    )
+    return f"""# Errors
+
+{MADE}. Every failure is a `planner.PlannerError` with `.message` and `.hint`; its text is one
+line: what happened, where, why, and what is accepted. The command prints it after `qplan: error:` and ends
+with the exit code.
+
+| class | exit code | what happened | what to do |
+|---|---|---|---|
+{rows}
+Exit code 70 is a bug of ours: one line, and with `QPLAN_TRACEBACK=1` the trace to report.
+"""
+
+
+def formats_page() -> str:
+    """Formats of written files."""
+    rows = "".join(
+        f"| `{name}` | `{FORMATS[name].suffix}` | {one.content} | {one.arithmetic} | {one.engines} "
+        f"| {_more(one.page)} |\n"
+        for name, one in FORMAT_TEXTS.items()
+    )
+    return f"""# Formats of written files
+
+{MADE}. Models that are read, and details: [formats](../formats.md).
+
+| `--format` | suffix | content | arithmetic | runs in | more |
+|---|---|---|---|---|---|
+{rows}"""
+
+
+def _more(page: str) -> str:
+    return f"[{page.partition('#')[0]}](../{page})" if page else ""
+
+
 def codes_page() -> str:
     """Codes of `qplan target lint`."""
     findings = "".join(
@@ -379,8 +422,10 @@ def _public(name: str, one: Any) -> str:
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "errors.md": errors_page,
     "problems.md": problems_page,
     "reference/command.md": command_page,
+    "reference/formats.md": formats_page,
     "reference/http.md": http_page,
     "reference/library.md": library_page,
     "reference/operations.md": operations_page,

@@ -145,29 +145,46 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     ),
     "RowModel.when": ("", {"x.rank": 4, "min_bits": {"x": 9}}),
     "RuleModel.derive": (
-        "The port's parameters are computed from others'.",
+        (
+            "The port's parameters are computed from others'. A result that clips is a warning. Without a "
+            "result (a scale beyond float32, a division by zero) the kernel takes the next row. Rules may "
+            "use each other's results as long as some scales satisfy all; else it is a conflict (lint L036)."
+        ),
         {"port": "y", "scale": "x.scale / 4"},
     ),
-    "RuleModel.fixed_scale": ("The port has this type.", {"port": "y", "scale": "1/256", "zero_point": -128}),
-    "RuleModel.fn": ("A Python function that is handed over.", "my_targets:npu_special"),
+    "RuleModel.fixed_scale": (
+        "The port has this scale and zero point; a warning says how much they clip above `max_clip`.",
+        {"port": "y", "scale": "1/256", "zero_point": -128},
+    ),
+    "RuleModel.fn": (
+        "A Python function given to `load_target(functions=...)` or `--functions`.",
+        "my_targets:npu_special",
+    ),
     "RuleModel.free_scale": ("Scales are free; the kernel rescales inside.", ["x", "y"]),
     "RuleModel.multiplier_accumulator_scale": (
-        "The port's scale is the product of others', its zero point 0.",
+        "The port (a bias) has the product of others' scales and zero point 0, and needs no range.",
         {"port": "b", "of": ["x", "w"]},
     ),
     "RuleModel.multiplier_scale": (
-        "The kernel multiplies: one output multiplier per channel.",
+        "The kernel multiplies, with one multiplier per channel that is kept within the device's range.",
         {"out": "y", "of": ["x", "w"]},
     ),
     "RuleModel.requires": (
-        "A condition of scales and zero points; a kernel whose types do not meet it leaves the row.",
+        (
+            "A condition over `PORT.scale`, `PORT.zero_point`, `PORT.qmin` and `PORT.qmax`, for limits of "
+            "the arithmetic. A kernel that does not meet it takes the next row, or runs in float. A float "
+            "port meets it; each scale of a port has to."
+        ),
         "max(a.scale, b.scale) >= 1/256",
     ),
     "RuleModel.same_storage": ("The ports that take any storage have one; scales are their own.", ["x", "y"]),
     "RuleModel.same_scale": ("The ports have one scale and zero point.", ["xs", "y"]),
-    "SameScaleModel.direction": ("Side whose scale the others take.", "both"),
+    "SameScaleModel.direction": ("Side whose ranges count.", "both"),
     "SameScaleModel.ports": ("The ports that share.", ["xs", "y"]),
-    "SameScaleModel.prefer": ("Whose type wins where they differ.", "hull"),
+    "SameScaleModel.prefer": (
+        "Range that the scale holds: the hull, the widest, or that of the first port.",
+        "hull",
+    ),
     "TypeModel.block_size": ("", [32, 64, 128]),
     "TypeModel.granularity": ("", "axis"),
     "TypeModel.power_of_two": ("", True),

@@ -169,7 +169,9 @@ class FilesModel(Model):
 
     opset: Annotated[list[Opset], Field(min_length=2, max_length=2)] | None = Field(
         None,
-        description="The least and the greatest version of ONNX's operators that a file may be written in.",
+        description="The least and the greatest version of ONNX's operators in files (by default 20 or 21, "
+        "or the model's need). Export refuses types and operators that the version lacks, and external "
+        "weights.",
         examples=[[13, 17]],
     )
     layout: Literal["channels_first", "channels_last"] | None = Field(
@@ -179,19 +181,20 @@ class FilesModel(Model):
     )
     formats: Annotated[list[Name], Field(max_length=8)] | None = Field(
         None,
-        description="Formats that the device's tools read; of a single one, plans keep to what it can write.",
+        description="Formats that the device's tools read. A kernel that one of them cannot write takes the "
+        "next row, a smaller fusion or float. `formats=` and `-f` override it.",
         examples=[["litert"]],
     )
     sizes: Literal["fixed"] | None = Field(
         None,
         description="Whether the compiler takes fixed sizes alone. Sizes in which all samples agree are "
-        "then the model's own; a plan warns of what stays open.",
+        "then the model's own; a plan warns of open sizes, with their `--dim`.",
         examples=["fixed"],
     )
     runtime: Literal["onnxruntime"] | None = Field(
         None,
-        description="The engine installed beside the planner that the device is: files are evaluated by what "
-        "it computes on this machine, optimisations on. Without it they are evaluated as they are written.",
+        description="The installed engine that evaluates the files, with its optimizations. Without it, "
+        "files are evaluated without optimizations.",
         examples=["onnxruntime"],
     )
     reader: Literal["any", "finn", "onnxruntime", "openvino", "qnn", "tensorrt"] | None = Field(
