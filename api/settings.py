@@ -238,7 +238,7 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any], str]]] = {
     "QPLAN_JOB_MEMORY": (
         "job_memory",
         _positive,
-        "bytes of memory of a job, beside ten times what it reads and once the external data of its model",
+        "bytes of memory of a job, beside ten times its input and once the external data of its model",
     ),
     "QPLAN_LEASE_SECONDS": (
         "lease_seconds",

@@ -59,7 +59,7 @@ REMEDIES: Final = {
 class PlannerError(Exception):
     """The base class of all errors of the planner.
 
-    `hint` says what to do about it; `str(error)` is one line, hint included.
+    `hint` is the remedy; `str(error)` is one line, hint included.
     """
 
     exit_code = 2
@@ -163,8 +163,8 @@ class Conflict(PlannerError):
     """Constraints contradict each other; `.facts` is a minimal set of them.
 
     `facts` is a minimal set: planning with no other facts of values and ports meets the conflict, dropping
-    any one of them ends it (of a dropped type the range it stood for remains). `concession` is what a
-    best-effort plan gives up. While the facts are not named yet: `about` is the value whose neighbourhood
+    any one of them ends it (of a dropped type the range it stood for remains). `concession` is the part that
+    a best-effort plan gives up. While the facts are not named yet: `about` is the value whose neighbourhood
     holds them, `within` the values that are labelled together with it, `others` what the same planning met
     besides.
     """

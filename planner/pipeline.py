@@ -88,7 +88,7 @@ def load_model(
         models only.
 
     Raises:
-      ModelError: what is wrong with the file, and where; what it is instead of a model.
+      ModelError: the fault of the file and its place, or the kind of the file.
       InputError: an object that is no model.
       UnknownName: no input has such an open dimension; no value has such a name.
 

@@ -87,7 +87,7 @@ class Quantized:
       files: of a large model, the quantized file and that of its weights, in a temporary folder that goes
         with this object; `save` copies them. () where `data` is all of it.
       search: for a better plan, where the first one was not good; its `best` is this plan.
-      given_up: what this plan gave up for what, or that none was better; "" without a search.
+      given_up: the compromise of this plan, or that none was better; "" without a search.
       asked: requests of that search: `kernels` over your own that make this plan without one.
       min_coverage: the least share of the multiply-adds that you requested.
     """
@@ -203,9 +203,9 @@ def quantize(
       min_coverage: the least share of the multiply-adds that is quantized: `missed` says where the plan falls
         short, and a search looks for plans that do not.
       functions: of the target's `fn` rules.
-      progress: called with (what is done, steps done, steps in all or None).
+      progress: called with (name of the step, steps done, steps in all or None).
       effort: of that search: `quick` measures none; `normal` 16 plans at most; `high` 48, and aims further.
-      state: a file that keeps what the search measured; one that finds it goes on.
+      state: a file of the measurements; a search that finds it resumes.
       executor: calibrates and measures noise on shards of the samples at once; any of `concurrent.futures`.
 
     Raises:

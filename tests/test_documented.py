@@ -53,7 +53,8 @@ def test_the_tree_of_errors_is_drawn():
 
 
 def test_every_format_is_documented():
-    assert missing([*EXPORTERS, "onnx", "json", "mlir"], page("formats.md") + page("reference/formats.md")) == []
+    text = page("formats.md") + page("reference/formats.md")
+    assert missing([*EXPORTERS, "onnx", "json", "mlir"], text) == []
 
 
 def test_every_verb_is_documented():

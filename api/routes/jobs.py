@@ -17,7 +17,7 @@ router = APIRouter(tags=["jobs"])
 PING: Final = 15
 _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "description": "events: `id` their number, `event` what happened, `data` JSON",
+        "description": "events: `id` their number, `event` its kind, `data` JSON",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }

@@ -28,7 +28,7 @@ Dims: TypeAlias = Annotated[
 ]
 Called: TypeAlias = Annotated[
     str | None,
-    Query(max_length=300, description="what the model is called; `name` of a JSON body", examples=["demo"]),
+    Query(max_length=300, description="name of the model; `name` of a JSON body", examples=["demo"]),
 ]
 _BYTES: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}, "example": ANNOTATED_TEXT}
 

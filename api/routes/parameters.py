@@ -28,7 +28,7 @@ async def _sent(
         str | None,
         Header(
             max_length=200,
-            description="`wait=30`: answer with what was made, or with its job after so many seconds; "
+            description="`wait=30`: answer with the result, or with its job after so many seconds; "
             "`respond-async`: with its job at once",
             examples=["wait=30"],
         ),

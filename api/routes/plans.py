@@ -248,7 +248,7 @@ async def get_view(
     service: ServiceOf,
     before: Annotated[
         str | None,
-        Query(max_length=100, description="key of a plan: what differs is marked", examples=[NO_DIGEST]),
+        Query(max_length=100, description="key of a plan whose differences are marked", examples=[NO_DIGEST]),
     ] = None,
 ) -> Response:
     """Get the layout of a plan for drawing it."""
@@ -270,7 +270,7 @@ async def get_report(
     *,
     before: Annotated[
         str | None,
-        Query(max_length=100, description="key of a plan: what is new since is marked", examples=[NO_DIGEST]),
+        Query(max_length=100, description="key of a plan; later changes are marked", examples=[NO_DIGEST]),
     ] = None,
     live: Annotated[
         bool,

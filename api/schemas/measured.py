@@ -101,7 +101,7 @@ class PlanQuality(BaseModel):
 
     format: str
     samples: Digest
-    measured_on: str = Field(description="on which samples and against what, for people")
+    measured_on: str = Field(description="the samples and the reference, as text")
     text: str
     grade: Literal["good", "fair", "poor", "bad"] = Field(
         description="by accuracy and coverage, the worse; bad in records of earlier versions alone"
@@ -124,7 +124,7 @@ class ComparisonRecord(BaseModel):
     outputs: dict[str, QualityRecord]
     metrics: dict[str, ScoreRecord]
     warnings: list[str]
-    missed: list[str] = Field(default_factory=list, description="what falls short of the least coverage")
+    missed: list[str] = Field(default_factory=list, description="shortfalls of the least coverage")
     blob: Digest
     link: str
     quality: PlanQuality | None = Field(default=None, description="where a plan was compared")
@@ -187,7 +187,7 @@ class LossesRecord(BaseModel):
 
 
 class GoalRecord(BaseModel):
-    """A goal: what it bounds, and by what; per cent of the model's own metric where it is relative."""
+    """A goal: its quantity and its bound, in per cent of the model's own metric if relative."""
 
     text: str
     kind: Literal["sqnr", "metric", "drop", "work", "weight_bits", "size", "coverage"]
@@ -219,7 +219,7 @@ class TrialRecord(BaseModel):
 class SearchRecord(BaseModel):
     """A search; the best plan is `plan`, as `annotations` make it; `best` and `front` are places in `trials`.
 
-    The whole of it, with what each trial asks of kernels and its outputs, is the blob.
+    The blob has all of it, with the requests and outputs of each trial.
     """
 
     format: Literal["qplan.search-result/1"]

@@ -52,7 +52,7 @@ class PlanView(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     format: Literal["qplan.view/1"]
-    kinds: list[str] = Field(description="what `nodes.kind` counts in")
+    kinds: list[str] = Field(description="names that `nodes.kind` indexes")
     depth: int = Field(description="how many steps behind one another an explanation has")
     wordings: dict[str, str] = Field(description="the sentence of a step, by its rule; `` for other rules")
     nodes: dict[str, list[Any]]
@@ -65,7 +65,7 @@ class PlanView(BaseModel):
     steps: dict[str, list[Any]]
     texts: list[str]
     log_texts: int = Field(description="the place in `texts` from which on only `steps` needs them")
-    offers: list[OfferRecord] = Field(description="what `nodes.offer` counts in: edits that the target has")
+    offers: list[OfferRecord] = Field(description="edits of the target that `nodes.offer` indexes")
     floats: dict[str, list[Any]] = Field(description="causes of float kernels: a text, and its nodes")
     cards: list[CardRecord]
     changes: dict[str, Any] | None
@@ -193,7 +193,7 @@ class PlanSummary(BaseModel):
     casts: int
     cost: float
     excused: float = Field(
-        description="price of bits that facts force consumers to lose; with the cost, what plans compare by"
+        description="price of bits that facts force consumers to lose; plans compare by its sum with the cost"
     )
     optimal: bool
     work: float
@@ -210,4 +210,4 @@ class PlanSummary(BaseModel):
     verdict: VerdictRecord | None = Field(
         default=None, description="of the plan alone, by its coverage; `quality` has that of a file"
     )
-    quality: PlanQuality | None = Field(default=None, description="null where nobody compared it yet")
+    quality: PlanQuality | None = Field(default=None, description="null before the first comparison")

@@ -48,7 +48,7 @@ class QuantizationRequest(BaseModel):
     name: str = Field(
         default="",
         max_length=300,
-        description="what the model of a blob is called; in a form by default the name of its file",
+        description="name of a blob's model; in a form by default that of its file",
     )
 
 
@@ -104,5 +104,5 @@ class QuantizationRecord(BaseModel):
     verdict: VerdictRecord
     quality: PlanQuality
     trials: int = Field(description="plans measured in search of a better one")
-    given_up: str = Field(description="what the plan of a search gave up for what; empty without a search")
+    given_up: str = Field(description="the compromise of a search's plan; empty without a search")
     warnings: list[str]

@@ -106,7 +106,7 @@ Method = Annotated[
 
 
 class PlanOptions(BaseModel):
-    """How to plan: the strategy, what gives way where not all can hold, and prices over the target's own."""
+    """Planning options: the strategy, constraints that may be dropped, and prices over the target's own."""
 
     model_config = STRICT
     strategy: Literal["minimal", "rfc"] = "minimal"
@@ -162,7 +162,7 @@ class EditsRequest(BaseModel):
     restore: list[str] = Field(default_factory=list, max_length=100, description="kernels to run in float")
     target: str | None = Field(default=None, max_length=100, description="shipped target to plan for instead")
     best_effort: Flag = Field(
-        default=False, description="with `target`: give up what cannot hold there, with a warning"
+        default=False, description="with `target`: drop constraints that cannot hold there, with a warning"
     )
 
     @model_validator(mode="after")
@@ -188,7 +188,7 @@ class ModelRequest(BaseModel):
     name: str = Field(
         default="",
         max_length=300,
-        description="what the model is called, such as the name of its file; else as it calls itself",
+        description="name of the model, such as that of its file; else its own",
     )
     external_data: list[ExternalData] = Field(default_factory=list, max_length=1000)
     dims: dict[Annotated[str, Field(max_length=1000)], Annotated[Whole, Field(ge=1, lt=1 << 31)]] = Field(
@@ -262,7 +262,7 @@ class ComparisonRequest(BaseModel):
     model: Digest
     file: Digest | None = Field(default=None, description="a blob, of an export")
     plan: Digest | None = Field(
-        default=None, description="in place of a file, key of a plan: what is measured is kept with it"
+        default=None, description="in place of a file, key of a plan, which keeps the figures"
     )
     format: ExportFormat | Literal["interpreter"] | None = Field(
         default=None,
@@ -287,10 +287,10 @@ class ComparisonRequest(BaseModel):
     )
     min_coverage: Annotated[float, Field(strict=True, ge=0, le=1)] | None = Field(
         default=None,
-        description="least share of the multiply-adds that is quantized; `missed` says what is short",
+        description="least share of the multiply-adds that is quantized; `missed` names the shortfall",
     )
     stats: Digest | None = Field(
-        default=None, description="those of calibration: warnings say what in the samples goes beyond them"
+        default=None, description="those of calibration; warnings name samples beyond them"
     )
 
     @model_validator(mode="after")
@@ -353,7 +353,8 @@ class SearchRequest(BaseModel):
         "(high) plans in search of a better one; quick measures the plan alone",
     )
     metric: Literal["sqnr", "top1", "top5", "cross_entropy"] | None = Field(
-        default=None, description="what quality is; without one, or as sqnr, that of the worst output"
+        default=None,
+        description="the measure of quality; without one, or as sqnr, the SQNR of the worst output",
     )
     output: str | None = Field(
         default=None, max_length=1000, description="the output that labels are for; by default the only one"

@@ -128,11 +128,11 @@ class TargetRecord(BaseModel):
 
 
 class TargetPort(BaseModel):
-    """A port of a row; what is not said is as it is by default."""
+    """A port of a row; missing fields have their defaults."""
 
     model_config = ConfigDict(extra="allow")
     name: str
-    type: dict[str, Any] = Field(description="`storage`, and what else is asked of the type")
+    type: dict[str, Any] = Field(description="`storage`, and other constraints of the type")
 
 
 class TargetRow(BaseModel):
@@ -146,7 +146,7 @@ class TargetRow(BaseModel):
 
 
 class TargetDescription(BaseModel):
-    """A target: prices, fusions, rows by kernel; docs/targets says what each means."""
+    """A target: prices, fusions, rows by kernel; docs/targets explains them."""
 
     model_config = ConfigDict(extra="allow")
     id: str
@@ -168,7 +168,7 @@ class TargetDescription(BaseModel):
 
 
 class TestOutcome(BaseModel):
-    """A test of a target description, and what it found wrong."""
+    """A test of a target description, and its findings."""
 
     name: str
     source: str
@@ -211,14 +211,14 @@ class Health(BaseModel):
 
 
 class ServerRecord(BaseModel):
-    """Versions, limits and file formats of this server, and what the caller may do."""
+    """Versions, limits and file formats of this server, and the rights of the caller."""
 
     version: str
     limits: dict[str, int]
     formats: list[str]
     schemas: list[str]
     exports: list[str]
-    deprecated: dict[str, str] = Field(description="what is accepted or given still, and its replacement")
+    deprecated: dict[str, str] = Field(description="deprecated names that still work, and their replacements")
     token: str | None = Field(description="name of the caller's token; null on a server without tokens")
     tenant: str = Field(description="whose things the caller sees: `default` unless the token names another")
     scopes: list[str]

@@ -121,8 +121,8 @@ def http_page() -> str:
     parts += [f"## {tag.capitalize()}\n\n" + "\n".join(found) for tag, found in tags.items()]
     asked = sorted(name for name in schemas if name.endswith(("Request", "Options")))
     answered = sorted(name for name in schemas if name not in asked and _is_ours(name, schemas[name]))
-    parts += ["## What requests hold\n", *(_record(name, schemas[name]) for name in asked)]
-    parts += ["## What answers hold\n", *(_record(name, schemas[name]) for name in answered)]
+    parts += ["## Records of requests\n", *(_record(name, schemas[name]) for name in asked)]
+    parts += ["## Records of answers\n", *(_record(name, schemas[name]) for name in answered)]
     return "\n".join(parts)
 
 
@@ -211,9 +211,9 @@ def problems_page() -> str:
     return f"""# Problems over HTTP
 
 {MADE}. Every failure is `application/problem+json` (RFC 9457): `type` is
-`urn:qplan:problem:` and a name below, `title` and `status` belong to the type, `detail` says what, where and
-why, `hint` what would be accepted, `request_id` names the request (header `X-Request-Id` too). A failed job
-has the same document in `problem`. Below 500 the same request fails again. Every 429 and 503 has
+`urn:qplan:problem:` and a name below, `title` and `status` belong to the type, `detail` says what happened,
+where and why, `hint` the accepted alternative, `request_id` names the request (header `X-Request-Id` too). A
+failed job has the same document in `problem`. Below 500 the same request fails again. Every 429 and 503 has
 `Retry-After` in seconds. Paths of the server never appear.
 
 | type | status | title | members | what to do |
@@ -290,7 +290,7 @@ def keys_page() -> str:
     return f"""# Target files: every key
 
 {MADE} from the [JSON Schema](../../targets/target.schema.json).
-What rows mean: [rules](../targets/rules.md); how files extend others and are tested:
+Meaning of rows: [rules](../targets/rules.md); how files extend others and are tested:
 [target files](../targets/reference.md).
 
 {key_tables()}"""
@@ -342,7 +342,7 @@ request that asked for it, as has a line of a child that failed, on workers too.
 ## Traces
 With `QPLAN_TRACES=http://HOST:4318` and the extra `tracing`, servers and workers send spans to a collector of
 OpenTelemetry (OTLP over HTTP): one for each request, job and child, of one trace, which goes on from the
-`traceparent` of the request. They have ids, route, status, task and ending; nothing of what was sent.
+`traceparent` of the request. They have ids, route, status, task and ending; none of the sent content.
 
 ## Dashboard and alerts
 [docker/dashboard.json](../../docker/dashboard.json) is a dashboard to import into Grafana, and
@@ -371,7 +371,7 @@ def library_page() -> str:
     for title, is_class in (("Functions", False), ("Classes", True)):
         parts.append(f"## {title}\n")
         parts += [_public(name, one) for name, one in named.items() if inspect.isclass(one) == is_class]
-    parts.append("## Results\n\nRecords that functions return, each followed by what it holds.\n")
+    parts.append("## Results\n\nRecords that functions return, each followed by its parts.\n")
     public = tuple(one for one in named.values() if inspect.isclass(one))
     for function in named.values():
         returned = (

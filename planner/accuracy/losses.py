@@ -114,7 +114,7 @@ class Losses:
       kernels: worst first, those without noise of their own last.
       values: in plan order.
       begins: the first kernel in plan order among the few that make half of the noise; "" if there is none.
-      remedies: what would help most, best first.
+      remedies: the most effective changes, best first.
     """
 
     model: str

@@ -67,14 +67,14 @@ def beyond_calibration(model: Graph, stats: Statistics, samples: Source) -> tupl
 
 
 def unlike_calibration(model: Graph, stats: Statistics, samples: Source) -> tuple[str, ...]:
-    """Warn of values that held-out samples take beyond what calibration saw, by more than a tenth of it.
+    """Warn of values of held-out samples that exceed their calibrated range by more than a tenth.
 
     Args:
       stats: of the model, from `calibrate`.
       samples: held out, as `calibrate` takes them; the float model is run on them.
 
     Returns:
-      The furthest values, the number of the others, and what to do; empty if there are none.
+      The furthest values, the number of the others, and a remedy; empty if there are none.
     """
     every = beyond_calibration(model, stats, samples)
     # What only moves data says the same once more.

@@ -43,8 +43,8 @@ class Tensor:
 
     Attributes:
       datatype: QONNX's name (`analysis.datatypes`).
-      bounds: what it lies between whatever the samples; None where an op has no rule, `why` says which.
-      seen: what samples showed; None without samples.
+      bounds: its range for any samples; None where an op has no rule, `why` names it.
+      seen: its range on the samples; None without samples.
       is_constant: whether it follows from constants alone; then bounds are of the whole.
     """
 

@@ -75,7 +75,7 @@ class _Input:
 
 
 def odd_samples(graph: Graph, samples: Source | Samples) -> tuple[str, ...]:
-    """Warnings of samples that are hardly what a device will see, each with what to do.
+    """Warn of samples that look unlike the data of a device, each with a remedy.
 
     Args:
       graph: whose inputs may have ranges, annotated or of the model's own quantizers.

@@ -64,7 +64,7 @@ def losses(
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say where a plan loses the numbers of its model: noise of each kernel alone, and what would help."""
+    """Attribute the error of a plan: the noise of each kernel alone, and remedies."""
     import planner
     from planner.accuracy import told
     from planner.what_if.replan import as_planned

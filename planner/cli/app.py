@@ -70,7 +70,7 @@ def help_on(
         list[str] | None, typer.Argument(metavar="[VERB]", help="A verb: plan, or target lint.")
     ] = None,
 ) -> None:
-    """Say what a verb does, with examples; without a verb, what there is."""
+    """Explain a verb, with examples; without a verb, list the verbs."""
     app(args=[*(words or ()), "--help"], prog_name="qplan", standalone_mode=False)
 
 

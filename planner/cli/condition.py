@@ -64,7 +64,7 @@ def condition(
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Change the weights of a float model so that less is lost when it is quantized, and say what changed."""
+    """Change the weights of a float model so that quantization loses less, and list the changes."""
     import planner
     from planner.onnx.write import write_graph
 

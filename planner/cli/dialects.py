@@ -182,7 +182,7 @@ def cost(
     dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Count what a model costs: multiply-accumulates, bit operations, weight bits, per layer and in all."""
+    """Count the cost of a model: multiply-accumulates, bit operations, weight bits, per layer and in all."""
     from planner.costs import cost as count
     from planner.costs import rows
 
@@ -294,7 +294,8 @@ def mlir(
     spelling: Annotated[
         Literal["qplan", "rfc"],
         typer.Option(
-            "--spelling", help="Of what LLVM's quant dialect has not: qplan.region, or quant.region."
+            "--spelling",
+            help="Names of operations that LLVM's quant dialect lacks: qplan.region, or quant.region.",
         ),
     ] = "qplan",
     casts: Annotated[

@@ -94,7 +94,7 @@ def view(
     plan_file: PlanFile,
     *,
     before: Annotated[
-        str | None, typer.Option("--before", metavar="PLAN", help="Mark what is new since this plan.json.")
+        str | None, typer.Option("--before", metavar="PLAN", help="Mark changes since this plan.json.")
     ] = None,
     stats: Annotated[
         str | None,
@@ -245,7 +245,7 @@ def training_spec(
     out: OutFile = None,
     json: JsonOption = False,
 ) -> None:
-    """Write what a plan asks of training: types, tied scales, grids and limits, as JSON."""
+    """Write the constraints of a plan on training: types, tied scales, grids and limits, as JSON."""
     import planner
 
     planned = read_plan(plan_file)

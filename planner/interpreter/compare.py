@@ -93,7 +93,7 @@ class Comparison:
       reference: `written` or `stripped`, with or without quantizers of its own, else `float`.
       held_out: whether the samples are others than those of calibration; None where that is not stated.
       notes: labels that are for no output, and why; a reference that is not the requested one.
-      of: what the figures are of, where it is not the file itself.
+      of: the object of the figures, if it is not the file itself.
       by: how the file was run, where no engine ran it.
       coverage: of the file's plan, where that is known.
       failure: why the file does not run at its engine's defaults; the figures are then of the file as it is
@@ -145,7 +145,7 @@ class Comparison:
 
     @property
     def measured_on(self) -> str:
-        """On which samples and against what the figures are, for people."""
+        """The samples and the reference of the figures, as text."""
         kinds = {None: "{} samples", True: "{} held-out samples", False: "the {} calibration samples"}
         samples = kinds[self.held_out].format(self.samples)
         if self.samples == 1:

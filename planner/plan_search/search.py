@@ -131,7 +131,7 @@ def search(
     """Find the plan of least work that reaches a goal.
 
     Args:
-      model: annotated, as for `plan`; fixed types and what it asks of kernels stay.
+      model: annotated, as for `plan`; fixed types and requests for kernels stay.
       target: a loaded target, a shipped name, or a path.
       samples: a folder of .npz files, one .npz, or an iterable of {input name: array}, with `label` or
         `labels` where a metric wants them; 8 will do for SQNR.
@@ -141,7 +141,7 @@ def search(
       output: the one that labels evaluate; by default the only one.
       trials: plans that are measured, at most.
       reference: of a model with quantizers of its own, as `compare` takes it.
-      state: a file that keeps what was measured; a search that finds it goes on.
+      state: a file of the measurements; a search that finds it resumes.
       progress: called with (trials done, trials at most), and once before the first.
       measuring: called with (runs done, runs in all or None) while noise is measured, before any trial: once
         through for the kernels, then for the weights of those that matter.

@@ -45,7 +45,7 @@ WORDINGS: Final[Mapping[str, str]] = {
 
 
 def explain(plan: Plan, address: str) -> str:
-    """Say why a value, port (`conv1.out[0]`), kernel or rescale (`y#0`) is what it is.
+    """Explain a value, a port (`conv1.out[0]`), a kernel or a rescale (`y#0`).
 
     Raises:
       UnknownName: no such address; the hint holds the nearest ones.

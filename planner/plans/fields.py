@@ -55,7 +55,7 @@ class PlanFields:
 
     @property
     def price(self) -> float:
-        """Cost and what it leaves out: the figure by which plans under different facts are compared."""
+        """Cost plus `excused`: the figure that compares plans under different facts."""
         return self.cost + self.excused
 
     @cached_property

@@ -18,7 +18,7 @@ def to_networkx(plan: Plan) -> nx.MultiDiGraph:
     """A plan as a `networkx.MultiDiGraph`: kernels are nodes, an edge is a value on its way to a consumer.
 
     Attributes are numbers, texts, None and tuples of them. Kernels come in the order they run, edges as
-    kernels read. The graph has no cycle: what a loop hands to its next trip is `next_trip` of a kernel.
+    kernels read. The graph has no cycle: `next_trip` of a kernel lists the values of a loop's next trip.
     Inputs of a kernel that are no ports (indices, shapes) have no edge.
 
     Nodes, all with a `kind`:

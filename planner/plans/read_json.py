@@ -37,7 +37,7 @@ def plan_from_json(text: str | bytes) -> Plan:
     """Read a plan file.
 
     Raises:
-      PlanFormatError: not such a file; the message starts with the path of what is wrong.
+      PlanFormatError: another file; the message starts with the path of the fault.
       ModelError: a graph that breaks a rule of validity.
 
     Example:

@@ -52,7 +52,7 @@ def write_report(
       losses: of the plan; a section then says where its numbers are lost.
       search: that found the plan; a section then shows its front.
       stats: of the model; where they have histograms, values are drawn with their ranges and steps.
-      tradeoffs: by value or rescale, what `planner.pareto` gives; a section then shows them.
+      tradeoffs: results of `planner.pareto` by value or rescale, for a section of their own.
       live: whether a host plans again when something is edited on the page (docs/plans.md).
 
     Returns:

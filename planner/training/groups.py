@@ -62,7 +62,7 @@ class _Ties:
 
 
 def training_spec(plan: Plan, *, keep: Collection[str] = ()) -> TrainingSpec:
-    """Return what a plan asks of training: edges, their ties, constants, biases, and how scales may move.
+    """Return the constraints of a plan on training: edges, ties, constants, biases, and limits of scales.
 
     Args:
       keep: names or globs of values whose scales stay as they are.

@@ -46,9 +46,9 @@ class Change:
       values: constants that have other numbers (`clip`: that have a type), by their names in the new model.
       rescaled: activations that have another range.
       factors: the least and greatest factor of a channel, (1, 1) for a method that has none; of `absorb`
-        what channels are less by, in reals.
+        the amount subtracted from channels, in reals.
       outputs: relative change of the float outputs over the samples, the worst output's; None without any.
-      left: what stays as it was, and why.
+      left: unchanged tensors, and why.
     """
 
     method: str
@@ -103,19 +103,19 @@ def condition(
     """Change the weights of a float model so that less is lost when it is quantized.
 
     Methods run in the order `equalize`, `absorb`, `migrate`, `clip` or `round`, `correct`. The first and
-    third keep the float function up to rounding; what each moved is in `changes`. Constants and values with a
-    fixed or requested type stay as they are, and so do those that they would be rescaled with.
+    third keep the float function up to rounding; `changes` lists the moved factors. Constants and values with
+    a fixed or requested type stay as they are, and so do those that they would be rescaled with.
 
     Args:
       model: of ops; its facts stay, but for calibrated ranges of values that were rescaled.
       methods: `equalize,migrate:0.8`, or one text each; `round:4x32` rounds to 4 bits in blocks of 32 inputs,
-        whatever target there is, and `clip:4x32` chooses the scales of such blocks.
+        for any target, and `clip:4x32` chooses the scales of such blocks.
       target: whose plan says the types of weights; needed by `clip`, `round` and `correct`.
       stats: of the model, from `calibrate`, or a file of them.
       samples: as for `calibrate`; needed by `absorb`, `migrate` and `round`, and to measure changes.
 
     Raises:
-      InputError: methods that are none, or lack what they need.
+      InputError: unknown methods, or methods without their inputs.
       ModelError: a model of kernels, which are to be fused afterwards.
       SampleError, StatsError: samples or statistics that do not fit.
     """

@@ -31,9 +31,9 @@ class Suggestion:
 
     Attributes:
       edits: as `replan` takes them.
-      text: what it does, in a sentence.
+      text: its effect, in a sentence.
       plan: the plan with it.
-      harm: what its types cost the numbers, beside those of the plan.
+      harm: the loss by its types, beside that of the plan.
       price, rescales, worst_bits_lost: of the whole plan: (before, after). The price is with what facts
         excuse, as plans under different facts are compared by; `excused`: how much that is of it.
     """

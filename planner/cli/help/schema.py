@@ -19,7 +19,7 @@ def schema(
         list[str] | None, typer.Argument(metavar="[VERB]", help="A verb: plan, or target lint.")
     ] = None,
 ) -> None:
-    """Print the JSON Schema of what `--json` prints: of one verb, or of all."""
+    """Print the JSON Schema of the answers of `--json`: of one verb, or of all."""
     whole = answers_schema()
     if words:
         whole = schema_of(" ".join(words))

@@ -27,7 +27,7 @@ def import_target(
     out: OutFile = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a target file of another tool's description of a device, and say what it could not take over."""
+    """Write a target file from another tool's description of a device, and list features that are lost."""
     from pathlib import Path
 
     from planner.errors import unknown_name
@@ -55,7 +55,7 @@ def export_target(
     out: OutFile = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a target as another tool's configuration, and say what that has no word for."""
+    """Write a target as another tool's configuration, and list features that it cannot express."""
     from planner.errors import unknown_name
     from planner.target_exchange.table import EXPORTERS
 

@@ -130,7 +130,7 @@ def probe_engine(
     out: OutFile = None,
     json: JsonOption = False,
 ) -> int:
-    """Try every row of a target on an engine; without a target, write what really runs as a target file.
+    """Try every row of a target on an engine; without a target, write the rows that run as a target file.
 
     With --target, exit code 1 if a row runs otherwise than it says; with --before too, if a row got worse.
     """

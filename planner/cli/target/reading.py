@@ -113,7 +113,7 @@ def diff_target(
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Say what differs between two targets; exit code 1 if something does."""
+    """List the differences of two targets; exit code 1 if there are any."""
     from dataclasses import asdict
 
     from planner.target.diff import diff_targets

@@ -143,7 +143,7 @@ def compare(
       output: the output that labels are for; by default the only one.
       reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
       stats: digest of those of calibration: `warnings` say what in the samples goes beyond them.
-      min_coverage: least share of the multiply-adds that is quantized; `missed` says what is short.
+      min_coverage: least share of the multiply-adds that is quantized; `missed` names the shortfall.
     """
     given = {"file": (yield from upload(file)), "samples": (yield from upload(samples))}
     asked = {
@@ -200,7 +200,7 @@ def losses(
     output: str | None = None,
     limit: int | None = None,
 ) -> Steps[dict[str, Any]]:
-    """Say where a plan loses the numbers of its model: noise of each kernel alone, and what would help.
+    """Attribute the error of a plan: the noise of each kernel alone, and remedies.
 
     Args:
       plan: its key, or a plan itself, for a target that the server has.

@@ -83,9 +83,9 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
         "Trees that patterns of `blocks` name as `$NAME`, each with the ways to write it.",
         {"bell": ["Erf(Product(0.7071067812, x))", "Tanh($cubic)"]},
     ),
-    "Document.rescale": ("Rescales between kernels, and what they cost.", {"cost": {"requantize": 2.0}}),
+    "Document.rescale": ("Rescales between kernels, and their prices.", {"cost": {"requantize": 2.0}}),
     "Document.tests": (
-        "Small models and what their plans must be.",
+        "Small models and expectations of their plans.",
         [{"name": "t", "model": "y = Relu(x) : f32[8] {0, 1}", "expect": {"kernels": {"Relu": 1}}}],
     ),
     "Document.title": ("A line for people.", "My NPU, revision B"),
@@ -140,7 +140,7 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "RowModel.requantize": ("", "tosa_double"),
     "RowModel.rules": ("Rules between the ports.", [{"same_scale": ["x", "y"]}]),
     "RowModel.work": (
-        "Work of the device by this row: what `search` minimises.",
+        "Work of the device by this row, which `search` minimises.",
         {"mac": 0.0625, "element": 0.25},
     ),
     "RowModel.when": ("", {"x.rank": 4, "min_bits": {"x": 9}}),

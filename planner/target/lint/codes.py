@@ -69,7 +69,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "T021": "an op group that is not named under `op_groups`",
     "T022": "a storage that is none",
     "T024": "`extends` of a target that is not there, or in a circle",
-    "T025": "a number or an expression that cannot be read, or has no answer whatever the ports are",
+    "T025": "a number or an expression that cannot be read, or has no answer for any ports",
     "T026": "a function that was not handed over",
     "T027": "`remove` that removes nothing",
     "T028": "a type or a multiplier whose fields contradict each other",

@@ -95,7 +95,7 @@ class ExpectTypeModel(Model):
     storage: str | None = Field(None, description="Storage, with its range if narrower.", examples=["i8"])
     scale: Number | None = Field(None, description="Scale of every slice.", examples=["1/256"])
     zero_point: int | None = Field(None, description="Zero point of every slice.", examples=[-128])
-    per: Literal["tensor", "axis", "block"] | None = Field(None, description="One scale per what.")
+    per: Literal["tensor", "axis", "block"] | None = Field(None, description="Granularity of the scales.")
 
 
 class ExpectModel(Model):
@@ -153,7 +153,7 @@ class ExpectModel(Model):
 class CaseModel(Model):
     """A test: a model in the small text form, and what its plan must be."""
 
-    name: Name = Field(description="A sentence that says what must hold.")
+    name: Name = Field(description="The expectation, as a sentence.")
     model: str = Field(
         description="A line per value: 'y = Op(x, w) [axis=1] : f32[1,8] {-1, 1}'.",
         examples=["y = Softmax(x) : f32[1,8] {0, 1}\n"],

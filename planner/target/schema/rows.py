@@ -45,7 +45,7 @@ class DynamicModel(Model):
     storage: str = Field(description="Integers of up to 16 bits.", examples=["u8"])
     per: Literal["tensor", "token"] = Field(
         "tensor",
-        description="One scale per what; a token is the numbers along the last axis.",
+        description="Granularity of the scales; a token is the numbers along the last axis.",
         examples=["token"],
     )
     symmetric: bool = Field(default=False, description="Zero point 0; needed per token.", examples=[True])

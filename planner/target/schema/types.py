@@ -75,7 +75,9 @@ class TypeModel(Model):
     range: Annotated[list[int], Field(min_length=2, max_length=2)] | None = Field(
         None, description="Part of the storage in use, [qmin, qmax].", examples=[[-127, 127]]
     )
-    granularity: Literal["tensor", "axis", "block"] = Field("tensor", description="One scale per what.")
+    granularity: Literal["tensor", "axis", "block"] = Field(
+        "tensor", description="Granularity of the scales."
+    )
     symmetric: bool = Field(default=False, description="Zero point 0.")
     power_of_two: bool = Field(default=False, description="Scales are powers of two.")
     scale_min: Number | None = Field(
