@@ -1,9 +1,9 @@
-"""A face detector, quantized, and judged by what it finds: boxes of the float model beside those of the file.
+"""A face detector, quantized and evaluated: boxes of the float model beside those of the file.
 
 Usage: `python examples/detector.py ULTRAFACE.onnx PHOTOS.npz [TARGET] [OUT.onnx]`. ULTRAFACE is
 `version-slim-320.onnx` of Linzaer's Ultra-Light-Fast-Generic-Face-Detector-1MB (MIT); PHOTOS holds one array
 of pictures, uint8 `(n, 240, 320, 3)`. Half of them calibrate, the others evaluate. For a detector of
-yours, replace `prepared` and `boxes_of`, which know what goes in and what the outputs mean.
+yours, replace `prepared` and `boxes_of`, which know the preprocessing and the outputs.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What a PT2E quantizer annotates, as JSON for `qplan target import FILE --from pt2e`.
+"""Write the annotations of a PT2E quantizer as JSON for `qplan target import FILE --from pt2e`.
 
 Needs torch and torchao, which the planner does not. As a script it asks torchao's X86InductorQuantizer about
 a small net; `dump(program, quantizer, name)` does it for a quantizer and an exported program of yours:

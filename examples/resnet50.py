@@ -2,7 +2,7 @@
 
 python examples/resnet50.py FOLDER
 
-Every layer is there (53 convolutions, 16 additions); only its numbers mean nothing.
+It has every layer (53 convolutions, 16 additions) and no meaningful weights.
 For docs/targets/tutorial.md.
 """
 

@@ -16,7 +16,7 @@ from planner.exporters.table import EXPORTERS
 from planner.target.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md"])
 THEIRS = {"docs/ContribOperators.md", "docs/spec.md"}  # of onnxruntime, of StableHLO
 
 

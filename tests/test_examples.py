@@ -65,3 +65,9 @@ def test_the_command_example_runs(tmp_path, environment):
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "teaching-npu" in done.stdout
+
+
+def test_every_example_is_in_the_list():
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    files = [path.name for path in EXAMPLES.iterdir() if path.is_file() and path.name != "README.md"]
+    assert [name for name in sorted(files) if f"]({name})" not in listed] == []
