@@ -312,16 +312,16 @@ def _done(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except PlannerError as error:
         return _refusal(problem_of(error))
     except MemoryError:
-        return _refusal(Problem("out-of-memory", "the work this input asks for exceeds the memory allowed"))
+        return _refusal(Problem("out-of-memory", "the work for this input exceeds the memory limit"))
     except RecursionError:
         return _refusal(Problem("model-invalid", "the input is nested too deep to read"))
     except OSError as error:
         if error.errno in DISK_FULL:
             return _refusal(disk_full())
         if error.errno in (errno.ENOMEM, errno.EFBIG):
-            return _refusal(Problem("out-of-memory", f"the work this input asks for: {error.strerror}"))
+            return _refusal(Problem("out-of-memory", f"the work for this input: {error.strerror}"))
         is_refused = error.errno in (errno.EPERM, errno.EACCES)
-        return _crash(error, "asked the system for what a sandbox refuses" if is_refused else "failed")
+        return _crash(error, "made a system call that the sandbox refuses" if is_refused else "failed")
     except Exception as error:  # noqa: BLE001 - the edge of the process: whatever it is becomes one line
         return _crash(error)
 

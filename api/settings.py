@@ -243,7 +243,7 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any], str]]] = {
     "QPLAN_LEASE_SECONDS": (
         "lease_seconds",
         _positive,
-        "seconds of silence after which a job's server is taken for dead",
+        "seconds of silence after which a job's server counts as dead",
     ),
     "QPLAN_MAX_JOBS": ("max_jobs", _positive, "jobs that may wait"),
     "QPLAN_TOKENS": ("tokens", _tokens, "tokens, separated by commas; none is loopback only"),

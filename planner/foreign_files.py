@@ -40,9 +40,7 @@ _PICKLE: Final = Foreign(
     "see docs/on-ramps.md",
 )
 _TORCH: Final = Foreign("a PyTorch file of weights, without the model's code", _EXPORT)
-_SAMPLES: Final = Foreign(
-    "an .npz of arrays, which is what samples are", "give it as --data, and the model in front"
-)
+_SAMPLES: Final = Foreign("an .npz of arrays: samples", "give it as --data, and the model in front")
 
 _MAGIC: Final[tuple[tuple[int, bytes, Foreign], ...]] = (
     (0, b"\x89HDF\r\n\x1a\n", Foreign("an HDF5 file, as Keras saves models", _KERAS)),

@@ -179,7 +179,7 @@ FOREIGN = {
         "torch.export.load",
     ),
     "m.safetensors": (safetensors(), "a safetensors file: weights without a model", "torch.onnx.export"),
-    "samples.npz": (npz(), "an .npz of arrays, which is what samples are", "--data"),
+    "samples.npz": (npz(), "an .npz of arrays: samples", "--data"),
     "x.npy": (b"\x93NUMPY\x01\x00", "a single array of numpy", "numpy.savez"),
     "m.h5": (b"\x89HDF\r\n\x1a\n" + bytes(64), "an HDF5 file, as Keras saves models", "export('model.onnx'"),
     "m.keras": (

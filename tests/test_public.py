@@ -120,7 +120,7 @@ WRONG = {
     "a comparison alone": (
         lambda *all_: planner.write_report(all_[2], {"onnx-qdq": 40.0}),
         InputError,
-        "a comparison is what compare gives, not a float",
+        "a comparison is the result of compare, not a float",
     ),
     "functions in a list": (
         lambda *_: planner.load_target("litert-int8", functions=[len]),
@@ -151,7 +151,7 @@ WRONG = {
     "no statistics to condition with": (
         lambda m, *_: planner.condition(m, "equalize", stats=3),
         InputError,
-        "statistics are what calibrate gives, or a file of them, not a int",
+        "statistics are the result of calibrate, or a file of it, not a int",
     ),
     "no samples to condition with": (
         lambda m, *_: planner.condition(m, "migrate", samples=3),

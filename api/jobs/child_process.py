@@ -234,7 +234,7 @@ def stopped_beyond(largest: int, folder: Path, stopped: Stopped) -> Stopped:
             size = _made_bytes(folder)
             if size > COPIES * largest:
                 most = f"{COPIES * largest >> 20} MiB or {MOST_FILES} files"
-                raise Refused("out-of-memory", f"what this work writes exceeds {most}")
+                raise Refused("out-of-memory", f"the output of this work exceeds {most}")
         return stopped()
 
     return look

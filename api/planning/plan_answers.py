@@ -93,7 +93,7 @@ def suggestions(plan: Planned, arguments: Arguments) -> bytes:
     rescale = arguments["rescale"]
     found = suggest(plan, rescale)
     lines = [line for n, one in enumerate(found, 1) for line in _suggestion(n, one)]
-    nothing = f"no edit of the constraints near {rescale} removes it: its kernels themselves want two types"
+    nothing = f"no edit of the constraints near {rescale} removes it: its kernels need two types"
     document = {"plan": plan.key, "rescale": rescale, "suggestions": [one.to_dict() for one in found]}
     return json.dumps(document | {"lines": lines or [nothing]}).encode()
 

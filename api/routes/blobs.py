@@ -71,7 +71,7 @@ def _use(service: Service, digest: str) -> int:
     response_class=FileResponse,
     responses={
         200: {"content": {BYTES[0]: {}}},
-        206: {"description": "the part that Range asks for"},
+        206: {"description": "the part that Range requests"},
         **NOT_MODIFIED,
     },
 )

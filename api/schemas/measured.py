@@ -234,7 +234,7 @@ class SearchRecord(BaseModel):
     front: list[int]
     trials: list[TrialRecord]
     annotations: dict[str, Any]
-    given_up: str = Field(default="", description="of an effort: what the best plan gave up for what")
+    given_up: str = Field(default="", description="of an effort: the compromise of the best plan")
     plan: Digest
     blob: Digest
     link: str

@@ -168,7 +168,7 @@ class EditsRequest(BaseModel):
     @model_validator(mode="after")
     def _names_a_target(self) -> Self:
         if self.best_effort and self.target is None:
-            raise ValueError("best_effort goes with a target; edits keep to what the plan was made with")
+            raise ValueError("best_effort needs a target; edits keep the options of the plan")
         return self
 
 
@@ -266,8 +266,8 @@ class ComparisonRequest(BaseModel):
     )
     format: ExportFormat | Literal["interpreter"] | None = Field(
         default=None,
-        description="what the plan is written as, and run; interpreter runs the plan itself; "
-        "by default onnx-qdq, or the interpreter where that cannot say the plan",
+        description="format of the file that runs; interpreter runs the plan itself; by default onnx-qdq, or "
+        "the interpreter if that format cannot express the plan",
     )
     held_out: Flag | None = Field(
         default=None, description="whether the samples are others than those of calibration, for who reads it"

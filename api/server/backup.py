@@ -105,7 +105,7 @@ def _copy_rows(source: Path, goal: Path) -> None:
     if found != ["ok"]:
         raise InputError(
             f"the database {str(source)!r} is damaged: {'; '.join(found)}",
-            hint=f"the copy of before stays; {str(part)!r} has what can be read",
+            hint=f"the earlier copy stays; {str(part)!r} has the readable part",
         )
     _clear(goal)
     part.replace(goal)

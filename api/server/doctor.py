@@ -83,7 +83,7 @@ def examine(environment: Mapping[str, str], host: str, *, deep: bool = False) ->
     found += _tokens(settings, host)
     if deep:
         broken = damaged(settings.data)
-        detail = f"damaged: {', '.join(broken[:10])}" if broken else "every file is what its digest says"
+        detail = f"damaged: {', '.join(broken[:10])}" if broken else "every file matches its digest"
         found.append(Check("digests", "bad" if broken else "good", detail))
         found += _rows(settings)
     return found

@@ -107,4 +107,4 @@ def _objects(store: Store) -> str | None:
 
 
 def _children(sandbox: Sandbox) -> str | None:
-    return None if sandbox.has_child() else "no child process stays to read what comes"
+    return None if sandbox.has_child() else "no child process remains to read input"

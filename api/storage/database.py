@@ -281,7 +281,7 @@ def _sqlite(url: URL) -> Engine:
     if not url.database or url.database == ":memory:" or url.query or url.host:
         raise InputError(
             f"QPLAN_DATABASE_URL names no file: {_shown(str(url))}",
-            hint="sqlite:///FILE; what is in memory is kept for nobody",
+            hint="sqlite:///FILE; a database in memory does not last",
         )
     engine = create_engine(url, pool_size=POOL, connect_args={"timeout": WAIT_SECONDS})
     largest: dict[Identity, int] = {}

@@ -247,7 +247,7 @@ def _asked(metric: Metric, outputs: Outputs, labels: Array | None) -> float:
         is_number = True
     if not is_number:
         kind = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
-        raise InputError(f"metric {name!r} returned {kind}; one number, larger for better, is what it takes")
+        raise InputError(f"metric {name!r} returned {kind}; accepted: one number, larger is better")
     return float(value)
 
 

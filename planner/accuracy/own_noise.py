@@ -107,7 +107,7 @@ def require_float_output(plan: Plan) -> None:
         raise InputError(
             f"model {plan.graph.name!r} has no float output ({', '.join(plan.graph.outputs)}), "
             "and noise is measured at those",
-            hint="cut the model in front of what makes integers of its results",
+            hint="cut the model before the op that makes integers of its results",
         )
 
 

@@ -48,7 +48,7 @@ def beyond_calibration(model: Graph, stats: Statistics, samples: Source) -> tupl
       SampleError: a sample that does not fit or does not run.
       InputError: something else in place of statistics.
     """
-    expect(stats, Statistics, "statistics are what calibrate gives")
+    expect(stats, Statistics, "statistics are the result of calibrate")
     flat, found = expand(model), dict[str, Beyond]()
     watched = [name for name in stats.values if name in flat.values]
     for name, seen in observe_each(flat, samples, values=watched):

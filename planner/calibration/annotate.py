@@ -193,7 +193,7 @@ def _notes(graph: Graph, stats: Statistics) -> Iterable[str]:
             if rows.apart:
                 yield (
                     f"{rows.apart} rows of {name!r} lie more than {APART:g} below the others, in "
-                    f"sample {rows.sample!r}: left out of what its softmax needs; are they padding?"
+                    f"sample {rows.sample!r}: left out of the range of its softmax; are they padding?"
                 )
 
 

@@ -65,10 +65,10 @@ class _Input:
             yield f"has NaN or infinity in {names}", "no range counts that; clean them"
         if self.zero:
             names = _named(self.zero, self.samples)
-            yield f"is all zero in {names}", "give what the device will see"
+            yield f"is all zero in {names}", "give samples like the data of the device"
         if self.constant:
             names = _named(self.constant, self.samples)
-            yield f"is one number throughout {names}", "give what the device will see"
+            yield f"is one number throughout {names}", "give samples like the data of the device"
         has_numbers = self.first is not None and self.first.size > 1
         if has_numbers and self.samples > 1 and self.is_repeated and not (self.zero or self.constant):
             yield f"is the same in all {self.samples} samples", "is the loader at fault?"

@@ -87,7 +87,7 @@ def load_statistics(path: str | Path) -> Statistics:
     """
     if not isinstance(path, str | Path):
         raise StatsError(
-            f"statistics are what calibrate gives, or a file of them, not a {type(path).__name__}"
+            f"statistics are the result of calibrate, or a file of it, not a {type(path).__name__}"
         )
     path = Path(path)
     try:

@@ -28,7 +28,7 @@ def broken_predicate(served: Served) -> str | None:
     """
     row = served.row
     if row.is_on_request and not runs_as_asked(served):
-        return "nothing asks the kernel to run so"
+        return "no request names the kernel"
     bits, numbers = partial(_asked_bits, served), bool(served.numbers)
     try:
         return broken_when(row, served.patterns, served.region, served.graph, bits, numbers=numbers)
@@ -74,7 +74,8 @@ def check_asked(plan: Plan, kernel: KernelPlan, region: Region) -> None:
     if kernel.row not in {None, *plan.target.rows} or not runs_as(kernel, asked.wanted, plan.target.rows):
         has = ", ".join(brief(port.type) for port in kernel.outputs if port.value)
         refuse(
-            kernel.name, f"gives {has}, and {asked.key!r} asks for {asked.wanted}; accepted: what is asked"
+            kernel.name,
+            f"gives {has}, and {asked.key!r} asks for {asked.wanted}; accepted: the requested storages",
         )
 
 

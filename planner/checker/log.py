@@ -55,7 +55,7 @@ def _check_decided(log: Sequence[StepRow], name: str, number: int | None, port: 
         return
     if port is None or not 0 <= number < len(log) or log[number][1] != port.address:
         address = port.address if port else name
-        refuse(address, f"{name!r} is decided by step {number}, which is none of {address}")
+        refuse(address, f"{name!r} is decided by step {number}, which is not one of {address}")
 
 
 def check_steps(log: Sequence[StepRow]) -> Mapping[str, StepRow]:

@@ -190,7 +190,7 @@ def _check_structure(carried: Graph, model: Graph) -> None:
             ", ".join(f"{key!r}: {wanted}" for key, wanted in graph.wanted.items()) or "nothing"
             for graph in (carried, model)
         )
-        refuse("", f"the plan asks of kernels {mine}; the model asks {theirs}")
+        refuse("", f"the plan requests of kernels {mine}; the model requests {theirs}")
     for what in ("inputs", "outputs"):
         if getattr(carried, what) != getattr(model, what):
             refuse(

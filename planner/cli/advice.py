@@ -86,7 +86,7 @@ def losses(
     worst = told.worst_values(found, limit)
     say_table("Where the whole program gets worse", told.VALUE_HEAD, map(told.value_row, worst))
     lines = told.remedy_lines(found)
-    say("\n".join(["What would help most, predicted:" if lines else "", *(f"  {line}" for line in lines)]))
+    say("\n".join(["Most effective remedies, predicted:" if lines else "", *(f"  {line}" for line in lines)]))
 
 
 def suggest(
@@ -108,7 +108,7 @@ def suggest(
     if json:
         say_json({"rescale": rescale, "suggestions": [one.to_dict() for one in found]})
     elif not found:
-        say(f"no edit of the constraints near {rescale} removes it: its kernels themselves want two types")
+        say(f"no edit of the constraints near {rescale} removes it: its kernels need two types")
     for n, one in enumerate(() if json else found, 1):
         head, *figures = one.lines()
         say(f"{n}. {head}")

@@ -207,7 +207,7 @@ def _way_out(error: typer.TyperException) -> str:
     name = words[-1] if words else ""
     examples = TARGET_EXAMPLES.get(name, ()) if words[:1] == ("target",) else EXAMPLES.get(name, ())
     if not examples:
-        return "qplan --help lists what there is"
+        return "qplan --help lists all of them"
     return f"for example: {examples[0]}; qplan help {' '.join(words)} lists the options"
 
 

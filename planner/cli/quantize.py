@@ -90,7 +90,7 @@ def quantize(
 
     written = list(formats or [FORMAT])
     if not any(map(is_comparable, written)):
-        warn(f"nothing runs {', '.join(written)}: {FORMAT} is written too, and is what is compared")
+        warn(f"nothing runs {', '.join(written)}: {FORMAT} is written too, and is compared")
         written.append(FORMAT)
     stem = "model" if model == STDIN else Path(model).stem
     judging = read_judging("written", output, metric, min_sqnr, min_metric, min_coverage=min_coverage)

@@ -34,5 +34,5 @@ def refuse_unknown(graph: Graph, data: bytes, form: str, external: Path | None =
     except FAILURES as error:
         raise UnsupportedExport(
             f"onnxruntime does not load this model as {form}: {one_line(error)}",
-            hint="what else it has may be another engine's; qonnx keeps every op as it is",
+            hint="other ops may belong to another engine; qonnx keeps every op",
         ) from error

@@ -63,7 +63,7 @@ def integer_kernels(model: Graph, plan: Plan) -> Iterator[IntegerKernel]:
       >>> first.ops[0].type, first.constants["stem/conv.in[1]"].dtype, len(first.multipliers)
       ('Conv', dtype('int8'), 24)
     """
-    expect(model, Graph, "a model is what load_model or annotate gives")
+    expect(model, Graph, "a model is the result of load_model or annotate")
     require_plan(plan)
     values = Values[Any](model, plan, cast("Casts[Any]", None))  # nothing is written, so nothing is cast
     for block in blocks(plan):

@@ -148,7 +148,7 @@ def refuse_bodies(plan: Plan, name: str) -> None:
     if found is not None and not FORMATS[name].has_bodies:
         accepted = ", ".join(sorted(name for name, form in FORMATS.items() if form.has_bodies))
         raise UnsupportedExport(
-            f"{found.owner!r} is a {found.type} with a body, which {name} has no word for here; accepted: "
+            f"{found.owner!r} is a {found.type} with a body, which {name} cannot express here; accepted: "
             f"{accepted}",
             hint="export one of these, or give a model without loops and branches",
         )

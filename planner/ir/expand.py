@@ -44,7 +44,7 @@ def expand(graph: Graph) -> Graph:
       ModelError: a graph that breaks a rule of validity, or grows beyond `MOST_STEPS` kernels.
     """
     if not isinstance(graph, Graph):
-        raise InputError(f"a model is what load_model or annotate gives, not a {type(graph).__name__}")
+        raise InputError(f"a model is the result of load_model or annotate, not a {type(graph).__name__}")
     if not graph.functions:
         return graph
     # Counted first: twenty functions that each call the next twice are a million kernels.

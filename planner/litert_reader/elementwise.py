@@ -90,7 +90,7 @@ def cast(builder: Builder, op: Operator) -> None:
     """CAST between plain element types."""
     x, y = builder.tensor(op, 0), builder.file.tensors[op.outputs[0]]
     if not x.element or not y.element or x.kind is not None or y.kind is not None:
-        raise Unread("it casts stored integers, or elements that ONNX has not")
+        raise Unread("it casts stored integers, or elements that ONNX lacks")
     target = "f32" if y.element == "f16" else y.element
     builder.result(op, "Cast", [builder.value(op, 0)], {"to": enum_of(target)})
 

@@ -91,7 +91,7 @@ class StorageCastOp(CastOp):
         if uniform.storage.is_float or uniform.storage.bits != integer.width.data:
             store = uniform.storage.name
             raise VerifyException(
-                f"quant.scast: storage {store} has not the width of the integer type {integer}"
+                f"quant.scast: storage {store} differs in width from the integer type {integer}"
             )
         problem = misfit(uniform, kinds[0] if uniforms[0] else kinds[1])
         if problem:

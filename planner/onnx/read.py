@@ -133,9 +133,7 @@ def _told(graph: Graph) -> Graph:
     if not found:
         return graph
     more = f" and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
-    note = (
-        f"no shape is known behind {', '.join(found[:MOST_TOLD])}{more}: what follows counts as one element"
-    )
+    note = f"no shape is known behind {', '.join(found[:MOST_TOLD])}{more}: later values count as one element"
     return replace(graph, notes=(*graph.notes, note))
 
 

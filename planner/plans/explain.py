@@ -112,7 +112,7 @@ def _of_inner(plan: Plan, name: str) -> str:
         return ""
     for region in plan.graph.regions:
         if any(name in (*op.inputs, *op.outputs) for op in region.ops):
-            return f"{name} is inside kernel {region.name}; only what a port carries has a type."
+            return f"{name} is inside kernel {region.name}; only values at ports have a type."
     return f"{name} is a value that no kernel of the plan reads or writes."
 
 

@@ -160,7 +160,7 @@ def require_plan(plan: object) -> None:
     Raises:
       InputError: what it is instead.
     """
-    expect(plan, Plan, "a plan is what plan, replan or plan_from_json gives")
+    expect(plan, Plan, "a plan is the result of plan, replan or plan_from_json")
 
 
 def for_model(plan: Planned, model: Graph) -> Planned:

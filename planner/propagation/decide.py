@@ -45,7 +45,7 @@ from planner.propagation.solver.classes import build_classes
 from planner.propagation.solver.price import CostModel
 from planner.target.records import PortId, Target
 
-GIVEN_UP: Final = "what it needs cannot all hold"
+GIVEN_UP: Final = "its constraints cannot all hold"
 
 
 class Demotion(NamedTuple):
@@ -57,7 +57,7 @@ class Demotion(NamedTuple):
 
 DEMOTIONS: Final = (
     Demotion("no range", without_range),
-    Demotion("a range but for results that are handed on in float", unranged_results),
+    Demotion("a range, except for results in float", unranged_results),
     Demotion("results without a range that something stores", stored_results),
     Demotion("an integer island", islands),
     Demotion("data movement between floats", between_floats),

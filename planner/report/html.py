@@ -126,19 +126,19 @@ def _require(plan: Plan, comparisons: Mapping[str, Comparison], **given: object)
     require_plan(plan)
     if given["before"] is not None:
         require_plan(given["before"])
-    expect(comparisons, Mapping, "comparisons are a mapping from a format to what compare gives")
+    expect(comparisons, Mapping, "comparisons are a mapping from a format to a result of compare")
     for comparison in comparisons.values():
-        expect(comparison, Comparison, "a comparison is what compare gives")
+        expect(comparison, Comparison, "a comparison is the result of compare")
     for name, kind, told in _GIVEN:
         if given[name] is not None:
             expect(given[name], kind, told)
 
 
 _GIVEN: Final = (
-    ("losses", Losses, "losses are what planner.losses gives"),
-    ("search", Search, "a search is what planner.search gives"),
-    ("stats", Statistics, "statistics are what planner.calibrate gives"),
-    ("tradeoffs", Mapping, "trade-offs are a mapping from a value or rescale to what pareto gives"),
+    ("losses", Losses, "losses are the result of planner.losses"),
+    ("search", Search, "a search is the result of planner.search"),
+    ("stats", Statistics, "statistics are the result of planner.calibrate"),
+    ("tradeoffs", Mapping, "trade-offs are a mapping from a value or rescale to a result of pareto"),
 )
 
 

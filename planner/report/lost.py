@@ -38,5 +38,5 @@ def losses_part(losses: Losses) -> Markup:
         table(KERNEL_HEAD, list(map(kernel_row, losses.kernels[:ROWS]))),
         element("h3", "Where the whole program gets worse"),
         table(VALUE_HEAD, list(map(value_row, worst_values(losses, ROWS)))),
-        *((element("h3", "What would help most, predicted"), element("ul", *helps)) if helps else ()),
+        *((element("h3", "Most effective remedies, predicted"), element("ul", *helps)) if helps else ()),
     )

@@ -121,9 +121,9 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
     if model.symmetric and model.zero_point:
         return "zero_point", f"zero point {model.zero_point} of a symmetric type must be 0"
     if (model.granularity == "block") != (model.block_size is not None):
-        return "block_size", "block_size goes with granularity: block, and only with it"
+        return "block_size", "block_size needs granularity: block, and granularity: block needs block_size"
     if model.short_block and model.granularity != "block":
-        return "short_block", "short_block goes with granularity: block"
+        return "short_block", "short_block needs granularity: block"
     if model.sparsity is not None:
         few, many = _sparsity(model.sparsity)
         if few >= many:
@@ -131,10 +131,10 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
         if not model.symmetric and model.zero_point is None:
             return (
                 "sparsity",
-                "sparsity goes with symmetric: true or a zero_point: 0 is one number",
+                "sparsity needs symmetric: true or zero_point: 0, so that 0 is one number",
             )
     if model.weight_pairs is not None and (not model.symmetric or model.granularity == "block"):
-        return "weight_pairs", "weight_pairs goes with symmetric: true, of a tensor or an axis"
+        return "weight_pairs", "weight_pairs needs symmetric: true, per tensor or axis"
     if model.scales != "f32":
         if model.granularity != "block":
             return "scales", "scales go with granularity: block"

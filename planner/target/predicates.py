@@ -253,7 +253,7 @@ def _values(term: str, scope: _Scope) -> Iterator[Any]:
             return
         if what == "bits":
             if scope.bits is None:
-                raise TargetError(f"predicate {term!r} asks for bits, which only a row's `when` knows")
+                raise TargetError(f"predicate {term!r} tests bits, which only a row's `when` knows")
             yield from scope.bits(owner)
             return
         for name in _names(owner, scope):

@@ -141,7 +141,7 @@ class DynamicRange:
 
     def __post_init__(self) -> None:
         if self.storage.float_name or self.storage.bits > DYNAMIC_BITS:
-            raise TargetError(f"dynamic wants integers of up to {DYNAMIC_BITS} bits, not {self.storage}")
+            raise TargetError(f"dynamic takes integers of up to {DYNAMIC_BITS} bits, not {self.storage}")
         if self.symmetric and not self.storage.signed:
             raise TargetError(f"symmetric needs signed storage, {self.storage} has none")
         if self.per_token and not self.symmetric:
@@ -265,7 +265,7 @@ class Files:
         if self.layout not in (None, "channels_first", "channels_last"):
             raise TargetError(f"layout {self.layout!r} is neither channels_first nor channels_last")
         if self.sizes not in (None, "fixed"):
-            raise TargetError(f"sizes {self.sizes!r} are not fixed, and nothing else can be asked of them")
+            raise TargetError(f"sizes {self.sizes!r} are not fixed; accepted: fixed")
         if self.runtime not in (None, "onnxruntime"):
             raise TargetError(f"runtime {self.runtime!r} is not installed here; accepted: onnxruntime")
         if self.reader is not None and self.reader not in READERS:
@@ -393,8 +393,8 @@ class Target:
       work_unit: the word for the unit of work in reports; "" is an element requantized.
       legalize: kernels that a region of a coarser kernel becomes, by that kernel.
       engines: that its rows run on.
-      asked_widths, unsigned: whether wildcards that nothing else decides take the width that the model asks
-        for, and no sign where they need none.
+      asked_widths, unsigned: whether wildcards that nothing else decides take the width that the model
+        requests, and no sign where they need none.
       storages: bits, sign and float of those that results have; None: any (`rules.named_storages`).
       files: that its compiler reads.
       blocks: fusions of norms and activations; one that rows do not serve wholly runs in float as a whole.

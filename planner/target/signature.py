@@ -136,7 +136,7 @@ def _table(
     for port in (*inputs[:1], *outputs):
         store = port.type.storage
         if not isinstance(store, Storage) or store.bits > TABLE_BITS:
-            message = f"a table wants integers of up to {TABLE_BITS} bits, port {port.name!r} has {port.type}"
+            message = f"a table takes integers of up to {TABLE_BITS} bits, port {port.name!r} has {port.type}"
             building.problems.append(node.problem("T028", message))
     if given is None:
         return None

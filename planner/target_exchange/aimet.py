@@ -252,7 +252,7 @@ class _Importer:
                 self.written(form, tuple(ops), setting)
             elif form in ("move", "choice"):
                 row = plain_row(tuple(ops), "*", "*", one_scale=True)
-                row.comment = "no quantizer of their own: results have the encoding of what is read"
+                row.comment = "no quantizer of their own: results have the encoding of the input"
                 self.draft.rows.append(row)
             elif setting.reads and form == "unary":
                 for a, _p in dict.fromkeys(self.widths(setting)):

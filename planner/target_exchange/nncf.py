@@ -181,7 +181,7 @@ def _operation(item: Item, spaces: Mapping[str, Space], draft: TargetDraft) -> O
             elif key == "mode" and kind == "Interpolate":
                 mode = value.text(("linear", "nearest", "cubic"))
             else:
-                draft.not_said(f"{value.path} of {kind}: {value.node.data} has no word in a target")
+                draft.not_said(f"{value.path} of {kind}: {value.node.data} has no equivalent in a target")
     quantization: dict[str, tuple[Space, ...]] = {"activations": (), "weights": ()}
     if "quantization" in fields:
         for key, value in fields["quantization"].fields(("activations", "weights")).items():

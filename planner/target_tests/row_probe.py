@@ -28,7 +28,7 @@ VERDICTS: Final[Mapping[str, str]] = {
     "one step": "integers, some one step from the expected",
     "differs": "integers, further from the expected",
     "refused": "the engine does not take it",
-    "not written": "the format has no word for it",
+    "not written": "the format cannot express it",
     "no model": "the kit has no model of it",
     "no answer": "the results hold nothing of it",
 }

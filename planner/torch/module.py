@@ -257,7 +257,7 @@ def fake_quantized(
     Example:
       >>> module = planner.torch.fake_quantized(model, plan)  # doctest: +SKIP
     """
-    expect(model, Graph, "a model is what load_model or annotate gives")
+    expect(model, Graph, "a model is the result of load_model or annotate")
     require_plan(plan)
     form = form_of_plan(model, plan.graph)
     check_model(plan, form)

@@ -58,7 +58,7 @@ def pad(draft: Builder, op: Operation) -> None:
         fill = draft.operand(op, 2)
         array = draft.array(fill)
         if array is None:
-            raise Unread("what it pads with is computed when the program runs")
+            raise Unread("its padding value is computed when the program runs")
         number = array.reshape(-1)[0]
     else:
         number = NUMPY[dtype].type(0)

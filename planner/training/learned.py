@@ -104,10 +104,10 @@ def with_learned(model: Graph, learned: Any) -> Graph:
         row, or moved although it is fixed. Names value, group and row.
       UnknownName: a group or constant that the spec does not have.
     """
-    expect(model, Graph, "a model is what load_model or annotate gives")
+    expect(model, Graph, "a model is the result of load_model or annotate")
     found = learned.learned() if hasattr(learned, "learned") else learned
     found = read_learned(found) if isinstance(found, str | Path) else found
-    expect(found, Learned, "what was learned is a module, its file, or a Learned")
+    expect(found, Learned, "learned is a module, its file, or a Learned")
     flat = _model_of(expand(model), found.spec)
     scales = _checked_scales(found)
     constants = _checked_constants(flat, found)

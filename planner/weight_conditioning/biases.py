@@ -87,7 +87,7 @@ def correct_biases(
       >>> ready = planner.annotate(model, stats=stats)
       >>> corrected = planner.correct_biases(ready, "litert-int8", stats)
     """
-    expect(model, Graph, "a model is what load_model or annotate gives")
+    expect(model, Graph, "a model is the result of load_model or annotate")
     seen = stats if isinstance(stats, Statistics) else load_statistics(stats)
     means = _means(model, seen)
     if not any(channel_axis(op, model) is not None for op in model.all_ops()):

@@ -127,7 +127,7 @@ def condition(
             hint="condition the model of ops, then fuse and plan",
         )
     if stats is not None:
-        expect(stats, (Statistics, str, Path), "statistics are what calibrate gives, or a file of them")
+        expect(stats, (Statistics, str, Path), "statistics are the result of calibrate, or a file of it")
     read = load_statistics(stats) if isinstance(stats, str | Path) else stats
     held = None if samples is None else replayable(samples)
     _check_needs(

@@ -131,7 +131,7 @@ def rounded(
     arrays: dict[Key, Reals] = {}
     kinds: dict[str, Uniform] = {}
     left = [
-        f"{name!r}: what it reads was not seen, or was no number"
+        f"{name!r}: its input was not observed, or was not a number"
         for name in slices
         if name not in met or met[name] not in grams
     ]

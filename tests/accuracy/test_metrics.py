@@ -131,9 +131,7 @@ def test_a_metric_that_raises_is_told_with_what_it_raised():
 def test_a_metric_returns_one_number(returned, said):
     with pytest.raises(InputError) as caught:
         judged(SCORES, NOISY, LABELS, lambda _outputs, _labels: returned).scores()
-    assert str(caught.value) == (
-        f"metric '<lambda>' returned {said}; one number, larger for better, is what it takes"
-    )
+    assert str(caught.value) == (f"metric '<lambda>' returned {said}; accepted: one number, larger is better")
 
 
 @pytest.mark.parametrize(

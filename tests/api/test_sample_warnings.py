@@ -16,7 +16,7 @@ ZERO = np.concatenate([GOOD[:3], np.zeros_like(GOOD[:1])])
 HOLE = np.where(np.arange(4)[:, None, None] == 1, np.nan, GOOD)
 ODD = {
     "good": (GOOD, ""),
-    "zero": (ZERO, "input 'x' is all zero in samples, sample 3: give what the device will see"),
+    "zero": (ZERO, "input 'x' is all zero in samples, sample 3: give samples like the data of the device"),
     "constant": (np.ones_like(GOOD), "is one number throughout all 4 samples"),
     "NaN": (HOLE, "has NaN or infinity in samples, sample 1"),
     "one over and over": (np.repeat(GOOD[:1], 4, 0), "is the same in all 4 samples"),

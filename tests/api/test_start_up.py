@@ -134,7 +134,7 @@ def test_ready_says_what_is_missing(make_service, tmp_path, monkeypatch):
     FORKS.server[0].wait()
     state.readiness.until = 0.0
     found = check(service.get("/v1/health/ready"), "not-ready", "child")
-    assert found["missing"] == ["no child process stays to read what comes"]
+    assert found["missing"] == ["no child process remains to read input"]
     (tmp_path / "drafts").rmdir()
     state.service.engine.dispose()
     for file in tmp_path.glob("qplan.sqlite*"):

@@ -27,7 +27,7 @@ def told(arrays, *facts) -> list[str]:
 
 HOLE = np.where(np.eye(2, 3) > 0, np.nan, 1.0)
 CLEAN = "no range counts that; clean them"
-SEEN = "give what the device will see"
+SEEN = "give samples like the data of the device"
 
 
 @pytest.mark.parametrize(

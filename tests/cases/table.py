@@ -109,7 +109,7 @@ CASES = {
     "mean_flagged_same_scale": Case(
         12,
         alike=("k1.out[0]", "mean.in[0]", "mean.out[0]"),
-        warnings=("mean.out[0] shares the scale of what it reads, 8 wide, and is itself 1 wide",),
+        warnings=("mean.out[0] shares the scale of its input, 8 wide, and is itself 1 wide",),
     ),
     "fixed_output_with_calibration": Case(
         13, rescales=("s#0 requantize -> k2.in[0]",), ports={"soft.out[0]": SOFTMAX, "k1.in[0]": SOFTMAX}

@@ -112,7 +112,7 @@ def test_what_stays_open_is_told(model, tmp_path, capsys):
     asked = ["--annotations", str(notes), "--out", str(tmp_path / "o")]
     assert run(["plan", model, "-t", "stablehlo", "-f", "stablehlo", *asked]) == 0
     told = (
-        "stablehlo has fixed sizes, and these are open and taken for 1: x[0] 'batch', x[1] 'seq'; give them: "
+        "stablehlo has fixed sizes; these are open and set to 1: x[0] 'batch', x[1] 'seq'; give them: "
         "--dim batch=N --dim seq=N"
     )
     assert told in capsys.readouterr().err

@@ -84,7 +84,9 @@ def test_odd_samples_are_warned_of(qplan, tmp_path):
     answer = qplan("plan", MODEL, "-t", "onnxruntime-cpu", "--data", tmp_path / "dark.npz",
                    "--annotations", notes, "-o", tmp_path / "out")  # fmt: skip
     assert answer.code == 0
-    zero = "warning: input 'image' is all zero in dark.npz, sample 5: give what the device will see\n"
+    zero = (
+        "warning: input 'image' is all zero in dark.npz, sample 5: give samples like the data of the device\n"
+    )
     assert zero in answer.err
     assert "input 'image' is 0 to 255 in the samples, beyond the model's range for it, 0 to 1: " in answer.err
     assert zero in qplan("calibrate", MODEL, "--data", tmp_path / "dark.npz", "-o", tmp_path / "s.json").err
@@ -176,7 +178,8 @@ def test_bad_labels(plan, tmp_path, arrays, said):
 
 def test_nothing_to_judge_is_refused(qplan, plan, tmp_path):
     assert (
-        "needs one that can be run here (--format onnx-qdq, say)" in plan("--min-sqnr", "3", form="mlir").err
+        "need a format that can be run here (--format onnx-qdq, say)"
+        in plan("--min-sqnr", "3", form="mlir").err
     )
     line = ("plan", MODEL, "-t", "onnxruntime-cpu", "-f", "onnx-qdq", "--min-sqnr", "3", "-o", tmp_path / "x")
     assert "no evaluation data (--eval-data, held out, or --data)" in qplan(*line).err

@@ -39,7 +39,7 @@ def test_the_folder_is_enough(qplan, planned, few):
     assert "the loss begins at head/softmax" in answer.out
     assert "Noise of each kernel alone" in answer.out
     assert "Where the whole program gets worse" in answer.out
-    assert "What would help most, predicted:" in answer.out
+    assert "Most effective remedies, predicted:" in answer.out
 
 
 def test_as_json(qplan, planned, few):

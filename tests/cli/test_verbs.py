@@ -337,7 +337,7 @@ def test_explain_names_the_line_of_the_target(qplan, planned):
     [
         ("@model.in[0]", "probabilities#0: 'probabilities' is !quant.uniform<u8"),
         ("stem/conv_weight", "stem/conv.in[1] is "),
-        ("stem/bn_out", "stem/bn_out is inside kernel stem/conv; only what a port carries has a type."),
+        ("stem/bn_out", "stem/bn_out is inside kernel stem/conv; only values at ports have a type."),
     ],
 )
 def test_explain_takes_what_show_and_the_model_name(qplan, planned, address, words):

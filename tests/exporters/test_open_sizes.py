@@ -18,9 +18,9 @@ FIRST = {
     "stablehlo": "Pad at 'Pad_1': reflected by more than (1, 1, 1) has; ",
     "stablehlo-int": "Pad at 'Pad_1': reflected by more than (1, 1, 1) has; ",
 }
-OPEN = "x[0] 'N', x[1] 'T', x[2] 'S' are left open and taken for 1 "
+OPEN = "x[0] 'N', x[1] 'T', x[2] 'S' are left open and set to 1 "
 HINT = (
-    "(size what is open: load_model(..., dims={'N': N, 'T': N, 'S': N}), "
+    "(fix open sizes: load_model(..., dims={'N': N, 'T': N, 'S': N}), "
     "or --dim N=N --dim T=N --dim S=N where qplan reads the model"
 )
 

@@ -107,7 +107,7 @@ REFUSED = {
     ),
     "an attribute": (
         changed("QLinearAdd", axis=1),
-        "its attribute 'axis' is none that onnxruntime knows; it has none",
+        "its attribute 'axis' is unknown to onnxruntime, which has none",
     ),
     "reals": (
         replace(BY_KIND["QLinearAdd"], dtype=TensorProto.FLOAT),

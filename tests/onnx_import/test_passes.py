@@ -446,7 +446,7 @@ def test_unknown_ops_are_kept_and_their_types_guessed():
     assert (graph.values["a"].shape, graph.values["a"].dtype) == (None, "f32")
     assert graph.notes == (
         "element types behind my::Op are a guess",
-        "no shape is known behind my::Op at 'Op_0': what follows counts as one element",
+        "no shape is known behind my::Op at 'Op_0': later values count as one element",
     )
     assert graph.opsets == {"": 21, "my": 7}
 

@@ -160,7 +160,7 @@ def test_an_op_behind_which_nothing_is_known_is_named():
     data = chain(strange, domains={"some.where": 1}, constants={"i": np.ones(3, np.int64)})
     graph = read_onnx(data)
     (note,) = (note for note in graph.notes if "no shape" in note)
-    assert note == "no shape is known behind some.where::Strange at 'odd': what follows counts as one element"
+    assert note == "no shape is known behind some.where::Strange at 'odd': later values count as one element"
     fused = fuse(graph, load_target("onnxruntime-cpu"))
     choices = choose_rows(fused, fused.regions, load_target("onnxruntime-cpu"))
     reasons = {choice.region.name: choice.reason for choice in choices}

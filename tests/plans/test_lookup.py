@@ -179,6 +179,6 @@ def test_tables_that_are_none(table, words):
 def test_a_table_wants_few_integers():
     text = TARGET.replace("TABLE", "{entries: 16}").replace("x: A", "x: {storage: i32}")
     with pytest.raises(
-        planner.PlannerError, match="T028 a table wants integers of up to 16 bits, port 'x' has i32"
+        planner.PlannerError, match="T028 a table takes integers of up to 16 bits, port 'x' has i32"
     ):
         planner.load_target(text)

@@ -113,8 +113,8 @@ CONFLICTS = [
         {"f": "i16"},
         "litert-int8",
         (
-            "'f' has to run as i16, and no row of Reshape does (it only moves data, in the storage "
-            "of what is around it: ask the kernel that writes 'p')"
+            "'f' has to run as i16, and no row of Reshape does (it only moves data, in the storage of its "
+            "neighbours: request it of the kernel that writes 'p')"
         ),
         ("kernel 'f': i16", "kernel 'f' is Reshape"),
     ),
@@ -403,7 +403,7 @@ def test_annotations_are_a_file_a_mapping_or_an_argument(tmp_path):
             "{a/c: i160}",
             "a.yaml:2:11: storage 'i160' has more than 64 bits; accepted of a kernel: float, any, ",
         ),
-        ("{a/c: }", "a.yaml:2:11: None is nothing that can be asked of a kernel; accepted: float, any, "),
+        ("{a/c: }", "a.yaml:2:11: None is no request for a kernel; accepted: float, any, "),
         ("[a/c]", "a.yaml:2:1: kernels must map names to float, any, a storage such as i16, or "),
     ],
 )
@@ -544,7 +544,7 @@ def test_a_kernel_of_rows_on_request_alone_says_so():
 def test_the_checker_refuses_a_row_on_request_that_nobody_asked_for():
     plan = on_request({"e": "i16"})
     unasked = replace(plan, graph=replace(plan.graph, wanted={}))
-    with pytest.raises(PlanInvalid, match="nothing asks the kernel to run so"):
+    with pytest.raises(PlanInvalid, match="no request names the kernel"):
         planner.check(unasked)
 
 

@@ -217,5 +217,5 @@ def test_refused(key, wanted, message):
 
 
 def test_a_fusion_knows_no_bits():
-    with pytest.raises(TargetError, match=r"'x\.bits' asks for bits, which only a row's `when` knows"):
+    with pytest.raises(TargetError, match=r"'x\.bits' tests bits, which only a row's `when` knows"):
         problem("x.bits", 8, bits=None)

@@ -252,7 +252,7 @@ def test_what_cannot_be_rounded_stays(case):
     done = condition(graph, "round:4", samples=[sample])
     assert done.changes[0].values == ()
     assert np.array_equal(done.model.constants["w"].array, graph.constants["w"].array)
-    told = "'layer': what it reads was not seen, or was no number"
+    told = "'layer': its input was not observed, or was not a number"
     assert done.changes[0].left == ((told,) if case == "NaN" else ())
 
 

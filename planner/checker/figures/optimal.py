@@ -43,7 +43,7 @@ def check_optimal(plan: Plan, ranges: Ranges, losses: Sequence[Lost], *, clips: 
     """No class clips what it could hold, and no other label of one is cheaper.
 
     Args:
-      clips: whether any port cuts off more than `max_clip` of what it has to hold.
+      clips: whether any port cuts off more than `max_clip` of its range.
 
     Raises:
       PlanInvalid: `max_clip` is broken without need; the plan is said to be optimal, and another is cheaper.

@@ -285,8 +285,8 @@ def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_
         return
     if not any(map(is_comparable, formats)):
         raise InputError(
-            "what evaluates files (--eval-data, --output, --metric, --min-sqnr, --min-metric) needs one that "
-            "can be run here",
+            "options that evaluate files (--eval-data, --output, --metric, --min-sqnr, --min-metric) need a "
+            "format that can be run here",
             hint="--format onnx-qdq, say",
         )
     if data is None and eval_data is None:

@@ -28,7 +28,7 @@ def left_open(graph: Graph) -> tuple[str, str]:
     if not found:
         return "", ""
     listed = ", ".join(f"{place} {name!r}" if name else place for place, name in found.items())
-    return f"{listed} {'are' if len(found) > 1 else 'is'} left open and taken for 1", _advice(graph)
+    return f"{listed} {'are' if len(found) > 1 else 'is'} left open and set to 1", _advice(graph)
 
 
 def _advice(graph: Graph) -> str:
@@ -37,7 +37,7 @@ def _advice(graph: Graph) -> str:
     names = dict.fromkeys(name or place for place, name in open_dims(graph) if (name or place) not in known)
     sizes = ", ".join(f"{name!r}: N" for name in names)
     _, options = open_sizes(graph)
-    return f"size what is open: load_model(..., dims={{{sizes}}}), or {options} where qplan reads the model"
+    return f"fix open sizes: load_model(..., dims={{{sizes}}}), or {options} where qplan reads the model"
 
 
 def taken_for_one(graph: Graph, name: str) -> str:
@@ -50,7 +50,7 @@ def taken_for_one(graph: Graph, name: str) -> str:
     opened, options = open_sizes(graph)
     if name not in FIXED_SIZES or not opened:
         return ""
-    return f"{name} has fixed sizes, and these are open and taken for 1: {opened}; give them: {options}"
+    return f"{name} has fixed sizes; these are open and set to 1: {opened}; give them: {options}"
 
 
 def with_fixed_sizes(graph: Graph, name: str) -> Graph:

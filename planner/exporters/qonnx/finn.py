@@ -178,7 +178,7 @@ def _write_floats(streams: FinnModelBuilder, block: Block, ops: Sequence[Op], in
     for op in ops:
         if op.captures:
             raise UnsupportedExport(
-                f"{block.kernel.name!r}: {op.type} at {op.name!r} has subgraphs, which FINN has not",
+                f"{block.kernel.name!r}: {op.type} at {op.name!r} has subgraphs, which FINN lacks",
                 hint="export qonnx",
             )
         inputs = [inner.get(name) or (name and streams.values.real(name)) for name in op.inputs]

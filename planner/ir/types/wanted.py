@@ -103,7 +103,7 @@ def wanted_from_data(data: Any) -> Wanted:
         isinstance(texts, list | tuple) and all(isinstance(t, str) for t in texts) for texts in sides.values()
     )
     if not sides or len(sides) != len(data) or not lists or not any(sides.values()):
-        raise AnnotationError(f"{data!r:.60} is nothing that can be asked of a kernel; accepted: {FORMS}")
+        raise AnnotationError(f"{data!r:.60} is no request for a kernel; accepted: {FORMS}")
     inputs, outputs = (tuple(_stored(text) for text in sides.get(side, ())) for side in _SIDES)
     return Wanted(inputs=inputs, outputs=outputs)
 

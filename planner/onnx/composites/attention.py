@@ -187,7 +187,7 @@ def _refuse_cache_of_its_own(body: Body) -> None:
         "a sink of attention": body.input(11) or body.attribute("smooth_softmax", 0) == 1,
         "scores that are read": body.output(3),
         "positions of its own": body.input(9),
-        "attention to what follows": not body.attribute("causal", 1),
+        "attention to later positions": not body.attribute("causal", 1),
     }
     for what, found in told.items():
         if found:

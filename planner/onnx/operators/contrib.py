@@ -103,7 +103,7 @@ def _of_attributes(op: Op, schema: Any) -> str:
         told = schema.attributes.get(key)
         if told is None:
             known = ", ".join(sorted(schema.attributes)) or "none"
-            return f"its attribute {key!r} is none that onnxruntime knows; it has {known}"
+            return f"its attribute {key!r} is unknown to onnxruntime, which has {known}"
         kind = str(told.type).rpartition(".")[2]
         if not isinstance(given, _KINDS.get(kind, object)):
             return f"its attribute {key!r} is {given!r:.60}; onnxruntime takes {kind}"

@@ -202,7 +202,7 @@ def _illegal(entry: LabelClass, label: Label | None, max_clip: float) -> str:
         for port in entry.entering
         if (extent := entry.required[port.id]) is not None and isinstance(port.spec.storage, Storage)
     ]
-    return f"that cuts off {max(shares):.1%} of what it has to hold"
+    return f"that cuts off {max(shares):.1%} of its range"
 
 
 def _changed(around: _Around, members: Classes, label: Label | None, cost_model: CostModel) -> _Change | None:

@@ -166,17 +166,17 @@ class _Rounded:
             without = "plan without calibration data, or " if ranges else ""
             yield (
                 f"the quantizers of the model's file leave {_listed(self.quantized, 'value')} float, and "
-                f"kernels quantize {_them(self.quantized)}: to keep what is written {without}{_ASK}"
+                f"kernels quantize {_them(self.quantized)}: to keep the file's numbers {without}{_ASK}"
             )
         if self.stored:
             yield (
-                f"kernels store other numbers in {_listed(self.stored, 'constant')} than the quantized model:"
-                f" to keep what is written {_ASK}"
+                f"kernels store other numbers in {_listed(self.stored, 'constant')} than the quantized "
+                f"model: to keep the file's numbers {_ASK}"
             )
         if self.moved:
             yield (
                 f"the quantizers of the model's file give {_listed(self.moved, 'value')} another grid than "
-                f"kernels have there, which round again: to keep what is written {_ASK}"
+                f"kernels have there, which round again: to keep the file's numbers {_ASK}"
             )
 
     def _has_range(self, name: str) -> bool:

@@ -393,6 +393,6 @@ def _of_same_scale(network: Typing, kernel: Kernel) -> Iterator[str]:
         widths = [width(network.ranges[port.value]) for port in read]
         if widths and 2 * width(extent) < max(widths):
             yield (
-                f"{port_address(kernel.choice.region.name, *made.side)} shares the scale of what it reads, "
+                f"{port_address(kernel.choice.region.name, *made.side)} shares the scale of its input, "
                 f"{max(widths):g} wide, and is itself {width(extent):g} wide"
             )

@@ -273,7 +273,7 @@ def _content(network: Typed, port: Port) -> str:
     return "the range observed" if value.signs or observed(network, port) is not None else "its own numbers"
 
 
-_GIVEN: Mapping[str, str] = {"": "model", "moved": "the slices of what is moved", "pinned": "model"}
+_GIVEN: Mapping[str, str] = {"": "model", "moved": "the slices of its input", "pinned": "model"}
 """Sources of types per axis or block, by how they came about."""
 
 

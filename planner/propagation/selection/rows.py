@@ -137,7 +137,9 @@ def _follows(graph: Graph, region: Region, target: Target) -> str:
     if not moves_alone(graph, region) or not all(port.type.is_wildcard for port in results):
         return ""
     names = " and ".join(map(repr, filter(None, region.inputs)))
-    return f"it only moves data, in the storage of what is around it: ask the kernel that writes {names}"
+    return (
+        f"it only moves data, in the storage of its neighbours: request it of the kernel that writes {names}"
+    )
 
 
 def rows_with_float_results(

@@ -306,7 +306,7 @@ def _forbids(kind: PortType, rule: Rule) -> str:
     scale = round_scale(float(parse_number(rule.args["scale"])), "f32")
     zero_point = rule.args.get("zero_point", 0)
     if kind.power_of_two and math.frexp(scale)[0] != 0.5:
-        return f"scale {rule.args['scale']} is no power of two, which the type asks for"
+        return f"scale {rule.args['scale']} is no power of two, which the type requires"
     if scale < (kind.scale_min or 0.0) or scale > (kind.scale_max or math.inf):
         return f"scale {rule.args['scale']} lies outside scale_min and scale_max of the type"
     if kind.symmetric and zero_point:

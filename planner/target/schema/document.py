@@ -39,7 +39,7 @@ class DefaultsModel(Model):
     asked_widths: bool = Field(
         default=False,
         description="Whether a wildcard port that would get the type of `port` takes the width that the "
-        "model asks for (`!quant.any<i4>`) instead, be it narrower; otherwise that is the least width.",
+        "model requests (`!quant.any<i4>`) instead, be it narrower; otherwise that is the least width.",
     )
     unsigned: bool = Field(
         default=False,
@@ -105,7 +105,7 @@ class ExpectModel(Model):
         None, description="How many kernels run by a row, by kernel.", examples=[{"concat": 1, "MaxPool": 2}]
     )
     floats: dict[str, Count] | None = Field(
-        None, description="How many kernels run in float, by kernel; {} asks for none.", examples=[{"Erf": 1}]
+        None, description="How many kernels run in float, by kernel; {} is none.", examples=[{"Erf": 1}]
     )
     reasons: dict[str, str] | None = Field(
         None,
