@@ -333,8 +333,8 @@ def operations_page() -> str:
 {"".join(_metrics())}
 ## Logs
 JSON lines on standard error. Bodies, names in models and query strings are never logged. A line of a job
-that ended (`"message": "job ended"`) has `job`, `kind`, `attempt`, `ending`, `ms` and the `request_id` of the
-request that asked for it, as has a line of a child that failed, on workers too. A line of a request has:
+that ended (`"message": "job ended"`) has `job`, `kind`, `attempt`, `ending`, `ms` and the `request_id` of its
+request, as has a line of a child that failed, on workers too. A line of a request has:
 
 | field | meaning |
 |---|---|

@@ -32,7 +32,7 @@ export async function planPage(main, { server, may }, key) {
   const own = about.formats.filter((name) => server.exports.includes(name));
   const option = (name) => make("option", { selected: name === (own[0] ?? "onnx-qdq") }, name);
   const rest = server.exports.filter((name) => !own.includes(name)).map(option);
-  const format = make("select", { id: "format" }, own.length ? [make("optgroup", { label: "what the target's tools read" }, own.map(option)), make("optgroup", { label: "other formats" }, rest)] : rest);
+  const format = make("select", { id: "format" }, own.length ? [make("optgroup", { label: "formats of the target's tools" }, own.map(option)), make("optgroup", { label: "other formats" }, rest)] : rest);
   const edited = make("span", { role: "status", id: "edited" });
   const bar = make("div", { class: "row" }, record.model && link(`/models/${record.model}`, "other targets for this model"),
     may("plan") && record.model && [make("label", { for: "format" }, "Format"), format, button("export and download", () => exportPlan(state, format.value, model), { class: "main" })],

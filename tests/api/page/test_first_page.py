@@ -30,7 +30,7 @@ def test_the_example_runs_to_a_plan_with_its_quality(opened, url, width):
     frame = page.frames[1]
     frame.wait_for_function("() => window.__view && window.__view.frames > 0")
     says(frame.locator(".cards .card").first, " dB")
-    expect(page.locator("#format")).to_have_value("litert")  # what the target's tools read
+    expect(page.locator("#format")).to_have_value("litert")  # a format of the target's tools
     assert page.evaluate("document.documentElement.scrollWidth") == width
     frame.evaluate("planPage.edit({of: 'kernel', at: 'join/concat', value: 'float'})")
     says(frame.locator(".cards"), "15 of 15 → 14 of 15")
