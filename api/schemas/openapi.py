@@ -17,12 +17,11 @@ from .requests import TargetSource
 from .schema_files import STATS
 
 ABOUT: Final = (
-    "Chooses a type for every tensor of a model so that a device's kernels can run it. "
-    "Digests, keys and ids in examples are placeholders for those that the server gave, but for the digest "
-    "of the annotated model that is an example itself: they depend on the version of the planner. "
-    "HEAD is taken at every address that takes GET, but for streams of events, and answers with the same "
-    "headers: only where it says something else it is an operation of its own here. "
-    "`deprecated` of GET /v1/server lists what has a replacement."
+    "Quantizes a model for a device: chooses a type for every tensor so that its kernels can run it. "
+    "Digests, keys and ids in examples are placeholders, except the digest of the annotated model, which is "
+    "an example too: they depend on the version of the planner. Every GET except event streams also answers "
+    "HEAD with the same headers; HEAD is listed here only if its answer differs. `deprecated` of GET "
+    "/v1/server lists deprecated names and their replacements."
 )
 PLAN_REF: Final = {"$ref": "#/components/schemas/Plan"}
 SOURCE_REF: Final = {"$ref": "#/components/schemas/TargetSource"}

@@ -48,7 +48,7 @@ COMMON: Final = (
 )
 FAILURES: Final = (
     "Every failure is a [problem](../problems.md) (`application/problem+json`). "
-    "`HEAD` is taken wherever `GET` is, but for streams of events. A field in bold is required.\n"
+    "Every `GET` except event streams also answers `HEAD`. A field in bold is required.\n"
 )
 
 
