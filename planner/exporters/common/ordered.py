@@ -118,18 +118,21 @@ class OrderedProgram(ABC, Generic[Tensor]):
         """The tensor with its channels last, and one spatial axis made two, the first of size 1."""
         given: Any = tensor
         x: Any = self.ordered(tensor, channels_last(len(given.shape)))
-        return x if len(x.shape) != 3 else self.reshaped(x, (x.shape[0], 1, *x.shape[1:]), channels_last(4))
+        shape = (x.shape[0], 1, *x.shape[1:])
+        image: Tensor = x if len(x.shape) != 3 else self.reshaped(x, shape, channels_last(4))
+        return image
 
     def out_of_image(self, tensor: Tensor, rank: int) -> Tensor:
         """An image with as many axes as its model has, of one spatial axis 3."""
         x: Any = tensor
-        return x if rank != 3 else self.reshaped(x, (x.shape[0], *x.shape[2:]), channels_last(3))
+        return tensor if rank != 3 else self.reshaped(tensor, (x.shape[0], *x.shape[2:]), channels_last(3))
 
     def _of(self, tensor: Any) -> Any:
         return getattr(tensor, self.identity)
 
-    def _named(self, like: Any, identity: Any) -> Any:
-        return replace(like, **{self.identity: identity})
+    def _named(self, like: Any, identity: Any) -> Tensor:
+        named: Tensor = replace(like, **{self.identity: identity})
+        return named
 
 
 class OrderedBuilder(ABC, Generic[Tensor]):

@@ -73,7 +73,8 @@ def add(call: Call) -> Array | None:
     sides = _operands(call) if call.arithmetic == HTP else None
     if sides is None:
         return computed(call)
-    return added(*sides, call.y, sign=-1 if call.op.type == "Sub" else 1)
+    a, b = sides
+    return added(a, b, call.y, sign=-1 if call.op.type == "Sub" else 1)
 
 
 def multiply(call: Call) -> Array | None:
