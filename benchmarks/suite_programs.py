@@ -6,7 +6,7 @@ Not part of the product; `benchmarks.suites` runs these. Engines are those of `m
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,16 +117,23 @@ def tosa_modules(tally: Tally, again: Tally) -> Iterator[Tally]:
                 found = ModelRunner(graph).run(sample)
                 pairs = zip(graph.outputs, wanted[0], strict=True)
                 tally.compare(max(_apart(found[name], array) for name, array in pairs))
+            ready = planner.annotate(graph, stats=planner.calibrate(graph, [sample]))
             try:
-                written.append((*_written(graph, sample), sample))
+                plan = planner.plan(ready, "tosa-int8")
+                planner.check(plan, ready, "tosa-int8")
+                again.reach("planned")
+                data = planner.export(ready, plan, "tosa")
             except PlannerError as error:
                 again.refuse(error)
+            else:
+                again.reach("exported")
+                written.append((data, [fed(ready, plan, sample)], ready, plan, sample))
     again.programs = tally.counts["read"]
     again.reach(*["read"] * again.programs)
     with tempfile.TemporaryDirectory() as folder:
-        answers = tosa.run(folder, [(text, samples) for text, samples, *_ in written])
+        modules_of = [(text, samples) for text, samples, *_ in written]
+        answers = tosa.run(folder, modules_of, extensions=f"{TOSA_EXTENSIONS},fft")
         for (_, _, graph, plan, sample), answer in zip(written, answers, strict=True):
-            again.reach("planned", "exported")
             if isinstance(answer, str):
                 again.refuse(answer, "the reference model")
                 continue
@@ -134,13 +141,6 @@ def tosa_modules(tally: Tally, again: Tally) -> Iterator[Tally]:
             again.compare(max(_apart(w, a) for _, w, a in agreed(evaluation, plan, answer[0])))
     yield tally
     yield again
-
-
-def _written(graph: Graph, sample: Mapping[str, Any]) -> tuple[bytes, list[list[Any]], Graph, Plan]:
-    ready = planner.annotate(graph, stats=planner.calibrate(graph, [sample]))
-    plan = planner.plan(ready, "tosa-int8")
-    planner.check(plan, ready, "tosa-int8")
-    return planner.export(ready, plan, "tosa"), [fed(ready, plan, sample)], ready, plan
 
 
 def _apart(one: Any, other: Any) -> float:
@@ -158,7 +158,7 @@ def jax_models(xla: Tally, iree: Tally) -> Iterator[Tally]:
         tally.programs = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        subprocess.run([hlo.JAX, SIDE, folder], check=True)
+        subprocess.run([hlo.JAX, "-P", SIDE, folder], check=True)
         for path in sorted(folder.glob("*.mlir")):
             graph = planner.load_model(path)
             rng, (key,) = np.random.default_rng(0), graph.inputs

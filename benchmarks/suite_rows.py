@@ -13,7 +13,7 @@ from benchmarks.engine_models import short
 
 STAGES: Final = ("read", "planned", "exported", "equal", "one step off", "further")
 HEADS: Final = ("suite", "source", "programs", *STAGES, "refused, and why", "command")
-SHOWN: Final = 4
+SHOWN: Final = 10
 _LONG: Final = 90
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _PLACE: Final = re.compile(r"\b\d+:\d+: ")
