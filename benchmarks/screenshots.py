@@ -91,11 +91,12 @@ def _small(data: bytes) -> bytes:
 def _taken(browser: Browser, shot: Shot, folder: Path) -> bytes:
     path = folder / "report.html"
     path.write_text(shot.page, encoding="utf-8")
-    page = browser.new_page(viewport={"width": 1040, "height": 640}, color_scheme=shot.scheme)
+    page = browser.new_page(viewport={"width": 1040, "height": 720}, color_scheme=shot.scheme)
     page.goto(path.as_uri())
     page.wait_for_function("() => window.__view && window.__view.frames > 0")
     page.locator("#view-canvas").focus()
     shot.act(page)
+    page.evaluate("scrollTo(0, 0)")  # a chosen kernel scrolls to the graph: keep the title in the picture
     page.wait_for_timeout(300)
     data = page.screenshot()
     page.close()

@@ -46,7 +46,7 @@ def test_op_types_are_those_of_all_alternatives():
             "Relu(x+1)",
             (
                 "pattern 'Relu(x+1)': column 7: found '+', "
-                "wanted an op, a variable, a number, or one of ( ) , | ? *"
+                "expected an op, a variable, a number, or one of ( ) , | ? *"
             ),
         ),
         (
