@@ -64,7 +64,7 @@ WRONG = {
     "a dict of ranges": (
         lambda m, *_: planner.annotate(m, stats={}),
         StatsError,
-        "what calibrate gives.* a dict",
+        "the result of calibrate.* a dict",
     ),
     "no method": (
         lambda m, *_: planner.calibrate(m, [], method=None),
@@ -84,7 +84,7 @@ WRONG = {
     "no plan to check": (
         lambda *_: planner.check(None),
         InputError,
-        "a plan is what plan, .* not a NoneType",
+        "a plan is the result of plan, .* not a NoneType",
     ),
     "no plan to export": (lambda m, *_: planner.export(m, "plan.json", "onnx-qdq"), InputError, "not a str"),
     "no sample": (

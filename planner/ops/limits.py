@@ -168,7 +168,9 @@ def pixels(known: Operands) -> Iterator[str]:
 
 def _blocks(known: Operands, axes: slice, by: int) -> Iterator[str]:
     shape, size = known.sizes(0), known.op.attributes.get("blocksize", 1)
-    if shape is not None and len(shape) == 4 and any(dim is not None and dim % by for dim in shape[axes]):
+    if shape is None or len(shape) != 4:
+        return
+    if any(dim is not None and dim % by for dim in list(shape)[axes]):
         yield f"blocks of {size} x {size} do not divide {_listed(shape)}"
 
 

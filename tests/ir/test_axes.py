@@ -50,8 +50,9 @@ MODELS = {
         "",
     ),
     "words of a table": (
-        """e = Gather(v, i) : f32[1,5,4]; a = MatMul(e, m) : f32[1,5,9]; b = Transpose(a) [perm=[0,2,1]] : f32[1,9,5]
-        c = Conv(b, u) : f32[1,2,5]; d = Add(c, b2) : f32[1,2,5]; y = Softmax(d) [axis=1] : f32[1,2,5]""",
+        """e = Gather(v, i) : f32[1,5,4]; a = MatMul(e, m) : f32[1,5,9]
+        b = Transpose(a) [perm=[0,2,1]] : f32[1,9,5]; c = Conv(b, u) : f32[1,2,5]
+        d = Add(c, b2) : f32[1,2,5]; y = Softmax(d) [axis=1] : f32[1,2,5]""",
         ["", CLASS, WORD],
         "softmax",
     ),

@@ -82,7 +82,10 @@ def multiply(call: Call) -> Array | None:
     if call.arithmetic != HTP:
         return computed(call)
     sides = _operands(call)
-    found = None if sides is None else multiplied(*sides, call.y)
+    if sides is None:
+        return None
+    a, b = sides
+    found = multiplied(a, b, call.y)
     return found if found is not None else computed(replace(call, arithmetic=FLOAT32_EVEN))
 
 
