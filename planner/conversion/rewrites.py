@@ -16,7 +16,7 @@ from planner.onnx.quantized.dialect import BIPOLAR, IM2COL, QUANT
 from planner.onnx.quantized.lowering import Draft, draft_of
 from planner.onnx.quantized.quantizers import Reader, reader_of
 from planner.onnx.shapes import infer
-from planner.ops.windows import conv_geometry
+from planner.ops.geometry.windows import conv_geometry
 
 Rule = Callable[[Op, Draft, Reader], bool]
 

@@ -98,7 +98,7 @@ class Call:
         return self.operands.get(((op or self.op).name, index))
 
     def known(self) -> Operands:
-        """What the main op's definition asks of its operands."""
+        """The operands of the main op, as its definition reads them."""
         shapes = {self.op.inputs[i]: x.stored.shape for i in range(2) if (x := self.operand(i)) is not None}
         return Operands(self.op, shapes.get, self.other)
 
@@ -112,7 +112,7 @@ class Call:
 def terms_of(
     known: Operands, kinds: Sequence[Uniform | None], y: Uniform
 ) -> tuple[tuple[sums.Term, Array], ...] | None:
-    """What a kernel of stored integers adds up: terms, and the steps of its result that one integer is worth.
+    """The terms that a kernel of stored integers adds up, each with the value of one in steps of the result.
 
     Args:
       known: operands of its op.

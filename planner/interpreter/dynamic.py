@@ -16,7 +16,7 @@ from planner.interpreter.kernels.conv import conv_accumulate
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Op
-from planner.ops.windows import conv_geometry
+from planner.ops.geometry.windows import conv_geometry
 from planner.target.records import DynamicRange
 
 

@@ -44,7 +44,7 @@ from planner.ir.arithmetic.multipliers import multiplier_of
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.dtypes import NUMPY
-from planner.ops.windows import pool_geometry
+from planner.ops.geometry.windows import pool_geometry
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.target.records import DynamicRange, LookupTable

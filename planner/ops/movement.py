@@ -6,9 +6,10 @@ import numpy as np
 
 from planner.ir.graph import Graph, Op
 from planner.ir.structure import BEGIN, END, JOIN
-from planner.ops import axes, limits, picks, reshapes, resizing
+from planner.ops import axes, limits, picks, reshapes
 from planner.ops.definition import OpDef, always, rising
 from planner.ops.forms import Factors, Form
+from planner.ops.geometry import resizing
 
 
 def resizes_nearest(op: Op, _: Graph | None) -> bool:

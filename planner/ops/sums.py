@@ -1,6 +1,6 @@
 """Sums: operators as sums of terms; a term is a product of operands, added up along axes or in windows.
 
-What a kernel of integers adds up exactly before its arithmetic rounds. Products of matrices and convolutions
+Terms that a kernel of integers adds up exactly before its arithmetic rounds. Products of matrices and convolutions
 are none of these. No types here, no scales. Source: ONNX operator pages.
 """
 
@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from planner.ops.geometry.windows import PoolGeometry, pool_geometry, window_counts
 from planner.ops.operands import Array, Operands, reduced_axes
-from planner.ops.windows import PoolGeometry, pool_geometry, window_counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """What an operator adds.
+    """A term that an operator adds.
 
     Attributes:
       factors: operands that are multiplied.

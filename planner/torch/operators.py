@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from planner.errors import InputError
 from planner.ir.graph import Op
-from planner.ops.windows import conv_geometry, pool_geometry, pooled_sizes
+from planner.ops.geometry.windows import conv_geometry, pool_geometry, pooled_sizes
 
 Operands: TypeAlias = Sequence[Tensor | None]
 Statics: TypeAlias = Sequence[Any]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from planner.calibration.samples import Source
 from planner.ir.graph import Graph, Op
-from planner.ops.windows import conv_geometry
+from planner.ops.geometry.windows import conv_geometry
 from planner.weight_conditioning.activations import activations
 
 Reals = npt.NDArray[Any]

@@ -10,7 +10,7 @@ from functools import reduce
 import numpy as np
 
 from planner.ir.graph import Dim, Op, Shape
-from planner.ops.windows import ConvGeometry, conv_geometry
+from planner.ops.geometry.windows import ConvGeometry, conv_geometry
 
 
 def tap_shares(op: Op, shape: Shape, kernel: Sequence[int]) -> np.ndarray:

@@ -10,7 +10,7 @@ from planner.exporters.table import EXPORTERS
 from planner.interpreter.kernels.conv import conv_accumulate
 from planner.interpreter.requantize import output_multiplier, requantize_float32
 from planner.ir.types.qtypes import Uniform, storage, uniform
-from planner.ops.windows import ConvGeometry
+from planner.ops.geometry.windows import ConvGeometry
 from tests.exporters.plans import (
     bias,
     execute,

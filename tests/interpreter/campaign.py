@@ -29,7 +29,7 @@ from planner.interpreter.kernels.softmax import qlinear_softmax
 from planner.interpreter.kernels.stored import dequantize, quantize
 from planner.interpreter.requantize import Grid, output_multiplier, requantize_float32
 from planner.ir.graph import Op
-from planner.ops.windows import PoolGeometry
+from planner.ops.geometry.windows import PoolGeometry
 from tests.interpreter.one_op import CONTRIB, STORAGES, run_op, scale, seeded, stored
 
 VALUES = 10_000

@@ -5,7 +5,7 @@ import pytest
 
 from planner.interpreter.kernels.conv import conv_accumulate, conv_transpose_accumulate
 from planner.interpreter.requantize import output_multiplier, requantize_float32, wrap_int32
-from planner.ops.windows import ConvGeometry
+from planner.ops.geometry.windows import ConvGeometry
 from tests.interpreter.one_op import STORAGES, assert_same, run_op, scale, seeded, stored, zero
 
 CASES = [  # x shape, w shape, strides, dilations, pads, group

@@ -10,7 +10,7 @@ from planner.interpreter.kernels.pooling import (
     window_sums,
 )
 from planner.interpreter.requantize import Grid
-from planner.ops.windows import PoolGeometry, window_counts
+from planner.ops.geometry.windows import PoolGeometry, window_counts
 from tests.interpreter.one_op import CONTRIB, STORAGES, assert_same, run_op, scale, seeded, stored, zero
 
 CASES = [  # x shape, kernel, strides, dilations, pads, ceil_mode

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from planner.ir.graph import Op
 from planner.ops import OPERATORS, find_movements
+from planner.ops.geometry.resizing import MODES
 from planner.ops.operands import Operands
-from planner.ops.resizing import MODES
 from planner.ops.steps import FILLED, apply
 
 Random: Any = np.random.Generator

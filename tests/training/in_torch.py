@@ -13,7 +13,7 @@ import planner
 import planner.torch
 from planner.interpreter.kernels.pooling import max_pool
 from planner.ir.graph import Op
-from planner.ops.windows import pool_geometry
+from planner.ops.geometry.windows import pool_geometry
 from planner.torch.arithmetic import Result, scaled_sum
 from planner.torch.operators import FUNCTIONS
 

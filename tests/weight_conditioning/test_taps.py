@@ -5,7 +5,7 @@ import pytest
 
 from planner.interpreter.kernels.conv import conv_accumulate, conv_transpose_accumulate
 from planner.ir.graph import Op
-from planner.ops.windows import conv_geometry
+from planner.ops.geometry.windows import conv_geometry
 from planner.weight_conditioning.taps import tap_shares
 
 CASES = [

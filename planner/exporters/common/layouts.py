@@ -68,7 +68,7 @@ def pads_of(values: Values[Any], op: Op, rank: int) -> list[int] | None:
 
 
 def cut_and_grown(pads: Sequence[int], sizes: Sequence[int]) -> tuple[Places, Mapping[int, tuple[int, int]]]:
-    """What negative pads leave of each axis, and how much others put around it, before and behind."""
+    """The part of each axis that negative pads leave, and the sizes that others put before and behind it."""
     ends = {axis: (pads[axis], pads[axis + len(sizes)]) for axis in range(len(sizes))}
     cut = {axis: np.arange(max(0, -begin), sizes[axis] - max(0, -end)) for axis, (begin, end) in ends.items()}
     return cut, {axis: (max(0, begin), max(0, end)) for axis, (begin, end) in ends.items()}

@@ -136,7 +136,7 @@ class OrderedProgram(ABC, Generic[Tensor]):
 
 
 class OrderedBuilder(ABC, Generic[Tensor]):
-    """What is being written of a plan, and the tensors that hold each value.
+    """The program that is written of a plan, and the tensors that hold each value.
 
     Attributes:
       format: its name.

@@ -20,7 +20,7 @@ from planner.exporters.litert.geometry import VALID, Windows, padded, windows_ov
 from planner.exporters.litert.operations import Tensor
 from planner.exporters.litert.program_builder import element_of
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.ops.windows import conv_geometry, output_sizes
+from planner.ops.geometry.windows import conv_geometry, output_sizes
 
 _LAST: Final = channels_last(4)
 _WORD: Final = Storage(32, signed=True, qmin=-(1 << 31), qmax=(1 << 31) - 1)

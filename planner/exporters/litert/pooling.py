@@ -18,7 +18,7 @@ from planner.exporters.litert.geometry import VALID, Windows, lowest, padded, pa
 from planner.exporters.litert.operations import Tensor
 from planner.ir.types.qtypes import Uniform
 from planner.litert_reader.vocabulary import POOLS, REDUCTIONS
-from planner.ops.windows import pool_geometry, pooled_sizes, window_counts
+from planner.ops.geometry.windows import pool_geometry, pooled_sizes, window_counts
 
 _SPATIAL: Final = (2, 3)
 """Height and width, in the order of the model."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from planner.ir.graph import Graph, Op
-from planner.ops.windows import conv_geometry
+from planner.ops.geometry.windows import conv_geometry
 
 WINDOWED: Final = frozenset({"Conv", "MaxPool"})
 

@@ -29,8 +29,8 @@ from planner.exporters.stablehlo.operations import (
 )
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.ops import find_movements
+from planner.ops.geometry.windows import PoolGeometry, pool_geometry, pooled_sizes
 from planner.ops.steps import Movement, Pick, PickOfAll, Step, Turn, View
-from planner.ops.windows import PoolGeometry, pool_geometry, pooled_sizes
 
 Results = tuple[Tensor, ...]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from planner.exporters.tosa.operations import Program, Tensor
 from planner.mlir.generic import array_text
-from planner.ops.windows import ConvGeometry
+from planner.ops.geometry.windows import ConvGeometry
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from planner.interpreter.fixed_point import ratios
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import array_text
-from planner.ops.windows import conv_geometry
+from planner.ops.geometry.windows import conv_geometry
 
 WORD_BITS: Final = 16
 _INT48: Final = (1 << 47) - 1

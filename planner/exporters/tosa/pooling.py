@@ -26,8 +26,8 @@ from planner.interpreter.kernels.table import is_tosa_pool
 from planner.ir.arithmetic.rescaling import mean_factor
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.ops.geometry.windows import pool_geometry, pooled_sizes, window_counts
 from planner.ops.operands import Operands
-from planner.ops.windows import pool_geometry, pooled_sizes, window_counts
 
 
 def summed(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:

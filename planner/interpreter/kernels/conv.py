@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.interpreter.kernels.matmul import accumulator_dtype, exact_dtype, largest, shifted
-from planner.ops.windows import ConvGeometry, output_sizes
+from planner.ops.geometry.windows import ConvGeometry, output_sizes
 
 Array = npt.NDArray[Any]
 

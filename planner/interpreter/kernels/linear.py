@@ -38,7 +38,7 @@ from planner.interpreter.requantize import (
     wrap_int32,
 )
 from planner.ir.types.qtypes import Uniform
-from planner.ops.windows import conv_geometry
+from planner.ops.geometry.windows import conv_geometry
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,8 +23,8 @@ from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.ops import defined, of_form
 from planner.ops.forms import Form
+from planner.ops.geometry.windows import pool_geometry, window_counts
 from planner.ops.operands import reduced_axes
-from planner.ops.windows import pool_geometry, window_counts
 
 LITERT: Final = "litert"
 Kernel: TypeAlias = Callable[[Call], Array | None]

@@ -21,7 +21,7 @@ from planner.interpreter.requantize import (
     requantize_float32,
     to_int32,
 )
-from planner.ops.windows import PoolGeometry, pooled_sizes, window_counts
+from planner.ops.geometry.windows import PoolGeometry, pooled_sizes, window_counts
 
 
 def max_pool(x: Array, geometry: PoolGeometry) -> Array:

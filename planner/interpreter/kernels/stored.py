@@ -16,7 +16,7 @@ from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import Array, wrap_int32
 from planner.ir.graph import Op
 from planner.onnx.dtypes import NAMES, NUMPY
-from planner.ops.windows import conv_geometry
+from planner.ops.geometry.windows import conv_geometry
 
 StoredKernel: TypeAlias = Callable[[Op, Sequence[Array | None]], tuple[Array, ...]]
 

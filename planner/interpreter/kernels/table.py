@@ -40,8 +40,8 @@ from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import apply_scale_32, reciprocal_scale
 from planner.ir.types.qtypes import Uniform
 from planner.ops import CONCATS
+from planner.ops.geometry.windows import PoolGeometry, pool_geometry, window_counts
 from planner.ops.sums import Term
-from planner.ops.windows import PoolGeometry, pool_geometry, window_counts
 
 DIVIDING: Final = frozenset({"litert", "tosa_double", "tosa_single"})
 AXES: Final = 2
@@ -55,7 +55,7 @@ def rescale_onto(x: Operand, y: Uniform, arithmetic: str) -> Array:
 
 
 def computed(call: Call) -> Array | None:
-    """The kernel that onnxruntime has, where that is asked for; else a sum of terms, rounded once."""
+    """The kernel of onnxruntime in its arithmetic; else a sum of terms, rounded once."""
     if call.is_onnxruntime:
         operands, own = _operands(call), OF_ONNXRUNTIME.get(call.op.type)
         return None if operands is None or own is None else own(call, *operands)

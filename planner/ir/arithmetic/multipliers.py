@@ -192,7 +192,7 @@ class Word:
     beyond: float | None = BEYOND
 
     def headroom(self, _: float, wanted: int) -> int:
-        """Bits that addends get below their last one: all that are wanted."""
+        """Bits that addends get below their last one."""
         return wanted
 
     def apply(self, values: Array, multiplier: Array, shift: Array) -> Integers:
@@ -201,7 +201,7 @@ class Word:
 
 
 def scaling_of(arithmetic: str) -> Word | Multiplier | None:
-    """What an arithmetic scales by; None where that is no multiplier and shift."""
+    """The multiplier of an arithmetic; None if it has no multiplier and shift."""
     return NAMED.get(arithmetic) or multiplier_of(arithmetic)
 
 
@@ -258,4 +258,4 @@ NAMED: Final[Mapping[str, Word | Multiplier]] = {
     "tosa_double": Word(multiplier_and_shift, folds=True),
     "tosa_single": Word(multiplier_and_shift, rounds_twice=False, folds=True),
 }
-"""What the arithmetics that have names scale by (docs/arithmetic.md)."""
+"""Multipliers of the named arithmetics (docs/arithmetic.md)."""

@@ -19,7 +19,7 @@ from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.kernels.table import is_tosa_pool
 from planner.ir.graph import Op, Shape
 from planner.ir.types.qtypes import Uniform
-from planner.ops.windows import PoolGeometry
+from planner.ops.geometry.windows import PoolGeometry
 
 
 def global_average_pool(builder: ModelBuilder, block: Block, y: Uniform) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.exporters.stablehlo.calls import Call
-from planner.ops.resizing import MODES, coordinates, mode_of, resized_axes
+from planner.ops.geometry.resizing import MODES, coordinates, mode_of, resized_axes
 
 Reals = npt.NDArray[np.float32]
 

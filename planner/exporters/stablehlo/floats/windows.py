@@ -26,7 +26,7 @@ from planner.exporters.stablehlo.operations import (
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
-from planner.ops.windows import conv_geometry, pool_geometry, window_counts
+from planner.ops.geometry.windows import conv_geometry, pool_geometry, window_counts
 
 Results = tuple[Tensor, ...]
 

@@ -118,7 +118,7 @@ def window_counts(
 ) -> npt.NDArray[np.int64]:
     """Pixels that each window averages, (*output): of the input, and of its padding where that counts.
 
-    What `ceil_mode` adds behind the padding never counts.
+    Pixels that `ceil_mode` adds behind the padding never count.
     """
     shape, counts = geometry.filled(), np.ones((), np.int64)
     for i, windows in enumerate(pooled_sizes(spatial, shape)):

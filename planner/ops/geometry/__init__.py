@@ -1,0 +1,1 @@
+"""Geometry: which elements windows and resizing read, from sizes and attributes alone."""
