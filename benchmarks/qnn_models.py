@@ -36,6 +36,8 @@ class Record:
       partitions: graphs on the library.
       elsewhere: operators on the CPU, quantizers not counted.
       numbers: of all outputs and samples; `equal` and `one_step` of them, and the worst in steps.
+      furthest: the largest difference, as a share of the largest number.
+      in_float: whether an output has no type, so that its differences have no steps.
       decibels: signal over noise of the library's outputs beside the interpreter's.
     """
 
@@ -49,6 +51,8 @@ class Record:
     equal: int = 0
     one_step: int = 0
     worst: float = 0.0
+    furthest: float = 0.0
+    in_float: bool = False
     decibels: float = 0.0
     refusal: str = ""
 
@@ -71,6 +75,8 @@ def measure(name: str, target: str, count: int) -> Record:
         return Record(name, target, **record, refusal=run)
     record["partitions"] = run.partitions
     record["elsewhere"] = tuple(kind for kind, _ in run.elsewhere if kind not in QUANTIZERS)
+    typed = {port.value for kernel in kernels for port in kernel.outputs if port.type is not None}
+    record["in_float"] = not typed.issuperset(graph.outputs)
     wanted = [planner.evaluate(graph, plan, sample).outputs for sample in held_out]
     return Record(name, target, **record, **compared(plan, wanted, run.outputs))
 
@@ -97,10 +103,12 @@ def table(records: Sequence[Record]) -> Iterator[str]:
         left = (
             ", ".join(f"{r.elsewhere.count(kind)} {kind}" for kind in dict.fromkeys(r.elsewhere)) or "nothing"
         )
-        shares = f"{r.equal / r.numbers:.2%} | {r.one_step / r.numbers:.2%}"
+        shares = f"{r.equal / r.numbers:.2%} | {r.one_step / r.numbers:.2%} | {r.worst:.0f}"
+        if r.in_float:
+            shares = f" |  | output in float: {r.furthest:.1%} of the largest"
         yield (
             f"| `{r.model}` | `{r.target}` | {r.kernels} | {r.floats} | {r.partitions} | {left} | {shares} | "
-            f"{r.worst:.0f} | {r.decibels:.1f} |"
+            f"{r.decibels:.1f} |"
         )
 
 
