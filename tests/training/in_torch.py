@@ -117,10 +117,12 @@ def modules(data: Any) -> dict[str, Any]:
     resumed.load_state_dict(module.state_dict())
     module.freeze_scales()
     module.zero_grad()
-    module(images).sum().backward()
+    labels = torch.tensor(data["label"][:32])
+    loss_of(module(images), labels).backward()
     plain = [p.grad.clone() for p in module.weights()]
-    module.zero_grad()
-    compiled = {backend: like_plain(module, images, plain, backend) for backend in ("eager", "aot_eager")}
+    compiled = {
+        backend: like_plain(module, (images, labels), plain, backend) for backend in ("eager", "aot_eager")
+    }
     module.zero_grad()
     with torch.autocast("cpu", torch.bfloat16):
         mixed = module(images)
@@ -142,12 +144,13 @@ def modules(data: Any) -> dict[str, Any]:
     }
 
 
-def like_plain(module: Any, images: Any, gradients: Any, backend: str) -> dict[str, Any]:
+def like_plain(module: Any, data: Any, gradients: Any, backend: str) -> dict[str, Any]:
     """A compiled module beside itself: outputs that differ, and the largest difference of gradients."""
+    images, labels = data
     torch.compiler.reset()
     module.zero_grad()
     found = torch.compile(module, backend=backend)(images)
-    found.sum().backward()
+    loss_of(found, labels).backward()
     pairs = zip(module.weights(), gradients, strict=True)
     return {
         "different": int((found != module(images)).sum()),
@@ -161,9 +164,9 @@ def inductor(data: Any) -> dict[str, Any]:
     model = annotated(planner.load_model("examples/digits/digits.onnx"), 8)
     plan = planner.plan(model, "litert-int8")
     module = planner.torch.fake_quantized(model, plan)
-    module(images).sum().backward()
+    loss_of(module(images), labels).backward()
     plain = [p.grad.clone() for p in module.weights()]
-    answer = like_plain(module, images, plain, "inductor")
+    answer = like_plain(module, (images, labels), plain, "inductor")
     optimizer, fast = optimizer_of(module), torch.compile(module, backend="inductor")
     losses = []
     for _ in range(2):
