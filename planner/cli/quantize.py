@@ -87,8 +87,11 @@ def quantize(
 ) -> int:
     """Quantize a model in one call: calibrate, plan, check, export, compare, and say whether it is good."""
     from planner.exporters.runnable import is_comparable
+    from planner.exporters.table import require_format
 
     written = list(formats or [FORMAT])
+    for name in written:
+        require_format(name)
     if not any(map(is_comparable, written)):
         warn(f"nothing runs {', '.join(written)}: {FORMAT} is written too, and is compared")
         written.append(FORMAT)

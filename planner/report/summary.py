@@ -145,11 +145,16 @@ def _kernels(plan: Plan, comparisons: Mapping[str, Comparison]) -> Card:
         others.append(f"{more} more cause{'' if more == 1 else 's'} below")
     n_float = count.kernels - count.integer
     parts = (Bar("integer", count.integer, str(count.integer)), Bar("float", n_float, str(n_float)))
-    covered = coverage_part(max(files, key=lambda one: one.pays, default=None) or coverage_of(plan))
+    own = coverage_of(plan)
+    shown = max(files, key=lambda one: one.pays, default=None) or own
+    covered = coverage_part(shown)
     told = () if others else ("Fully quantized",)
+    apart = count.kernels - own.kernels
+    uncounted = f"{quantity(apart, 'float kernel')} without arithmetic not counted"
+    rest = (uncounted,) if apart > 0 and shown.kernels == own.kernels else ()
     return Card(
-        "Kernels quantized", f"{count.integer} of {count.kernels}", covered.level, (*told, covered.reason),
-        tuple(others), parts, ("share0", "float"),
+        "Kernels quantized", f"{count.integer} of {count.kernels}", covered.level,
+        (*told, covered.reason, *rest), tuple(others), parts, ("share0", "float"),
     )  # fmt: skip
 
 

@@ -254,7 +254,7 @@ CASES = {
         39,
         rescales=("hn#0 requantize -> k2.in[0] x2",),
         ports={"lstm.in[4]": (-2, 2), "lstm.out[1]": (-2, 2), "k2.in[0]": B},
-        warnings=("lstm.out[1] shares the scale of what it reads",),
+        warnings=("lstm.out[1] shares the scale of its input",),
     ),
     "lstm_cell_pinned_off_the_powers": Case(
         39,

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.cli.app import run
 from planner.exporters.table import EXPORTERS
 from tests.cli.conftest import DATA, DIGITS, MODEL
 
@@ -70,6 +71,11 @@ def test_a_format_unlike_any_lists_them(refused):
     text = refused(MODEL, "-t", "litert-int8", "--data", DATA, "-f", "int8")
     names = ", ".join(repr(name) for name in sorted(EXPORTERS))
     assert text == f"unknown export format 'int8' (known: {names})"
+
+
+def test_quantize_lists_the_formats_too(capsys):
+    assert run(["quantize", str(MODEL), "--data", str(DATA), "-f", "int8"]) == 2
+    assert "unknown export format 'int8' (known: 'encodings'," in capsys.readouterr().err
 
 
 def test_unknown_cost(refused):
