@@ -140,7 +140,7 @@ def test_compare_judges_likewise(qplan, planned):
         (("--metric", "MINE:missing"), "has no function 'missing'"),
         (("--metric", "MINE:number"), "has no function 'number'"),
         (("--metric", "MINE:fails"), "metric 'fails' raised KeyError: 'boxes' (it is called with"),
-        (("--metric", "MINE:text"), "metric 'text' returned 'good'; one number, larger for better, is what"),
+        (("--metric", "MINE:text"), "metric 'text' returned 'good'; accepted: one number, larger is better"),
         (("--output", "logits"), "unknown output 'logits'"),
         (("--min-metric", "97"), "--min-metric 97: top1 is a share of the labels, between 0 and 1"),
         (("--min-metric", "nan"), "--min-metric: NaN is no bound"),

@@ -155,7 +155,7 @@ def test_what_is_printed_is_canonical(text, canonical):
         ("!quant.calibrated<f32<-1.0:1.0>, {i8 = 0:1}>", "column 35: 'i8' is not read here; accepted: row_max = {AXIS: REAL}, two_values = true, BITS = LO:HI, readers = {BITS = DB}, each once"),
         ("!quant.calibrated<f32<-1.0:1.0>, {readers = {}}>", "column 46: expected an integer, found '}}>' in '!quant.calibrated<f32<-1.0:1.0>, {readers = {}}>'"),
         ("!quant.calibrated<f32<-1.0:1.0>, {readers = {8 = 1.0, 8 = 2.0}}>", "column 55: 8 bits have two dB at consumers"),
-        ("!quant.calibrated<f32<-1.0:1.0>, {readers = {65 = 1.0}}>", "column 46: readers 65 = 1.0: accepted: 1 to 64 bits, finite dB"),
+        ("!quant.calibrated<f32<-1.0:1.0>, {readers = {65 = 1.0}}>", "column 46: dB at consumers 65 = 1.0: accepted: 1 to 64 bits, finite dB"),
         ("!quant.calibrated<f32<-1.0:1.0>, {readers = {8 = 1.0}, readers = {4 = 1.0}}>", "column 56: 'readers' is not read here; accepted: row_max = {AXIS: REAL}, two_values = true, BITS = LO:HI, readers = {BITS = DB}, each once"),
         ("!quant.calibrated<f32<-1.0:1.0>, {two_values = no}>", "column 35: two_values is true or not there"),
         ("!quant.calibrated<f32:0, {0:1, 0:2}, {8 = 0:1}>", "column 19: ranges for widths beside ranges along axis 0; they need one range"),
