@@ -180,7 +180,9 @@ def _why(before: Step | None, after: Step | None) -> str:
 
 
 def _reason(step: Step | None) -> str:
-    return f"{step.rule}: {step.source}" if step is not None else ""
+    if step is None:
+        return ""
+    return f"{'fixed type' if step.rule == 'pinned' else step.rule}: {step.source}"
 
 
 def _rescales(plan: Plan) -> dict[tuple[Any, ...], Rescale]:

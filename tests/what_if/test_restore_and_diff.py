@@ -84,7 +84,7 @@ def test_a_diff_names_rows_types_rescales_and_reasons() -> None:
     found = planner.diff(plan, again)
     assert found.totals["rescales"] == (1, 0)
     assert [change.at for change in found.rescales] == ["q#0"]
-    assert any("0.03125" in change.after and "pinned" in change.why for change in found.ports)
+    assert any("0.03125" in change.after and "fixed type" in change.why for change in found.ports)
     document = json.loads(found.to_json())
     assert document["format"] == "qplan.diff/1"
     assert str(found).startswith("price: 64 -> 48")
