@@ -158,19 +158,18 @@ def pads(known: Operands) -> Iterator[str]:
 def depth(known: Operands) -> Iterator[str]:
     """The places of a block divide the channels."""
     size = known.op.attributes.get("blocksize", 1)
-    yield from _blocks(known, slice(1, 2), size * size)
+    yield from _blocks(known, (1,), size * size)
 
 
 def pixels(known: Operands) -> Iterator[str]:
     """Blocks divide rows and columns."""
-    yield from _blocks(known, slice(2, 4), known.op.attributes.get("blocksize", 1))
+    yield from _blocks(known, (2, 3), known.op.attributes.get("blocksize", 1))
 
 
-def _blocks(known: Operands, axes: slice, by: int) -> Iterator[str]:
+def _blocks(known: Operands, axes: Sequence[int], by: int) -> Iterator[str]:
     shape, size = known.sizes(0), known.op.attributes.get("blocksize", 1)
-    if shape is None or len(shape) != 4:
-        return
-    if any(dim is not None and dim % by for dim in list(shape)[axes]):
+    parts = [shape[i] for i in axes] if shape is not None and len(shape) == 4 else []
+    if shape is not None and any(dim is not None and dim % by for dim in parts):
         yield f"blocks of {size} x {size} do not divide {_listed(shape)}"
 
 
