@@ -1,7 +1,7 @@
 """Sums: operators as sums of terms; a term is a product of operands, added up along axes or in windows.
 
-Terms that a kernel of integers adds up exactly before its arithmetic rounds. Products of matrices and convolutions
-are none of these. No types here, no scales. Source: ONNX operator pages.
+Terms that a kernel of integers adds up exactly before its arithmetic rounds. Products of matrices and
+convolutions are none of these. No types here, no scales. Source: ONNX operator pages.
 """
 
 from collections.abc import Callable
