@@ -102,15 +102,31 @@ WRONG = {
         UnknownName,
         "arithmetic \\[\\]",
     ),
-    "half a diff": (lambda *all_: planner.diff(all_[2], 3), InputError, "a plan is the result of .* not a int"),
-    "no plan to explain": (lambda m, *_: planner.explain(m, "x"), InputError, "a plan is the result of .* a Graph"),
-    "no plan to advise": (lambda *_: planner.suggest(None, "y#0"), InputError, "a plan is what"),
-    "no plan to trade": (lambda *_: planner.pareto(None, "y"), InputError, "a plan is what"),
-    "no plan to change": (lambda *_: planner.replan(None, {}), InputError, "a plan is what"),
-    "no plan to restore": (lambda *_: planner.restore(None, "conv1"), InputError, "a plan is what"),
-    "no plan to retarget": (lambda *_: planner.retarget(None, "tosa-int8"), InputError, "a plan is what"),
-    "no plan to draw": (lambda m, *_: planner.to_networkx(m), InputError, "a plan is the result of .* not a Graph"),
-    "no plan to report": (lambda *_: planner.write_report(None), InputError, "a plan is what"),
+    "half a diff": (
+        lambda *all_: planner.diff(all_[2], 3),
+        InputError,
+        "a plan is the result of .* not a int",
+    ),
+    "no plan to explain": (
+        lambda m, *_: planner.explain(m, "x"),
+        InputError,
+        "a plan is the result of .* a Graph",
+    ),
+    "no plan to advise": (lambda *_: planner.suggest(None, "y#0"), InputError, "a plan is the result of"),
+    "no plan to trade": (lambda *_: planner.pareto(None, "y"), InputError, "a plan is the result of"),
+    "no plan to change": (lambda *_: planner.replan(None, {}), InputError, "a plan is the result of"),
+    "no plan to restore": (lambda *_: planner.restore(None, "conv1"), InputError, "a plan is the result of"),
+    "no plan to retarget": (
+        lambda *_: planner.retarget(None, "tosa-int8"),
+        InputError,
+        "a plan is the result of",
+    ),
+    "no plan to draw": (
+        lambda m, *_: planner.to_networkx(m),
+        InputError,
+        "a plan is the result of .* not a Graph",
+    ),
+    "no plan to report": (lambda *_: planner.write_report(None), InputError, "a plan is the result of"),
     "kernels to restore": (
         lambda *all_: planner.restore(all_[2], ["conv1"]),
         UnknownName,
@@ -146,7 +162,7 @@ WRONG = {
     "a path to condition": (
         lambda *_: planner.condition("m.onnx", "equalize"),
         InputError,
-        "a model is what load_model",
+        "a model is the result of load_model",
     ),
     "no statistics to condition with": (
         lambda m, *_: planner.condition(m, "equalize", stats=3),
@@ -161,7 +177,7 @@ WRONG = {
     "a path to correct": (
         lambda _, s, *__: planner.correct_biases("m.onnx", "litert-int8", s),
         InputError,
-        "a model is what load_model",
+        "a model is the result of load_model",
     ),
     "a list of facts": (lambda m, *_: planner.annotate(m, annotations=[]), AnnotationError, "not a list"),
 }
