@@ -20,7 +20,7 @@ import onnxruntime
 
 import planner
 from benchmarks.comparison import latencies_ms
-from benchmarks.shipped.measuring import THREADS, Neighbours, open_session, ticks
+from benchmarks.shipped.measuring import THREADS, Neighbours, open_session, processor, ticks
 from benchmarks.shipped.metrics import spearman
 from benchmarks.shipped.page import table
 from benchmarks.shipped.tasks import TASKS, made_ready
@@ -165,8 +165,8 @@ def page(points: list[Point], busy: float | None) -> str:
 
 Made by `python -m benchmarks.work_is_time --write`: {len(points)} plans of {len(inside)} models inside wheels
 for `{TARGET}`; predicted [work](../targets/rules.md#work), latency in onnxruntime {onnxruntime.__version__}
-at its defaults on {THREADS} threads, both as ratios to the float model's. Other work took {shared} of the
-processors.
+at its defaults on {THREADS} threads of {processor()}, both as ratios to the float model's. Other work took
+{shared} of the processors.
 
 - Rank correlation over all plans: {every:.2f}.
 - Inside a model: {each}.

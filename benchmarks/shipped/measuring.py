@@ -47,6 +47,14 @@ class Neighbours:
         return max(0.0, (busy - own) / every) if every > 0 else None
 
 
+def processor() -> str:
+    """Return the processor's name; "a processor without a name" where the system does not say."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="ascii", errors="replace") if info.exists() else ""
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else "a processor without a name"
+
+
 def ticks() -> tuple[float, float, float]:
     """Return seconds so far: of busy processors, of all of them, of this process."""
     stat = Path("/proc/stat")
