@@ -51,10 +51,12 @@ def next_steps(
     lines += [f"  {shlex.join(('qplan', *words))}" for words in commands or [("explain", plan_file, output)]]
     names = [name for name in EXPORTERS if file_name(name) in files]
     exported = next((str(folder / file_name(name)) for name in names if name.startswith("onnx-")), None)
-    if not names:
-        name = "onnx-qdq"
+    read = planned.target.files.formats
+    if not names or (read and not set(read) & set(names)):
+        # A device's own tools may read no ONNX file, so the default one is of no use to them.
+        name = read[0] if read else "onnx-qdq"
         line = ("qplan", "export", plan_file, "--model", source, "--format", name)
-        lines.append(f"  {shlex.join((*line, '--out', str(folder / f'{name}.onnx')))}")
+        lines.append(f"  {shlex.join((*line, '--out', str(folder / file_name(name))))}")
     elif data is None and exported is not None:
         lines.append(f"  {shlex.join(('qplan', 'compare', model, exported))} --data SAMPLES")
     return "\n".join(lines)
