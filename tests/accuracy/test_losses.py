@@ -252,7 +252,7 @@ def test_bad_input_is_refused():
         planner.losses(model, plan, samples, output="probabilitys")
     with pytest.raises(InputError, match="limit is -1"):
         planner.losses(model, plan, samples, limit=-1)
-    with pytest.raises(InputError, match="a plan is what"):
+    with pytest.raises(InputError, match="a plan is the result of"):
         planner.losses(model, "plan.json", samples)
     with pytest.raises(InputError, match="progress is a function"):
         planner.losses(model, plan, samples, progress=True)

@@ -285,7 +285,7 @@ def test_rows_that_are_damaged_are_not_copied_over_good_ones(tmp_path):
     back_up(data, copy)
     before = (copy / "qplan.sqlite").read_bytes()
     _damaged_rows(data)
-    with pytest.raises(InputError, match=r"is damaged: .* \(the copy of before stays"):
+    with pytest.raises(InputError, match=r"is damaged: .* \(the earlier copy stays"):
         back_up(data, copy)
     assert (copy / "qplan.sqlite").read_bytes() == before
     assert found({"QPLAN_DATA": str(data)}, deep=True)["rows"][0] == "bad"

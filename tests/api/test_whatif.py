@@ -80,7 +80,7 @@ def test_a_plan_moves_to_another_target(service):
     wanted = planner.retarget(library(chain(9)), planner.load_target("teaching-npu"), best_effort=True)
     assert service.post(f"/v1/plans/{key}:replan", json=effort).text == wanted.to_json()
     refused = service.post(f"/v1/plans/{key}:replan", json={"best_effort": True})
-    assert "best_effort goes with a target" in refused.json()["errors"][0]["message"]
+    assert "best_effort needs a target" in refused.json()["errors"][0]["message"]
     refused = service.post(f"/v1/plans/{key}:replan", json={"target": "../../secrets.yaml"})
     assert refused.json()["type"].endswith("unknown-name")
 

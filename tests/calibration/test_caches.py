@@ -206,7 +206,7 @@ def test_what_cannot_be_a_cache_is_refused(ranged):
     with pytest.raises(planner.PlannerError) as caught:
         planner.with_caches(decoder())
     assert str(caught.value) == (
-        "the cache 'past_key_values.0.key' has no range (calibrate the model, or pin the cache to a type)"
+        "the cache 'past_key_values.0.key' has no range (calibrate the model, or give the cache a fixed type)"
     )
     with pytest.raises(planner.PlannerError, match="no samples to see the ranges of heads in"):
         planner.with_caches(ranged, samples=[])

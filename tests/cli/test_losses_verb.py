@@ -142,5 +142,5 @@ def test_the_report_has_a_section():
     assert "<h2>Where the numbers are lost</h2>" in page
     assert "the loss begins at head/softmax" in page
     assert "Noise of each kernel alone (2 samples)" in page
-    with pytest.raises(planner.PlannerError, match=r"losses are what planner\.losses gives"):
+    with pytest.raises(planner.PlannerError, match=r"losses are the result of planner\.losses"):
         write_report(plan, losses={})

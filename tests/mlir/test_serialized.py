@@ -166,4 +166,4 @@ def test_run_refuses_what_it_cannot_round(tmp_path, capsys):
     (tmp_path / "m.mlir").write_text(text, encoding="utf-8")
     np.savez(tmp_path / "in.npz", x=np.zeros((1, 4), np.float32))
     assert run(["run", str(tmp_path / "m.mlir"), "--data", str(tmp_path / "in.npz")]) == 2
-    assert "is run where a type is per tensor or axis" in capsys.readouterr().err
+    assert "accepted: a type per tensor or per axis" in capsys.readouterr().err

@@ -178,5 +178,5 @@ def test_the_report_has_a_section() -> None:
 def test_the_report_wants_a_search() -> None:
     """Anything else is refused by name."""
     plan = planner.plan(read_annotated(MODEL), "teaching-npu")
-    with pytest.raises(InputError, match="a search is what planner"):
+    with pytest.raises(InputError, match="a search is the result of planner"):
         planner.write_report(plan, search=plan)  # type: ignore[arg-type]

@@ -238,5 +238,5 @@ def test_a_kernel_that_nobody_asked_is_not_left_in_float():
     first = plan.kernels_in_order[0]
     bare = replace(first, row=None, reason="annotated: float")
     lying = replace(plan, kernels_in_order=(bare, *plan.kernels_in_order[1:]))
-    with pytest.raises(PlanInvalid, match="nothing asks that"):
+    with pytest.raises(PlanInvalid, match="nothing requests that"):
         planner.check(lying)

@@ -136,5 +136,5 @@ def test_zero_has_to_be_one_number():
     text = TARGET.replace(", granularity: axis, sparsity", ", sparsity").replace(
         "s8: {storage: i8, range: [-127, 127], symmetric: true", "s8: {storage: i8"
     )
-    with pytest.raises(planner.PlannerError, match="sparsity goes with symmetric"):
+    with pytest.raises(planner.PlannerError, match="sparsity needs symmetric"):
         planner.load_target(text.replace("KERNEL", "MatMul"))

@@ -187,8 +187,8 @@ def test_without_any_fact_the_plan_says_that_nothing_was_asked():
     plan = planned(rotary("[0, 100]"), target(A8, A16, costs={"wanted_db": 20}))
     assert plan.warnings == (
         (
-            "wanted_db is 20, and no fact says what rounding leaves at readers, so no row is passed over for "
-            "it: calibrate with readers"
+            "wanted_db is 20, and no fact has the dB at consumers, so no row is rejected for it: "
+            "calibrate with --readers"
         ),
     )
 

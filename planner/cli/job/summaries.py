@@ -47,16 +47,19 @@ def next_steps(
         # Where most of the work falls back to float, that is what to look at.
         commands.append(("explain", plan_file, covered.largest_float_kernel))
     output = next(iter(planned.graph.outputs), "ADDRESS")
-    lines.append(f"next: open {folder / 'report.html'}, or")
-    lines += [f"  {shlex.join(('qplan', *words))}" for words in commands or [("explain", plan_file, output)]]
+    commands = commands or [("explain", plan_file, output)]
     names = [name for name in EXPORTERS if file_name(name) in files]
-    exported = next((str(folder / file_name(name)) for name in names if name.startswith("onnx-")), None)
     read = planned.target.files.formats
-    if not names or (read and not set(read) & set(names)):
-        # A device's own tools may read no ONNX file, so the default one is of no use to them.
-        name = read[0] if read else "onnx-qdq"
-        line = ("qplan", "export", plan_file, "--model", source, "--format", name)
-        lines.append(f"  {shlex.join((*line, '--out', str(folder / file_name(name))))}")
+    name = read[0] if read else "onnx-qdq"
+    line = ("export", plan_file, "--model", source, "--format", name, "--out", str(folder / file_name(name)))
+    if names and read and not set(read) & set(names):
+        # The device's own tools read none of what was written.
+        commands.insert(0, line)
+    lines.append(f"next: open {folder / 'report.html'}, or")
+    lines += [f"  {shlex.join(('qplan', *words))}" for words in commands]
+    exported = next((str(folder / file_name(name)) for name in names if name.startswith("onnx-")), None)
+    if not names:
+        lines.append(f"  {shlex.join(('qplan', *line))}")
     elif data is None and exported is not None:
         lines.append(f"  {shlex.join(('qplan', 'compare', model, exported))} --data SAMPLES")
     return "\n".join(lines)
