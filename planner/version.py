@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 VERSION: Final = "0.1.0"
-PLANNING: Final = 15
-"""Raised by every change after which a request may get another plan (`tests/plans/test_revision.py`)."""
+PLANNING: Final = 16
+"""Raised by every change after which a request may get another plan (`tests/plans/test_revision.py`), and
+where warnings get other words: `check` compares those of this revision word for word, of earlier ones not."""
 MADE_BY: Final = f"{VERSION}, planning {PLANNING}"
 """The maker of new plans; stored plans of another maker are read, but not returned as today's answer."""
 EARLIER: Final[Mapping[str, int]] = {}

@@ -8,6 +8,7 @@ import fcntl
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,10 @@ def test_a_plan_of_an_earlier_planner_is_read_and_checked(revision):
     key = plan_key(plan.graph, plan.model, plan.target.digest, plan.options, maker)
     older = planner.plan_from_json(plan.to_json().replace(plan.key, key))
     planner.check(older, model, TARGETS["npu"])
+    # Its warnings are in the words of then.
+    planner.check(replace(older, warnings=("of then",)), model, TARGETS["npu"])
+    with pytest.raises(PlanInvalid, match="warns that of then"):
+        planner.check(replace(plan, warnings=("of then",)), model, TARGETS["npu"])
     assert older.key == key != plan.key
 
 

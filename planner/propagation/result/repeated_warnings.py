@@ -15,7 +15,7 @@ from planner.ir.expand import expand
 from planner.ir.graph import Constant, Graph, Region
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.storages import storage
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, plan_key
 from planner.plans.records import KernelPlan, Port
 from planner.propagation.network.ports import ports_of
 from planner.propagation.network.value_ranges import give_ranges
@@ -37,12 +37,17 @@ DONE: Final = "done all the same"
 def check_warnings(plan: Plan, model: Graph) -> None:
     """Refuse a plan whose warnings are not those of its rows and types.
 
+    A plan of an earlier planner has its warnings in that one's words, and they are not compared.
+
     Args:
       model: with the numbers of its constants.
 
     Raises:
       PlanInvalid: the first warning that is missing, or that nothing in the plan gives rise to.
     """
+    graph = replace(plan.graph, module=plan.graph.module or model.module)
+    if plan_key(graph, plan.model, plan.target.digest, plan.options) != plan.key:
+        return
     # What a function of the user's derives cannot be derived again here: it is not in the plan.
     derived = tuple(
         f"{kernel.name}."
