@@ -48,4 +48,4 @@ def test_an_export_says_which_sizes_it_takes_for_one(service):
     ]
     assert told[1] == []
     (text,) = told[0]
-    assert "taken for 1: x[0] 'batch', x[1] 'seq'" in text
+    assert "these are open and set to 1: x[0] 'batch', x[1] 'seq'" in text

@@ -115,7 +115,7 @@ def test_an_arithmetic_without_multipliers_is_refused():
         planner.multiplier(0.5, "exact_even")
     with pytest.raises(RuleError, match=r"2\^29|below 2"):
         planner.multiplier(2.0**30, "tosa_single")
-    with pytest.raises(InputError, match="a plan is what"):
+    with pytest.raises(InputError, match="a plan is the result of"):
         next(planner.integer_kernels(digits(), None))
 
 
