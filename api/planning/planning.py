@@ -17,6 +17,7 @@ from planner.calibration.statsjson import read_statistics
 from planner.ir.graph import Graph
 from planner.plan_model import check
 from planner.plans.plan import Planned
+from planner.target.ports.labels import forget_labels
 from planner.target.records import Target
 
 from ..intake.scan import values_in
@@ -38,6 +39,8 @@ MAX_SLICES: Final = 100_000
 BLOCK: Final = 32
 MAX_MATCHES: Final = 50_000
 """Globs of annotations and edits, times names in the model; each pair is matched."""
+MOST_LABELS: Final = 1 << 14
+"""Entries of about a kilobyte that each cache of labels keeps after a plan."""
 
 
 async def origin_of(service: Service, request: PlanRequest) -> Origin:
@@ -201,6 +204,7 @@ def _plan_here(service: Service, origin: Origin, target: Target, text: bytes) ->
     if plan is None:
         return None
     check(plan, plan.annotated, plan.whole_target)
+    forget_labels(MOST_LABELS)
     if origin.steps:
         service.edited.append((origin, plan))
     document = plan.to_json().encode()

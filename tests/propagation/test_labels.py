@@ -7,7 +7,15 @@ import pytest
 from planner.ir.types.qtypes import storage
 from planner.ir.types.typetext import parse_type
 from planner.propagation.solver.ways import pin_units
-from planner.target.ports.labels import clipped_share, label_for, label_of, log_units, storable, typed
+from planner.target.ports.labels import (
+    clipped_share,
+    forget_labels,
+    label_for,
+    label_of,
+    log_units,
+    storable,
+    typed,
+)
 from tests.propagation.small import target_of
 
 SPECS = {
@@ -92,3 +100,13 @@ def test_log_units_round_half_to_even():
 
 def test_units_of_a_per_axis_pin_are_the_mean():
     assert pin_units(parse_type("!quant.uniform<i8:f32:0, {1.0,4.0}>")) == 1024
+
+
+def test_large_caches_are_emptied():
+    forget_labels(0)
+    for hi in range(1, 9):
+        label_for((-1.0, float(hi)), SPECS["a8"])
+    forget_labels(8)
+    assert label_for.cache_info().currsize == 8
+    forget_labels(7)
+    assert label_for.cache_info().currsize == 0

@@ -41,6 +41,13 @@ def typed(label: Label, store: Storage) -> Uniform:
     return Uniform(store, (label[0],), (label[1] + store.offset,))
 
 
+def forget_labels(most: int) -> None:
+    """Empty each cache of more than `most` entries: a server plans for years, and each model has other ranges."""
+    for known in (log_units, typed, label_for):
+        if known.cache_info().currsize > most:
+            known.cache_clear()
+
+
 def storable(label: Label, spec: PortType) -> bool:
     """Whether the port can hold this label at all."""
     store = spec.storage
