@@ -42,7 +42,7 @@ def typed(label: Label, store: Storage) -> Uniform:
 
 
 def forget_labels(most: int) -> None:
-    """Empty each cache of more than `most` entries: a server plans for years, and each model has other ranges."""
+    """Empty each cache of more than `most` entries: a server plans for years, and models differ."""
     for known in (log_units, typed, label_for):
         if known.cache_info().currsize > most:
             known.cache_clear()
