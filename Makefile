@@ -11,6 +11,8 @@ QONNX_AT ?= cc2ec17
 FINN ?= .oracles/finn-source
 FINN_PYTHON ?= python3.10
 # Hundreds of tests start processes of their own, which compile every module anew where PYTHONDONTWRITEBYTECODE is set.
+# Tests wait for servers, engines and children much of their time: three workers keep two cores busy.
+WORKERS ?= 3
 COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
 
 .DEFAULT_GOAL := help
@@ -31,11 +33,11 @@ oracles: .oracles/hls4ml/.made .oracles/iree/.made .oracles/jax/.made .oracles/l
 
 test: lint oracles ## format, lint, types, and every test but those of soak
 	$(COMPILE)
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 check: lint ## the same without the slow tests
 	$(COMPILE)
-	$(BIN)/python -m pytest -n 2 -m "not slow and not soak" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not soak" $(PYTEST_ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check $(SOURCES)
