@@ -188,7 +188,7 @@ def unpaid_text(coverage: Coverage) -> str:
 
 def _slower_text(coverage: Coverage) -> str:
     times = coverage.work / coverage.float_work if coverage.float_work else math.inf
-    return f"{times:.3g} times the work of float"
+    return f"{times:.3g} times the work of the given model"
 
 
 def offers_nothing(coverage: Coverage, bound: float | None) -> bool:

@@ -85,6 +85,20 @@ def float_work_of(plan: PlanFields) -> float:
     )
 
 
+def run_time_work_of(plan: PlanFields) -> float:
+    """Return the work of a model whose own file multiplies integers that it quantizes at run time.
+
+    Products as the plan has them, everything else in float.
+    """
+    regions = {region.name: region for region in plan.graph.regions}
+    work = 0.0
+    for kernel in plan.kernels_in_order:
+        region = regions[kernel.name]
+        is_product = any(defined(op.type).macs is not None for op in region.ops)
+        work += kernel_work(kernel if is_product else _in_float(kernel), region, plan.graph, plan.target)
+    return work
+
+
 def _in_float(kernel: KernelPlan) -> KernelPlan:
     inputs, outputs = (
         tuple([replace(port, type=None) for port in side]) for side in (kernel.inputs, kernel.outputs)

@@ -126,13 +126,13 @@ def test_why_the_float_model_is_kept():
     slow = Coverage(9, 9, 100, 100, work=13.0, float_work=10.0, size=1101, float_size=1100)
     assert str(verdict_of(quality(15.0), {}, slow)) == (
         "keep the float model: the file is bigger, 1,101 bytes, not 1,100, and predicted to take 1.3 times "
-        "the work of float"
+        "the work of the given model"
     )
     smaller = coverage_part(Coverage(9, 9, 100, 100, work=13.0, float_work=10.0, size=500, float_size=1100))
     assert smaller.level == "good"
     assert smaller.reason == (
         "9 of 9 kernels and 100 % of multiply-adds are quantized; it is predicted to take 1.3 times the work "
-        "of float"
+        "of the given model"
     )
     part = coverage_part(Coverage(9, 8, 100, 0)).reason
     assert part.startswith("keep the float model: 8 of 9 kernels and 0 % of multiply-adds are quantized")

@@ -117,7 +117,7 @@ def test_bigger_and_slower_is_kept(qplan, products, tmp_path):
     answer = qplan("quantize", model, "--data", data, "-t", target, "-o", tmp_path / "out")
     assert answer.code == 1
     assert "verdict: keep the float model: the file is bigger, " in answer.out
-    assert "times the work of float" in answer.out
+    assert "times the work of the given model" in answer.out
     assert not (tmp_path / "out").exists()
     found = planner.quantize(model, data, target=target).verdict
     assert f"verdict: {found}" in answer.out
@@ -134,3 +134,41 @@ def test_one_format_that_pays_is_enough(qplan, products, tmp_path):
     line = ("quantize", model, "--data", data, "-t", target, "-o", tmp_path / "out", "-f", "onnx-qdq")
     assert qplan(*line, "-f", "stablehlo").code == 0
     assert (tmp_path / "out" / "onnx-qdq.onnx").is_file()
+
+
+def at_run_time(path, *, floats=False):
+    """Two products of integers that the file itself quantizes at run time; with `floats` one more of floats."""
+    rng = np.random.default_rng(5)
+    nodes, arrays, x = [], {}, "x"
+    for n in range(2):
+        arrays |= {f"w{n}": rng.integers(-90, 90, (64, 64)).astype(np.int8), f"s{n}": np.float32(0.01)}
+        nodes += [
+            helper.make_node("DynamicQuantizeLinear", [x], [f"q{n}", f"qs{n}", f"qz{n}"]),
+            helper.make_node("MatMulInteger", [f"q{n}", f"w{n}", f"qz{n}"], [f"i{n}"]),
+            helper.make_node("Cast", [f"i{n}"], [f"c{n}"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", [f"qs{n}", f"s{n}"], [f"t{n}"]),
+            helper.make_node("Mul", [f"c{n}", f"t{n}"], [f"m{n}"]),
+            helper.make_node("Tanh", [f"m{n}"], [f"y{n}"]),
+        ]
+        x = f"y{n}"
+    if floats:
+        arrays["w"] = rng.normal(size=(64, 64)).astype(np.float32)
+        nodes.append(helper.make_node("MatMul", [x, "w"], ["z"]))
+        x = "z"
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 64)) for name in ("x", x)]
+    tensors = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "m", ends[:1], ends[1:], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("floats", "target", "keeps"),
+    [(False, "onnxruntime-cpu", True), (True, "onnxruntime-cpu", False), (False, "litert-int8", False)],
+)
+def test_a_file_that_multiplies_in_integers_is_kept_by_its_engine(tmp_path, floats, target, keeps):
+    model = at_run_time(tmp_path / "m.onnx", floats=floats)
+    samples = [{"x": np.random.default_rng(k).normal(size=(1, 64)).astype(np.float32)} for k in range(8)]
+    found = planner.quantize(model, samples, target=target, effort="quick").verdict
+    assert found.keeps_float is keeps, str(found)
+    assert ("times the work of the given model" in str(found)) is keeps

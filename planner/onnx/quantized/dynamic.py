@@ -17,9 +17,18 @@ from planner.ir.graph import Graph, Op, Value
 from planner.ir.types.qtypes import AnyType, storage
 from planner.onnx.quantized.lowering import Draft, draft_of
 from planner.onnx.quantized.quantizers import Reader, reader_of
+from planner.ops import defined
 
 _PRODUCTS: Final[Mapping[str, str]] = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 _DYNAMIC: Final = "DynamicQuantizeLinear"
+
+
+def multiplies_at_run_time(written: Graph) -> bool:
+    """Whether a model as its file has it multiplies integers that it quantizes at run time, and no floats."""
+    ops = tuple(written.all_ops())
+    products = [op for op in ops if op.type in _PRODUCTS]
+    floats = [op for op in ops if op.type not in _PRODUCTS and defined(op.type).macs is not None]
+    return bool(products) and not floats and any(op.type == _DYNAMIC for op in ops)
 
 
 @dataclass(frozen=True, slots=True)
