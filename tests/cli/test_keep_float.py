@@ -137,7 +137,7 @@ def test_one_format_that_pays_is_enough(qplan, products, tmp_path):
 
 
 def at_run_time(path, *, floats=False):
-    """Two products of integers that the file itself quantizes at run time; with `floats` one more of floats."""
+    """Two products of integers that the file quantizes at run time; with `floats` one more of floats."""
     rng = np.random.default_rng(5)
     nodes, arrays, x = [], {}, "x"
     for n in range(2):
