@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 
 from planner.cli.app import TARGET_VERBS, VERBS, app
+from planner.target_tests.cases import EARLIER
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 WORDS: Final = {
@@ -52,7 +53,7 @@ ALLOWED: Final = frozenset(
 )
 """Words around a true use: names of options, of keys and of arguments, a class of onnxruntime's, and a
 rounding mode."""
-KEYS: Final = frozenset({"let go", ", wanted ", "^wanted ", " is pinned to "})
+KEYS: Final = frozenset({"let go", *(then.pattern for then, _ in EARLIER)})
 """Values of a plan's JSON with a space in them, and words of earlier versions that tests of targets quote."""
 
 

@@ -27,6 +27,26 @@ from planner.target.modeltext import read_model_text
 from planner.target.records import Target, TestCase, without_formats
 
 CASTS: Final = ("quantize", "dequantize")
+EARLIER: Final = tuple(
+    (re.compile(then), now)
+    for then, now in (
+        (r"(^|: |; )wanted ", r"\1requires "),
+        (r", wanted ", ", must be "),
+        (r", and ('[^']*') is pinned\b(?! to )", r", and \1 has a fixed type"),
+        (r" is pinned along ", " has a fixed type along "),
+        (
+            r" is pinned to blocks of which the last is shorter",
+            " has a fixed type whose last block is shorter",
+        ),
+        (r" is pinned to ", " has the fixed type "),
+        (r", and derived as ", ", and is derived as "),
+        (r"\bdrop the pin\b", "drop the fixed type"),
+        (r" is to stay float\b", " is kept in float"),
+        (r"\bit serves only kernels that are asked to run so", "it runs on request only"),
+        (r" at its readers\b", " at its consumers"),
+    )
+)
+"""Words of reasons and conflicts in earlier versions, and those of today."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +118,9 @@ def plan_case(target: Target, case: TestCase) -> Plan:
 def _refusal(error: PlannerError, wanted: str | None) -> str:
     if wanted is not None and isinstance(error, Conflict):
         return (
-            "" if _in_our_words(wanted) in str(error) else f"error: expected {wanted!r}, found {str(error)!r}"
+            ""
+            if in_todays_words(wanted) in str(error)
+            else f"error: expected {wanted!r}, found {str(error)!r}"
         )
     what = {Conflict: "there is no plan", PlanInvalid: "the plan is not valid"}.get(type(error), "model")
     return f"{what}: {error}"
@@ -133,14 +155,15 @@ def _reasons(plan: Plan, wanted: Mapping[str, str]) -> Iterator[str]:
             yield f"reasons: {unknown_name('kernel', name, plan.kernels)}"
         elif kernel.reason is None:
             yield f"reasons: {name} runs by the row {kernel.row}"
-        elif _in_our_words(text) not in kernel.reason:
+        elif in_todays_words(text) not in kernel.reason:
             yield f"reasons: {name}: expected {text!r}, found {kernel.reason!r}"
 
 
-def _in_our_words(text: str) -> str:
+def in_todays_words(text: str) -> str:
     """Return a quoted message in today's words: files may quote those of earlier versions."""
-    text = text.replace(", wanted ", ", must be ").replace(" is pinned to ", " has the fixed type ")
-    return re.sub(r"^wanted ", "requires ", text)
+    for then, now in EARLIER:
+        text = then.sub(now, text)
+    return text
 
 
 def _rescales(plan: Plan, wanted: int | Mapping[str, int]) -> Iterator[str]:

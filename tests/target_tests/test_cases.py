@@ -6,7 +6,7 @@ import pytest
 
 from planner.errors import UnknownName
 from planner.target.load import load_target, target_ids
-from planner.target_tests.cases import run_cases
+from planner.target_tests.cases import in_todays_words, run_cases
 
 DEMO = Path(__file__).parents[1] / "target" / "demo.yaml"
 HEAD = """
@@ -91,6 +91,61 @@ ERF = "Erf 'y' is in float: no fusion of 'tiny' names Erf and no row is called s
 def test_what_does_not_hold(expect, message):
     (problem,) = problems(expect)
     assert problem.startswith(message)
+
+
+PRODUCT = """
+      y = Gemm(x, w) : f32[2,2] {-1, 1}
+      x : f32[2,2] {-1, 1}
+      w = constant : f32[2,2] {-1, 1}FACT
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "fact", "text"),
+    [
+        ("{x.rank: 3}", "", "x.rank is 2, wanted 3"),
+        ("{holds: 'x.shape[0] == 4'}", "", "wanted x.shape[0] (2) == 4"),
+        ("{holds: 'x.shape[0] == 4'}", "", "text:12: wanted x.shape[0] (2) == 4"),
+        ("{asked: true}", "", "it serves only kernels that are asked to run so"),
+        ("{}", " !quant.none", "port w ('w') is to stay float (!quant.none)"),
+        ("{}", " !quant.uniform<i8<-127:127>:f32:0, {0.5, 0.5}>", "port w ('w') is pinned along axis 0, not"),
+    ],
+)
+def test_reasons_in_the_words_of_earlier_versions(when, fact, text):
+    row = "{kernel: Gemm, in: {x: a8, w: w8}, out: {y: a8}, axis: {w: 1}, when: WHEN}".replace("WHEN", when)
+    expect = '{reasons: {y: "TEXT"}}'.replace("TEXT", text)
+    model = PRODUCT.replace("FACT", fact)
+    target = load_target(f"{HEAD}  - {row}\ntests:\n  - name: it\n    model: |{model}    expect: {expect}\n")
+    assert [result.problems for result in run_cases(target)] == [()]
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (
+            "no row: npu.yaml:3: wanted a == 1; npu.yaml:4: x is 2, wanted 3",
+            "no row: npu.yaml:3: requires a == 1; npu.yaml:4: x is 2, must be 3",
+        ),
+        (
+            "i32 holds 9, and 'b' is pinned, and 'w' is pinned",
+            "i32 holds 9, and 'b' has a fixed type, and 'w' has a fixed type",
+        ),
+        ("'b' is pinned to i8, but", "'b' has the fixed type i8, but"),
+        (
+            "y.in[2] is pinned to i8, and derived as i16",
+            "y.in[2] has the fixed type i8, and is derived as i16",
+        ),
+        (
+            "('w') is pinned to blocks of which the last is shorter",
+            "('w') has a fixed type whose last block is shorter",
+        ),
+        ("(drop the pin: the scale is derived)", "(drop the fixed type: the scale is derived)"),
+        ("'x' leaves 12 dB at its readers", "'x' leaves 12 dB at its consumers"),
+        ("x.rank is 2, must be 3", "x.rank is 2, must be 3"),
+    ],
+)
+def test_earlier_words_are_todays(then, now):
+    assert in_todays_words(then) == now
 
 
 def test_an_expected_conflict():
