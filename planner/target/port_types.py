@@ -129,10 +129,7 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
         if few >= many:
             return "sparsity", f"sparsity {few}:{many} leaves nothing out; the first number is the lesser"
         if not model.symmetric and model.zero_point is None:
-            return (
-                "sparsity",
-                "sparsity needs symmetric: true or zero_point: 0, so that 0 is one number",
-            )
+            return "sparsity", "sparsity needs symmetric: true or a zero_point, so that 0 is one number"
     if model.weight_pairs is not None and (not model.symmetric or model.granularity == "block"):
         return "weight_pairs", "weight_pairs needs symmetric: true, per tensor or axis"
     if model.scales != "f32":

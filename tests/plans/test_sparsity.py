@@ -136,5 +136,8 @@ def test_zero_has_to_be_one_number():
     text = TARGET.replace(", granularity: axis, sparsity", ", sparsity").replace(
         "s8: {storage: i8, range: [-127, 127], symmetric: true", "s8: {storage: i8"
     )
-    with pytest.raises(planner.PlannerError, match="sparsity needs symmetric"):
+    with pytest.raises(planner.PlannerError, match="sparsity needs symmetric: true or a zero_point, so that"):
         planner.load_target(text.replace("KERNEL", "MatMul"))
+    for number in (0, 5):
+        fixed = text.replace("s8: {storage: i8", f"s8: {{storage: i8, zero_point: {number}")
+        assert planner.load_target(fixed.replace("KERNEL", "MatMul")).rows["MatMul"]
