@@ -154,10 +154,18 @@ def test_dropped_warnings_are_refused_by_every_export():
 
 def test_a_best_effort_plan_says_what_it_left_out():
     """Its notes tell what the plan lacks; an invented one is refused."""
-    model, _ = with_warnings()
+    model = planner.annotate(digits(), kernels={"head/gemm": "float"})
     plan = planner.plan(model, "litert-int8", best_effort=True)
     document = json.loads(plan.to_json())
     assert not refused(document, model, "litert-int8")
-    kernel = next(kernel for kernel in document["kernels"] if kernel["row"])
-    told = f"what it needs cannot hold: runs in float: {kernel['name']}"
-    assert refused(changed(document, warnings=[told, *document["warnings"]]), model, "litert-int8")
+
+    def noted(text):
+        return changed(document, warnings=[f"its constraints cannot hold: {text}", *document["warnings"]])
+
+    served = next(kernel.name for kernel in plan.kernels_in_order if kernel.row)
+    fact = next(fact for fact in plan.graph.values["image"].facts)
+    # What the plan lacks is taken, so that the others are refused for what it has.
+    for text in ("runs in float: head/gemm", f"left out: {fact} at head/gemm_out", "done all the same"):
+        assert not refused(noted(text), model, "litert-int8"), text
+    for text in (f"runs in float: {served}", f"left out: {fact} at image", "is float: head/gemm"):
+        assert refused(noted(text), model, "litert-int8"), text
