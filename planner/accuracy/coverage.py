@@ -150,7 +150,7 @@ def _counted(plan: PlanFields) -> Iterator[tuple[KernelPlan, int]]:
     """The kernels that count, with their multiply-adds."""
     regions = {region.name: region for region in plan.graph.regions}
     values, constants = plan.graph.values, plan.graph.constants
-    stored, is_served = _stored(plan), any(kernel.row is not None for kernel in plan.kernels_in_order)
+    stored, weights_alone = _stored(plan), counts_weights_alone(plan)
     for kernel in plan.kernels_in_order:
         region = regions[kernel.name]
         named = [port.value for port in (*kernel.inputs, *kernel.outputs) if port.value]
@@ -161,9 +161,14 @@ def _counted(plan: PlanFields) -> Iterator[tuple[KernelPlan, int]]:
             moves = region.ops and all(is_movement(op, plan.graph) for op in region.ops)
             if moves and stored.isdisjoint(named):
                 continue
-            if is_served and not stored and not (macs and any(name in constants for name in named)):
+            if weights_alone and not (macs and any(name in constants for name in named)):
                 continue
         yield kernel, macs
+
+
+def counts_weights_alone(plan: PlanFields) -> bool:
+    """Whether all rows of a plan leave activations float, so that kernels without weights do not count."""
+    return not _stored(plan) and any(kernel.row is not None for kernel in plan.kernels_in_order)
 
 
 def _stored(plan: PlanFields) -> frozenset[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from planner.accuracy.coverage import coverage_of
+from planner.accuracy.coverage import counts_weights_alone, coverage_of
 from planner.accuracy.losses import Losses
 from planner.accuracy.metrics import score_text
 from planner.accuracy.quality import decibels
@@ -150,7 +150,8 @@ def _kernels(plan: Plan, comparisons: Mapping[str, Comparison]) -> Card:
     covered = coverage_part(shown)
     told = () if others else ("Fully quantized",)
     apart = count.kernels - own.kernels
-    uncounted = f"{quantity(apart, 'float kernel')} without arithmetic not counted"
+    lacking = "weights" if counts_weights_alone(plan) else "arithmetic"
+    uncounted = f"{quantity(apart, 'float kernel')} without {lacking} not counted"
     rest = (uncounted,) if apart > 0 and shown.kernels == own.kernels else ()
     return Card(
         "Kernels quantized", f"{count.integer} of {count.kernels}", covered.level,

@@ -7,7 +7,7 @@ from planner.accuracy.coverage import Coverage, coverage_of
 from planner.accuracy.quality import Quality
 from planner.accuracy.verdict import LEVELS, coverage_part, sqnr_level, verdict_of
 from planner.report.causes import fallback_lines
-from planner.report.summary import mark
+from planner.report.summary import cards_data, mark
 from planner.target.modeltext import read_model_text
 
 CHAIN = """
@@ -86,6 +86,19 @@ def test_where_activations_are_float_only_weights_count(target):
     plan = planner.plan(read_model_text(CHAIN, "chain"), target)
     covered = coverage_of(plan)
     assert (covered.kernels, covered.on_device, covered.mac_share) == (1, 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("target", "note"),
+    [
+        ("llm-w4", "3 float kernels without weights not counted"),  # two of them compute
+        ("litert-int8", "1 float kernel without arithmetic not counted"),
+    ],
+)
+def test_the_report_says_which_kernels_do_not_count(target, note):
+    plan = planner.plan(read_model_text(CHAIN, "chain"), target)
+    (card,) = (one for one in cards_data(plan) if one["title"] == "Kernels quantized")
+    assert card["notes"][-1] == note
 
 
 def test_main_reasons_come_first():
