@@ -304,7 +304,8 @@ class State:
             raise InputError(f"{path}: no state of a search: {error}", hint="name a new file") from error
         if not is_ours or found["key"] != self._key:
             raise InputError(
-                f"{path}: the state of a search for another model, target, samples or metric",
+                f"{path}: the state of a search for another model, target, samples or metric, or by another "
+                "planner",
                 hint="name a new file",
             )
 

@@ -261,9 +261,13 @@ def test_a_plan_that_no_file_can_say_is_measured_by_the_interpreter():
         planner.export(plan.annotated, plan, "onnx-qdq")
 
 
-def test_states_of_something_else_are_refused(tmp_path):
+def test_states_of_something_else_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "search.json"
     planner.search(digits(), TARGET, samples(), goal="sqnr=30", trials=1, state=path)
+    with monkeypatch.context() as patch:
+        patch.setattr(trials, "MADE_BY", "0.0.1, planning 1")
+        with pytest.raises(InputError, match="or by another planner"):
+            planner.search(digits(), TARGET, samples(), goal="sqnr=30", trials=1, state=path)
     with pytest.raises(InputError, match="another"):
         planner.search(digits(), "teaching-npu", samples(), goal="sqnr=30", trials=1, state=path)
     with pytest.raises(InputError, match="another"):
