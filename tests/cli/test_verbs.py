@@ -60,7 +60,7 @@ def test_plan_says_what_to_do_next_and_it_works(qplan, stats, tmp_path):
     lines = [shlex.split(line) for line in text.splitlines() if line.startswith("  qplan ")]
     assert [line[1] for line in lines] == ["explain", "export"]
     assert [qplan(*line[1:]).code for line in lines] == [0, 0]
-    assert (out / "litert.tflite").is_file()
+    assert (out / "onnx-qdq.onnx").is_file()
 
 
 def test_files_of_an_earlier_plan_are_told(qplan, planned, stats, tmp_path):

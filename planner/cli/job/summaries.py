@@ -50,16 +50,15 @@ def next_steps(
     commands = commands or [("explain", plan_file, output)]
     names = [name for name in EXPORTERS if file_name(name) in files]
     read = planned.target.files.formats
-    name = read[0] if read else "onnx-qdq"
-    line = ("export", plan_file, "--model", source, "--format", name, "--out", str(folder / file_name(name)))
     if names and read and not set(read) & set(names):
-        # The device's own tools read none of what was written.
-        commands.insert(0, line)
+        lines.append(f"tools of {planned.target.id} read {' or '.join(read)} alone: add --format {read[0]}")
     lines.append(f"next: open {folder / 'report.html'}, or")
     lines += [f"  {shlex.join(('qplan', *words))}" for words in commands]
     exported = next((str(folder / file_name(name)) for name in names if name.startswith("onnx-")), None)
     if not names:
-        lines.append(f"  {shlex.join(('qplan', *line))}")
+        name = "onnx-qdq"
+        line = ("qplan", "export", plan_file, "--model", source, "--format", name)
+        lines.append(f"  {shlex.join((*line, '--out', str(folder / file_name(name))))}")
     elif data is None and exported is not None:
         lines.append(f"  {shlex.join(('qplan', 'compare', model, exported))} --data SAMPLES")
     return "\n".join(lines)
