@@ -78,13 +78,14 @@ class Decisions:
         """Take one sample's output of both."""
         if not wanted.size or wanted.ndim != len(self.axes.kinds):
             return
+        kinds = list(self.axes.kinds)
         if self.axes.decides == "softmax":
-            axis = self.axes.kinds.index("class")
+            axis = kinds.index("class")
+            del kinds[axis]  # another one may be that of a softmax before
             found = _of_softmax(np.moveaxis(wanted, axis, -1), np.moveaxis(got, axis, -1))
         else:
             found = _of_sigmoid(wanted, got)
         margins, others, chosen, other = found
-        kinds = [kind for kind in self.axes.kinds if kind != "class"]
         signal = [axis for axis, kind in enumerate(kinds) if kind == "place"]
         is_moved = (others < 0) & _is_moved(chosen, other, signal)
         # What only moved tells nothing of the noise, however far the margin fell.

@@ -52,6 +52,13 @@ def test_what_is_exact_changes_nothing():
         assert found(axes, samples).share == 0.0
 
 
+@pytest.mark.parametrize("axes", [Axes(("", "class"), "sigmoid"), Axes(("class", "class"), "softmax")])
+def test_classes_of_a_softmax_before_are_no_decision(axes):
+    wanted = softmax(np.random.default_rng(6).normal(size=(40, 6)) * 3, axis=0)
+    assert found(axes, [(wanted, wanted)] * 20).share == 0.0
+    assert found(axes, [(wanted, 1 - wanted)] * 20).share > 0.5
+
+
 def test_a_sequence_is_one_answer():
     rng = np.random.default_rng(5)
     samples = [pair(rng, (1, 20, 10), 0.0) for _ in range(40)]
