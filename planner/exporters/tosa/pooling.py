@@ -43,9 +43,7 @@ def summed(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> b
     factor = _factor(builder, sides[0], y, term.count) if term.count > 1 else factor_of(ratio[None], by)
     reach = term.count * prod(int(np.abs(ends_of(side)).max()) for side in sides)
     if reach > INT32:
-        raise builder.refuse(
-            f"sums of {term.count} elements do not fit 32 bits; tosa accepts smaller windows"
-        )
+        raise _too_many(builder, term.count)
     factor.check(-reach, reach)
     pairs = zip(aligned(builder, sides), sides, strict=True)
     total, *more = (widened(program, tensor, held(side.kind).zero_point) for tensor, side in pairs)
@@ -71,7 +69,7 @@ def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp
     is_pool = is_tosa_pool(by, x.kind, y, geometry, includes_padding=includes)
     if builder.values.arithmetic == LITERT and not is_pool:
         return False
-    is_whole = tuple(op.attributes["kernel_shape"]) == spatial and not any(op.attributes.get("pads", ()))
+    is_whole = geometry.kernel == spatial and not any(geometry.pads)
     if is_whole and not is_pool:
         return summed(builder, block, y, clamp)
     tensor, windows = _opened(builder, builder.values.integers(x.value, x.kind), op)

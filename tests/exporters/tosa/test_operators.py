@@ -93,6 +93,11 @@ CASES: Mapping[str, tuple[str, Sequence[int], Mapping[str, np.ndarray]]] = {
     ),
     "average of the whole": ("y = AveragePool <kernel_shape=[9,11]> (x)", IMAGE, {}),
     "average of one axis": ("y = AveragePool <kernel_shape=[3]> (x)", (1, 4, 9), {}),
+    "padding by name counted, as large as the whole": (
+        """y = AveragePool <kernel_shape=[5,5], auto_pad="SAME_UPPER", count_include_pad=1> (x)""",
+        (1, 4, 5, 5),
+        {},
+    ),
     "average of all": ("y = GlobalAveragePool (x)", IMAGE, {}),
     "maximum": ("y = MaxPool <kernel_shape=[3,2], pads=[1,0,1,1], strides=[2,2]> (x)", IMAGE, {}),
     "maximum with a ceiling": ("y = MaxPool <kernel_shape=[2,2], strides=[2,2], ceil_mode=1> (x)", IMAGE, {}),
