@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 import planner
 from planner.interpreter import reference
 from planner.interpreter.as_used import compare_as_used
+from planner.onnx.sessions import session_options
 from planner.target.records import Files
 
 RNG = np.random.default_rng(0)
@@ -91,3 +92,8 @@ def test_a_file_for_another_device_is_judged_without_what_this_processor_loses(t
 def test_targets_say_whether_they_are_the_engine_here(target):
     is_here = target.startswith("onnxruntime-")
     assert planner.load_target(target).files.runtime == ("onnxruntime" if is_here else None)
+
+
+def test_threads_do_not_spin_between_runs():
+    """Reference and file run in turn: spinning threads of one take the cores of the other."""
+    assert session_options().get_session_config_entry("session.intra_op.allow_spinning") == "0"
