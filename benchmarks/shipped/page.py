@@ -248,7 +248,8 @@ def other_devices(plans: Sequence[Record]) -> str:
     rows = []
     for one in plans:
         if "refused" in one:
-            rows.append([one["model"], one["target"], f"refused: {one['refused']}", *[BLANK] * 5])
+            why = one["refused"].partition(" (")[0]
+            rows.append([one["model"], one["target"], f"refused: {why}", *[BLANK] * 5])
             continue
         rows.append(
             [
