@@ -104,9 +104,12 @@ def run(settings: Settings, listening: socket.socket) -> None:
 
 
 def outlive_hangups(settings: Settings) -> None:
-    """Ignore SIGHUP where tokens come from a file: the file is looked at once a second anyway."""
+    """Ignore SIGHUP where tokens come from a file: the file is looked at once a second anyway.
+
+    Processes inherit that, so a server that is about to start outlives one too.
+    """
     if settings.tokens_file:
-        signal.signal(signal.SIGHUP, lambda *_: None)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _make(folder: Path) -> None:
