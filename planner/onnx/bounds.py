@@ -57,7 +57,7 @@ def clip_at_numbers(graph: Graph) -> Graph:
 
 
 def _value_and_number(op: Op, graph: Graph) -> tuple[str, str] | None:
-    """The operands of a Max or Min that is a bound; None where it compares values, or the user fixed a type."""
+    """The operands of a Max or Min that is a bound; None where values compare, or a type is fixed."""
     if op.type not in _SIDES or len(op.inputs) != 2 or not graph.values[op.inputs[0]].is_float:
         return None
     numbers = [name for name in op.inputs if name in graph.constants]

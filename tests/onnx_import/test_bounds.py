@@ -9,7 +9,10 @@ import planner
 from planner.onnx.read import read_onnx
 from tests.onnx_import.runs import assert_same_numbers, model, op_types, read_same
 
-NUMBERS = "float z = {0}, float[1,1] a = {-0.4}, float[1] b = {0.75}, float[1,1,1] deep = {0.5}, float[2] many = {0,1}"
+NUMBERS = (
+    "float z = {0}, float[1,1] a = {-0.4}, float[1] b = {0.75}, float[1,1,1] deep = {0.5}, "
+    "float[2] many = {0,1}"
+)
 SPELLED = {
     "relu": ("y = Max(z, x)", ["Relu"]),
     "lower bound": ("y = Max(x, a)", ["Clip"]),
