@@ -27,6 +27,8 @@ LOSSES: Final = 3
 TAKEOVERS: Final = 20
 """Leases a job may use up: whoever runs it may be bringing its owner down."""
 MOST_LISTED: Final = 1000
+MOST_PAUSE: Final = 60.0
+"""Seconds for which a job may be put back; what is due later was so before the clock was set back."""
 
 Order: TypeAlias = Literal["newest", "oldest"]
 
@@ -303,7 +305,7 @@ def retry(engine: Engine, job: Job, reason: str) -> bool:
 def release(engine: Engine, job: Job, *, seconds: float = 0.0) -> bool:
     """Put a job that could not be run here back into the queue, for after `seconds`; it does not count."""
     with writing(engine) as connection:
-        return _put_back(connection, job, now(connection) + seconds)
+        return _put_back(connection, job, now(connection) + min(seconds, MOST_PAUSE))
 
 
 def forget(engine: Engine, older_than: float) -> int:
@@ -343,8 +345,10 @@ def _in_turn(connection: Connection, free: Any, owner: str, limit: int, shares: 
 
 
 def _free(at: float, seconds: float) -> Any:
-    waiting = and_(jobs.c.state == "queued", jobs.c.due <= at)
-    return or_(waiting, and_(jobs.c.state == "running", jobs.c.heartbeat < at - seconds))
+    """Jobs to take: due ones, silent ones, and those of times to come: the clock was set back."""
+    waiting = and_(jobs.c.state == "queued", or_(jobs.c.due <= at, jobs.c.due > at + MOST_PAUSE))
+    beat = jobs.c.heartbeat
+    return or_(waiting, and_(jobs.c.state == "running", or_(beat < at - seconds, beat > at + seconds)))
 
 
 def _held(job: Job) -> Any:

@@ -96,6 +96,26 @@ def test_a_heartbeat_prolongs_the_lease(engine):
     assert queue.get(engine, held.id).heartbeat > before
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_set_strands_no_job(engine, monkeypatch, hours):
+    """One is taken over even from an owner that lives, as after any silence; it ends once all the same."""
+    submit(engine)
+    (old,) = lease(engine, "one")
+    waiting = submit(engine)
+    now = queue.now
+    monkeypatch.setattr(queue, "now", lambda connection: now(connection) + 3600 * hours)
+    assert {job.id for job in lease(engine, "two")} == {old.id, waiting.id}
+    assert not queue.finish(engine, old, {"by": "one"})
+    assert lease(engine, "three") == []
+
+
+def test_a_job_that_is_put_back_waits_its_pause(engine):
+    submit(engine)
+    (held,) = lease(engine)
+    assert queue.release(engine, held, seconds=LONG)
+    assert lease(engine) == []
+
+
 def test_lost_workers_are_replaced_three_times(engine):
     submit(engine)
     for attempt in range(queue.LOSSES - 1):
