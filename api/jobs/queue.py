@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, or_, s
 from sqlalchemy.exc import IntegrityError
 
 from ..intake.turns import ALL, portion, refuse_share, tenant_of
-from ..problems import Refused, unknown
+from ..problems import TYPES, Refused, unknown
 from ..server.tokens import DEFAULT
 from ..storage.database import events, jobs, now, reading, require_rows_kept, writing
 from .records import ENDED, Event, Job, State
@@ -67,7 +67,7 @@ def submit(
 
     Args:
       request: of `records.work`.
-      key: a job of this key that exists already is the answer.
+      key: a job of this key that exists already is the answer, unless the service failed it.
       most: jobs that may wait.
       share: the percentage of these that one principal may have.
       tenant_share: the percentage of these that the principals of one tenant may have together.
@@ -79,8 +79,10 @@ def submit(
         with writing(engine) as connection:
             require_rows_kept(connection)
             found = _by_key(connection, key)
-            if found is not None:
+            if found is not None and not _is_ours(found):
                 return found
+            if found is not None:
+                connection.execute(update(jobs).where(jobs.c.id == found.id).values(key=None))
             queued = select(func.count()).select_from(jobs).where(jobs.c.state == "queued")
             own = connection.execute(queued.where(jobs.c.principal == principal)).scalar_one()
             waiting = connection.execute(queued).scalar_one()
@@ -342,6 +344,11 @@ def _in_turn(connection: Connection, free: Any, owner: str, limit: int, shares: 
             of_tenants[tenant_of(job.principal)] += 1
             taken.append(job)
     return taken
+
+
+def _is_ours(job: Job) -> bool:
+    """Whether a job failed by no fault of its request: a full disk, say, has room again some time."""
+    return job.problem is not None and TYPES[job.problem["name"]][0] >= 500
 
 
 def _free(at: float, seconds: float) -> Any:

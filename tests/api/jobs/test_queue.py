@@ -186,6 +186,20 @@ def test_the_same_key_is_the_same_job(engine):
     assert len({submit(engine).id for _ in range(3)}) == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "is_new"), [("storage-full", True), ("worker-lost", True), ("timeout", False)]
+)
+def test_a_key_is_free_again_after_a_failure_of_the_service(engine, name, is_new):
+    first = submit(engine, key="mine")
+    (held,) = lease(engine)
+    assert submit(engine, key="mine").id == first.id
+    queue.fail(engine, held, {"name": name, "detail": ""})
+    second = submit(engine, key="mine")
+    assert (second.id != first.id) is is_new
+    assert submit(engine, key="mine").id == second.id
+    assert queue.get(engine, first.id).state == "failed"
+
+
 def test_too_many_jobs_are_refused(engine):
     for _ in range(2):
         submit(engine, most=2)
