@@ -348,7 +348,8 @@ def _in_turn(connection: Connection, free: Any, owner: str, limit: int, shares: 
 
 def _is_ours(job: Job) -> bool:
     """Whether a job failed by no fault of its request: a full disk, say, has room again some time."""
-    return job.problem is not None and TYPES[job.problem["name"]][0] >= 500
+    known = None if job.problem is None else TYPES.get(job.problem["name"])  # a later server knows more
+    return known is not None and known[0] >= 500
 
 
 def _free(at: float, seconds: float) -> Any:
