@@ -14,6 +14,8 @@ from planner.interpreter.blocks import Block, Floats, moved_kind, needed_regions
 from planner.interpreter.calls import HTP, is_accumulator
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
+from planner.ops import defined
+from planner.ops.operands import Operands
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.torch.arithmetic import FOLDED, SHIFTED, knows
@@ -26,7 +28,8 @@ RESCALING: Final = FOLDED | SHIFTED | {"exact_even", "power_of_two"}
 PRODUCTS: Final = frozenset({("Conv",), ("ConvTranspose",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})
 FLOATS: Final = frozenset({"float32_even", HTP})
 """Arithmetics whose means are computed in float32."""
-ADDED: Final = frozenset({("Add",)})
+PAIRS: Final = frozenset({"Add", "Mul", "Sub"})
+"""Those of two stored operands that these have kernels of integers for."""
 AVERAGES: Final = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean"})
 BYTE: Final = 8
 
@@ -57,22 +60,34 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A term of a sum.
+
+    Attributes:
+      units: the edges whose scales make its step.
+      factors: stored operands that are multiplied, in the order of `units`; (): what the operators computed.
+      sign: -1 where it is subtracted.
+    """
+
+    units: tuple[str, ...]
+    factors: tuple[Read, ...] = ()
+    sign: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Sum:
     """Integers that a kernel adds up exactly, and how it brings them onto the grid of its result.
 
     Attributes:
       source: the result of the last operator that adds.
-      units: for each term the edges whose scales make its step; a sum of products is one term.
-      operands: the terms where there are several; (): `source` itself.
       trailing: axes behind the channels of the result.
       factor: of a Gemm.
       count: of a mean, the numbers that it is of.
     """
 
     source: str
-    units: tuple[tuple[str, ...], ...]
+    parts: tuple[Part, ...]
     arithmetic: str
-    operands: tuple[Read, ...] = ()
     trailing: int = 0
     factor: float = 1.0
     count: int = 1
@@ -170,7 +185,7 @@ class Maker:
             return None
         if types == ("GlobalAveragePool",):
             return self._mean(block)
-        return self._added(block, calls) if types in ADDED else self._product(block, types)
+        return self._product(block) if types in PRODUCTS else self._terms(block, calls)
 
     def _mean(self, block: Block) -> Sum | None:
         op = block.core[0]
@@ -181,22 +196,38 @@ class Maker:
             return None
         if not knows(block.arithmetic):
             return None
-        units = ((self.edges[op.inputs[0], x],),)
-        return Sum(op.outputs[0], units, block.arithmetic, count=math.prod(known))
+        part = Part((self.edges[op.inputs[0], x],))
+        return Sum(op.outputs[0], (part,), block.arithmetic, count=math.prod(known))
 
-    def _added(self, block: Block, calls: Sequence[Call]) -> Sum | None:
-        op = block.core[0]
-        kinds = [block.kinds.get((op.name, i)) for i in range(len(op.inputs))]
-        whole = [kind for kind in kinds if kind is not None and kind.is_per_tensor]
-        if len(whole) < len(kinds) or not knows(block.arithmetic, len(kinds)):
+    def _terms(self, block: Block, calls: Sequence[Call]) -> Sum | None:
+        """The terms of an operator that adds, subtracts or multiplies stored operands, element by element."""
+        op, values, constants = block.core[0], self.model.values, self.model.constants
+        rule = defined(op.type).terms if len(block.core) == 1 else None
+        if rule is None or (block.arithmetic in FLOATS and op.type not in PAIRS):
             return None
-        reads = tuple(read for read in calls[0].reads if read is not None)
-        units = tuple((self.edges[pair],) for pair in zip(op.inputs, whole, strict=True))
-        return Sum(op.outputs[0], units, block.arithmetic, reads)
+        arrays = {name: constants[name].array for name in op.inputs if name in constants}
+        terms = rule(Operands(op, lambda name: values[name].shape, arrays.get))
+        kinds = {i: block.kinds.get((op.name, i)) for i in range(len(op.inputs))}
+        stored = {i: kind for i, kind in kinds.items() if kind is not None and kind.is_per_tensor}
+        if terms is None or any(term.axes or term.windows is not None for term in terms):
+            return None
+        if stored.keys() != {i for term in terms for i in term.factors}:
+            return None
+        parts = []
+        for term in terms:
+            reads = tuple(read for i in term.factors if (read := calls[0].reads[i]) is not None)
+            units = tuple(self.edges[op.inputs[i], stored[i]] for i in term.factors)
+            parts.append(Part(units, reads, term.sign))
+        results = [port.type for port in block.kernel.outputs if isinstance(port.type, Uniform)]
+        storages = [kind.storage for kind in (*stored.values(), *results)]
+        is_product = len(parts) == 1 and len(parts[0].units) > 1
+        if not knows(block.arithmetic, len(parts), storages if is_product else ()):
+            return None
+        return Sum(op.outputs[0], tuple(parts), block.arithmetic)
 
-    def _product(self, block: Block, types: tuple[str, ...]) -> Sum | None:
+    def _product(self, block: Block) -> Sum | None:
         op = block.core[0]
-        if types not in PRODUCTS or not knows(block.arithmetic):
+        if not knows(block.arithmetic):
             return None
         x, w = (block.kinds.get((op.name, i)) for i in (0, 1))
         if x is None or w is None or not x.is_per_tensor or w.is_sub_channel:
@@ -213,10 +244,10 @@ class Maker:
         # A bias on a grid of its own is no integer of the sum.
         if not all(bias is not None and is_accumulator(bias, x, w) for bias in biases):
             return None
-        units = ((self.edges[op.inputs[0], x], self.edges[op.inputs[1], w]),)
+        part = Part((self.edges[op.inputs[0], x], self.edges[op.inputs[1], w]))
         rank = len(self.model.values[op.inputs[1]].shape or ()) if op.type.startswith("Conv") else 2
         alpha = float(op.attributes.get("alpha", 1.0)) if op.type == "Gemm" else 1.0
-        return Sum(block.core[-1].outputs[0], units, block.arithmetic, (), rank - 2, alpha)
+        return Sum(block.core[-1].outputs[0], (part,), block.arithmetic, rank - 2, alpha)
 
     def _call(self, op: Op, kinds: Mapping[tuple[str, int], Uniform], arithmetic: str) -> Call:
         if op.type not in FUNCTIONS:
