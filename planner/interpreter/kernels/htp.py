@@ -65,16 +65,16 @@ def onto_grid(sums: Sums, multiplier: Array, x: Uniform, y: Uniform) -> Array:
       y: of the result.
     """
     factor = np.asarray(multiplier, np.float32)
-    zero = np.rint(np.float32(y.zero_point) / factor).astype(np.int64)
+    constant = _with_zero(sums.bias, factor, y)
     lost = _WORD if x.storage.bits > 8 else 0
     if lost:
         corrections = sums.taps.astype(np.int64) * x.zero_point
         total = (sums.total - sums.bias + corrections) >> lost
-        total = total + ((sums.bias + zero) >> lost) - ((corrections + (1 << (lost - 1))) >> lost)
+        total = total + (constant >> lost) - ((corrections + (1 << (lost - 1))) >> lost)
     else:
-        total = sums.total + zero
+        total = sums.total - sums.bias + constant
     mantissa, exponent = np.frexp(factor.astype(np.float64) * 2.0**lost)
-    digits = np.rint(np.ldexp(mantissa, _DIGITS + 1)).astype(np.int64)
+    digits = np.floor(np.ldexp(mantissa, _DIGITS + 1) + 0.5).astype(np.int64)
     # The factor is digits * 2^power; of the sum `cut` bits are left out.
     power = exponent.astype(np.int64) - (_DIGITS + 1)
     cut = np.maximum(1 - _KEPT - exponent.astype(np.int64), 0)
@@ -101,22 +101,41 @@ def is_strided_depthwise(op: Op, weight: Sequence[int]) -> bool:
     return is_plain and strides == (2, 2) and all(side in _STRIDED_SIDES for side in sides)
 
 
-def strided_onto_grid(total: Array, multiplier: Array, y: Uniform) -> Array:
-    """Return exact sums of a depthwise convolution of stride 2 on the grid of `y`.
+def strided_onto_grid(sums: Sums, multiplier: Array, y: Uniform) -> Array:
+    """Return sums of a depthwise convolution of stride 2 on the grid of `y`.
 
     Args:
-      total: of integers less their zero points, with the bias.
-      multiplier: float32, a step of the sum in steps of `y`; it broadcasts with `total`.
+      sums: whose parts broadcast with `multiplier`; the taps are not read.
+      multiplier: float32, a step of the sum in steps of `y`.
       y: of the result.
     """
     factor = np.asarray(multiplier, np.float32)
-    zero = np.rint(np.float32(y.zero_point) / factor).astype(np.int64)
+    total = sums.total - sums.bias + _with_zero(sums.bias, factor, y)
     mantissa, exponent = np.frexp(factor.astype(np.float64))
     digits = np.floor(np.ldexp(mantissa, _STRIDED_DIGITS) + 0.5)
     # Exact in float64: a sum of 32 bits times 15.
-    steps = np.floor(np.ldexp((total + zero) * digits, exponent - _STRIDED_DIGITS) + 0.5)
+    steps = np.floor(np.ldexp(total * digits, exponent - _STRIDED_DIGITS) + 0.5)
     grid = grid_of(y)
     return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
+
+
+def multipliers(x: float, weights: Array, y: float) -> Array:
+    """Return float32 steps of sums in steps of the result, by way of the largest scale of the weights.
+
+    Args:
+      x: the scale of the activations, and what the sum is multiplied with.
+      weights: scales, (channels,) or one.
+      y: the scale of the result.
+    """
+    scales = np.asarray(weights, np.float32)
+    largest = scales.max(initial=0)
+    return np.asarray(np.float32(x) * largest / np.float32(y) * (scales / largest))
+
+
+def _with_zero(bias: Array, factor: Array, y: Uniform) -> Array:
+    """The bias with the zero point of the result in steps of the sum, ties away from zero."""
+    real = bias + (np.float32(y.zero_point) / factor).astype(np.float64)
+    return np.trunc(real + np.copysign(0.5, real)).astype(np.int64)
 
 
 def added(a: Operand, b: Operand, y: Uniform, *, sign: int) -> Array:
