@@ -23,7 +23,10 @@ SINGLE: Final = frozenset({"tosa_single"})
 EVEN: Final = frozenset({"exact_even", "float32_spec", "float32_qdq"})
 _DIGITS: Final = 31
 _MOST_SHIFT: Final = 62
+HTP_STRIDED: Final = "htp_strided"
+"""`htp` of a depthwise convolution of stride 2."""
 _HTP_DIGITS: Final = 10
+_HTP_STRIDED_DIGITS: Final = 15
 _HTP_KEPT: Final = 4
 _LARGEST_RATIO: Final = 2.0**20
 _FRACTION: Final = 52
@@ -47,7 +50,7 @@ def knows(arithmetic: str, terms: int = 1) -> bool:
     """Whether sums of so many terms are computed here as the interpreter does."""
     if terms > 1:
         return arithmetic in FOLDED | SHIFTED | {"htp"}
-    return arithmetic in FOLDED | SHIFTED | EVEN | {"float32_even", "htp", "power_of_two"}
+    return arithmetic in FOLDED | SHIFTED | EVEN | {"float32_even", "htp", HTP_STRIDED, "power_of_two"}
 
 
 def scaled_mean(total: Tensor, ratio: Tensor, count: int, arithmetic: str, result: Result) -> Tensor:
@@ -78,8 +81,8 @@ def scaled_sum(
         return _applied(integers, multiplier, shift, double=arithmetic not in SINGLE).double()
     if arithmetic == "float32_even":
         return torch.round(integers.float() * ratio.float()).double()
-    if arithmetic == "htp":
-        return _htp(integers, ratio.float(), result.zero_point)
+    if arithmetic in {"htp", HTP_STRIDED}:
+        return _htp(integers, ratio.float(), result.zero_point, whole=arithmetic == HTP_STRIDED)
     exact = integers.double() * ratio
     return torch.floor(exact + 0.5) if arithmetic == "power_of_two" else torch.round(exact)
 
@@ -144,13 +147,15 @@ def _htp_added(terms: Sequence[Term], zero_points: Sequence[int], *, is_byte: bo
     return ((total + (torch.ones_like(shift) << (shift - 1))) >> shift).double()
 
 
-def _htp(integers: Tensor, factor: Tensor, zero_point: int) -> Tensor:
-    """Qualcomm's: 11 bits of multiplier, the zero point in the sum, its last bits cut off."""
-    total = integers + torch.round(torch.tensor(float(zero_point), device=factor.device) / factor).long()
+def _htp(integers: Tensor, factor: Tensor, zero_point: int, *, whole: bool) -> Tensor:
+    """Qualcomm's: 11 bits of multiplier, the zero point in the sum, its last bits cut off; or 15 and none cut."""
+    zero = torch.full((), float(zero_point), device=factor.device) / factor
+    total = integers + torch.floor(zero.double() + 0.5).long()
     mantissa, exponent = _mantissa_and_exponent(factor)
-    digits = torch.round(mantissa * (1 << (_HTP_DIGITS + 1))).long()
-    cut = (1 - _HTP_KEPT - exponent).clamp(0)
-    product, shift = (total >> cut) * digits, -(exponent - (_HTP_DIGITS + 1) + cut)
+    width = _HTP_STRIDED_DIGITS if whole else _HTP_DIGITS + 1
+    digits = torch.floor(mantissa * (1 << width) + 0.5).long()
+    cut = torch.zeros_like(exponent) if whole else (1 - _HTP_KEPT - exponent).clamp(0)
+    product, shift = (total >> cut) * digits, -(exponent - width + cut)
     right, left = shift.clamp(0), (-shift).clamp(0)
     half = torch.where(shift > 0, torch.ones_like(shift) << (shift - 1).clamp(0), 0)
     return (((product << left) + half) >> right).double() - zero_point

@@ -95,10 +95,12 @@ def is_strided_depthwise(op: Op, weight: Sequence[int]) -> bool:
       op: any operator.
       weight: the shape of its weights.
     """
-    channels, inside, *sides = weight
-    is_plain = op.type == "Conv" and inside == 1 and op.attributes.get("group", 1) == channels > 1
     strides = tuple(op.attributes.get("strides", ()))
-    return is_plain and strides == (2, 2) and all(side in _STRIDED_SIDES for side in sides)
+    if op.type != "Conv" or strides != (2, 2):
+        return False
+    channels, inside, *sides = weight
+    is_depthwise = inside == 1 and op.attributes.get("group", 1) == channels > 1
+    return is_depthwise and all(side in _STRIDED_SIDES for side in sides)
 
 
 def strided_onto_grid(sums: Sums, multiplier: Array, y: Uniform) -> Array:
