@@ -27,7 +27,13 @@ from planner.interpreter.calls import (
 )
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.conv import conv_accumulate, conv_transpose_accumulate
-from planner.interpreter.kernels.htp import Sums, is_strided_depthwise, multipliers, onto_grid, strided_onto_grid
+from planner.interpreter.kernels.htp import (
+    Sums,
+    is_strided_depthwise,
+    multipliers,
+    onto_grid,
+    strided_onto_grid,
+)
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import (
     Array,

@@ -43,8 +43,8 @@ def grown_weight(
 ) -> tuple[Port, npt.NDArray[np.float64], str] | None:
     """A free weight with the scales that the least multiplier asks for, and why, where that is worth it.
 
-    A slice whose products cannot move the result by half a step, as one of zeros, may have any scale: it takes
-    one within the range, and bits that it loses are none.
+    A slice whose products cannot move the result by half a step, as one of zeros, may have any scale: it
+    takes one within the range, and loses no bits.
     """
     weight, least, most = _weight(network, kernel, rule)
     kind = network.type_of(weight)
