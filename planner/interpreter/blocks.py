@@ -26,6 +26,8 @@ from planner.target.records import Row
 
 CLAMPS: Final = frozenset({"Clip", "Relu"})
 _DEFAULT_ARITHMETIC: Final = "float32_even"
+_GATING: Final = "htp"
+"""The arithmetic whose library makes one operator of `x * Sigmoid(x)`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +96,7 @@ def stages_of(
       ModelError: a region without ops.
     """
     readers = _readers(plan.graph)
+    makers = {name: region for region in regions for op in region.ops for name in op.outputs if name}
     found: list[Stage] = []
     waiting: list[tuple[Region, tuple[str, ...]]] = []
     for region in regions:
@@ -106,7 +109,8 @@ def stages_of(
         others = _others(graph, region, readers)
         if any(isinstance(port.type, Uniform) for port in (*kernel.inputs, *kernel.outputs)):
             found += _joined(waiting, graph, readers)
-            found.append(_block(plan, kernel, replace(region, ops=ops_to_run(region)), arithmetic, others))
+            block = _block(plan, kernel, replace(region, ops=ops_to_run(region)), arithmetic, others)
+            found.append(_gated(plan, block, makers) if block.arithmetic == _GATING else block)
             continue
         ports = tuple(port.value for port in kernel.outputs if port.value)
         waiting.append((region, (*ports, *others)))
@@ -217,6 +221,28 @@ def _block(
     elif row is not None and row.dynamic is None:
         row = None  # what quantizes at run time does so in any arithmetic
     return Block(kernel, core, activation, _kinds(region, kernel), arithmetic, others, row)
+
+
+def _gated(plan: Plan, block: Block, makers: Mapping[str, Region]) -> Block:
+    """The block of a Mul of x and its sigmoid with both as its core, and x as their only operand.
+
+    Qualcomm's library computes so, even where the sigmoid is stored and read elsewhere.
+    """
+    mul = block.core[0]
+    if len(block.core) > 1 or mul.type != "Mul":
+        return block
+    for i, other in ((0, 1), (1, 0)):
+        region, kind = makers.get(mul.inputs[other]), block.kinds.get((mul.name, i))
+        sigmoid = None if region is None else region.ops[0]
+        if region is None or sigmoid is None or len(region.ops) > 1 or sigmoid.type != "Sigmoid":
+            continue
+        gate = plan.kernels.get(region.name)
+        if gate is None or sigmoid.inputs != mul.inputs[i : i + 1] or kind is None:
+            continue
+        if all(port.type == kind for port in gate.inputs):
+            kinds = {(sigmoid.name, 0): kind, (mul.name, i): kind}
+            return replace(block, core=(sigmoid, mul), kinds=kinds)
+    return block
 
 
 def _activation(region: Region, kernel: KernelPlan) -> Op | None:

@@ -23,7 +23,10 @@ EXACT: Final = frozenset({"exact_even", "power_of_two"})
 EVEN: Final = frozenset({"exact_even", "float32_spec", "float32_qdq"})
 _DIGITS: Final = 31
 _MOST_SHIFT: Final = 62
+HTP_STRIDED: Final = "htp_strided"
+"""`htp` of a depthwise convolution of stride 2."""
 _HTP_DIGITS: Final = 10
+_HTP_STRIDED_DIGITS: Final = 15
 _HTP_KEPT: Final = 4
 _LARGEST_RATIO: Final = 2.0**20
 _FRACTION: Final = 52
@@ -84,7 +87,7 @@ def knows(arithmetic: str, terms: int = 1, product_of: Sequence[Storage] = ()) -
         if arithmetic == "htp":
             return names in ({"u8"}, {"u16"}) or (of_one_sign and product_of[0].signed)
         return arithmetic == "float32_even" and of_one_sign
-    return arithmetic == "htp" if terms > 1 else arithmetic in EVEN | {"float32_even", "htp"}
+    return arithmetic == "htp" if terms > 1 else arithmetic in EVEN | {"float32_even", "htp", HTP_STRIDED}
 
 
 def scaled_mean(total: Term, count: int, arithmetic: str, result: Result) -> Tensor:
@@ -113,8 +116,8 @@ def scaled_sum(terms: Sequence[Term], arithmetic: str, result: Result) -> Tensor
         return _applied(integers, multiplier, shift, double=arithmetic not in SINGLE).double()
     if arithmetic == "float32_even":
         return torch.round(integers.float() * ratio.float()).double()
-    if arithmetic == "htp":
-        return _htp(integers, ratio.float(), result.zero_point)
+    if arithmetic in {"htp", HTP_STRIDED}:
+        return _htp(integers, ratio.float(), result.zero_point, whole=arithmetic == HTP_STRIDED)
     exact = integers.double() * ratio
     for term in terms[1:]:
         exact = exact + term.integers.double() * term.ratio
@@ -228,13 +231,15 @@ def _single(term: Term) -> Tensor:
     return (term.ratio.float() if term.single is None else term.single).reshape(())
 
 
-def _htp(integers: Tensor, factor: Tensor, zero_point: int) -> Tensor:
-    """Qualcomm's: 11 bits of multiplier, the zero point in the sum, its last bits cut off."""
-    total = integers + torch.round(torch.tensor(float(zero_point), device=factor.device) / factor).long()
+def _htp(integers: Tensor, factor: Tensor, zero_point: int, *, whole: bool) -> Tensor:
+    """Qualcomm's: 11 bits of multiplier, the zero point in the sum, its last bits cut off; 15 for a whole sum."""
+    zero = torch.full((), float(zero_point), device=factor.device) / factor
+    total = integers + torch.floor(zero.double() + 0.5).long()
     mantissa, exponent = _mantissa_and_exponent(factor)
-    digits = torch.round(mantissa * (1 << (_HTP_DIGITS + 1))).long()
-    cut = (1 - _HTP_KEPT - exponent).clamp(0)
-    product, shift = (total >> cut) * digits, -(exponent - (_HTP_DIGITS + 1) + cut)
+    width = _HTP_STRIDED_DIGITS if whole else _HTP_DIGITS + 1
+    digits = torch.floor(mantissa * (1 << width) + 0.5).long()
+    cut = torch.zeros_like(exponent) if whole else (1 - _HTP_KEPT - exponent).clamp(0)
+    product, shift = (total >> cut) * digits, -(exponent - width + cut)
     right, left = shift.clamp(0), (-shift).clamp(0)
     half = torch.where(shift > 0, torch.ones_like(shift) << (shift - 1).clamp(0), 0)
     return (((product << left) + half) >> right).double() - zero_point

@@ -12,13 +12,14 @@ from typing import Any, Final, TypeGuard
 from planner.errors import InputError, unknown_name
 from planner.interpreter.blocks import Block, Floats, moved_kind, needed_regions, stages_of
 from planner.interpreter.calls import HTP, is_accumulator
+from planner.interpreter.kernels.htp import is_strided_depthwise
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.ops import defined
 from planner.ops.operands import Operands
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
-from planner.torch.arithmetic import FOLDED, SHIFTED, knows
+from planner.torch.arithmetic import FOLDED, HTP_STRIDED, SHIFTED, knows
 from planner.torch.operators import FUNCTIONS
 
 EVEN: Final = frozenset({"exact_even", "float32_even", "float32_qdq", "float32_spec", HTP})
@@ -245,9 +246,13 @@ class Maker:
         if not all(bias is not None and is_accumulator(bias, x, w) for bias in biases):
             return None
         part = Part((self.edges[op.inputs[0], x], self.edges[op.inputs[1], w]))
-        rank = len(self.model.values[op.inputs[1]].shape or ()) if op.type.startswith("Conv") else 2
+        shape = self.model.values[op.inputs[1]].shape or ()
+        rank = len(shape) if op.type.startswith("Conv") else 2
         alpha = float(op.attributes.get("alpha", 1.0)) if op.type == "Gemm" else 1.0
-        return Sum(block.core[-1].outputs[0], (part,), block.arithmetic, rank - 2, alpha)
+        sides = [size for size in shape if isinstance(size, int)]
+        is_strided = block.arithmetic == HTP and is_strided_depthwise(op, sides)
+        arithmetic = HTP_STRIDED if is_strided else block.arithmetic
+        return Sum(block.core[-1].outputs[0], (part,), arithmetic, rank - 2, alpha)
 
     def _call(self, op: Op, kinds: Mapping[tuple[str, int], Uniform], arithmetic: str) -> Call:
         if op.type not in FUNCTIONS:

@@ -8,7 +8,16 @@ import pytest
 
 import planner
 from planner.interpreter.calls import Operand
-from planner.interpreter.kernels.htp import Sums, added, multiplied, onto_grid
+from planner.interpreter.kernels.htp import (
+    Sums,
+    added,
+    is_strided_depthwise,
+    multiplied,
+    multipliers,
+    onto_grid,
+    strided_onto_grid,
+)
+from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform, storage
 from planner.target.modeltext import read_model_text
 
@@ -27,17 +36,19 @@ def of(store, zero):
     return Uniform(storage(store), (1.0,), (zero,))
 
 
+@pytest.mark.parametrize("strided", [False, True])
 @pytest.mark.parametrize("bits", [8, 16])
-def test_the_page_says_what_is_computed(bits):
+def test_the_page_says_what_is_computed(bits, strided):
     htp, rng = page_function("htp"), np.random.default_rng(bits)
+    kernel = (lambda sums, ratio, _, y: strided_onto_grid(sums, ratio, y)) if strided else onto_grid
     for _ in range(200):
         zx, zy = (int(zero) for zero in rng.integers(0, 1 << bits, 2))
         taps, bias = int(rng.integers(-3000, 3000)), int(rng.integers(-1 << 16, 1 << 16))
         products = int(rng.integers(-1 << (bits + 10), 1 << (bits + 10)))
         ratio = np.float32(rng.uniform(2.0**-14, 2.0**-3))
         sums = Sums(*(np.asarray(n) for n in (products + bias - zx * taps, bias, taps)))
-        found = onto_grid(sums, np.asarray([ratio]), of(f"u{bits}", zx), of(f"u{bits}", zy))
-        wanted = htp(products, bias, taps, float(ratio), zx, zy, bits)
+        found = kernel(sums, np.asarray([ratio]), of(f"u{bits}", zx), of(f"u{bits}", zy))
+        wanted = htp(products, bias, taps, float(ratio), zx, zy, bits, strided)
         assert int(found[0]) == min(max(wanted, 0), (1 << bits) - 1)
 
 
@@ -54,6 +65,48 @@ def test_thresholds_that_the_library_showed(total, stored):
     sums = Sums(np.asarray([total]), np.zeros((), np.int64), np.zeros((), np.int64))
     found = onto_grid(sums, np.asarray([0.01], np.float32), of("u8", 0), of("u8", 0))
     assert int(found[0]) == stored
+
+
+@pytest.mark.parametrize(
+    ("group", "strides", "weight", "is_one"),
+    [
+        (8, (2, 2), (8, 1, 3, 3), True),
+        (8, (2, 2), (8, 1, 7, 5), True),
+        (8, (2, 2), (8, 1, 9, 3), False),
+        (8, (2, 1), (8, 1, 3, 3), False),
+        (8, (2, 2), (16, 1, 3, 3), False),  # two results of each channel
+        (1, (2, 2), (8, 1, 3, 3), False),
+        (1, (2, 2), (1, 1, 3, 3), False),
+        (8, (2,), (8, 1, 3), False),
+    ],
+)
+def test_depthwise_convolutions_of_stride_2(group, strides, weight, is_one):
+    op = Op("c", "Conv", ("x", "w"), ("y",), {"group": group, "strides": strides})
+    assert is_strided_depthwise(op, weight) is is_one
+
+
+def test_multipliers_go_by_the_largest_scale():
+    """Of a channel of mobilenetv2_100 the library takes 1123 of 2048, a product in order gives 1122.5."""
+    scales = np.asarray([0.3, 0.1, 0.07], np.float32)
+    whole = np.float32(0.02) * scales[0] / np.float32(0.05)
+    np.testing.assert_array_equal(multipliers(0.02, scales, 0.05), whole * (scales / scales[0]))
+
+
+def test_x_times_its_sigmoid_is_one_function():
+    """The stored sigmoid is coarse, and what reads it sees it; the product is rounded once."""
+    text = """
+x : f32[1,64] {-6, 6}
+s = Sigmoid(x) : f32[1,64] {0, 1}
+p = Mul(s, x) : f32[1,64] {-0.3, 6}
+"""
+    plan = planner.plan(read_model_text(text, "gate"), "qnn-htp")
+    found = planner.evaluate(plan.graph, plan, {"x": np.linspace(-6, 6, 64, dtype=np.float32)[None]})
+    (x,) = (port.type for port in plan.kernels["p"].inputs if port.value == "x")
+    (y,) = (port.type for port in plan.kernels["p"].outputs)
+    stored = np.clip(np.rint(found.reals["x"] / np.float32(x.scale)) + x.zero_point, 0, 255)
+    reals = (stored.astype(np.float64) - x.zero_point) * x.scale
+    steps = np.rint(reals / (1 + np.exp(-reals)) / y.scale) + y.zero_point
+    np.testing.assert_array_equal(found.stored["p"], np.clip(steps, 0, 255))
 
 
 @pytest.mark.parametrize("sign", [1, -1])

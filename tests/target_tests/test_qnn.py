@@ -125,6 +125,89 @@ def pairwise(kind, kinds, shape):
     return onnx.helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString()
 
 
+def run_planned(tmp_path, nodes, weights, shape, *, target="qnn-htp"):
+    """The outputs of the library and of the interpreter, for a float model planned on samples of it."""
+    rng = np.random.default_rng(0)
+    ports = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, size)
+        for name, size in (("x", shape), ("y", None))
+    ]
+    arrays = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = onnx.helper.make_graph(nodes, "small", ports[:1], ports[1:], arrays)
+    opset = [onnx.helper.make_opsetid("", 21)]
+    path = tmp_path / "small.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=10), path)
+    samples = [{"x": rng.normal(0.3, 2, shape).astype(np.float32)} for _ in range(4)]
+    model = planner.load_model(path)
+    known = planner.annotate(model, stats=planner.calibrate(model, samples))
+    plan = planner.plan(known, target)
+    (found,) = qnn.run(tmp_path, [(planner.export(known, plan, "onnx-qdq"), samples[:1])])
+    assert (found.partitions, found.told()) == (1, ())
+    return found.outputs[0]["y"], planner.evaluate(known, plan, samples[0]).outputs["y"]
+
+
+@pytest.mark.parametrize(
+    ("target", "sides", "off"),
+    [
+        ("qnn-htp", (3, 3), 0),
+        ("qnn-htp", (7, 4), 0),
+        ("qnn-htp", (9, 9), 0),
+        ("hexagon-a16w8", (3, 3), 4e-4),
+        ("hexagon-a16w8", (7, 4), 0),
+    ],
+)
+def test_depthwise_convolutions_of_stride_2_have_every_integer(tmp_path, sides, target, off):
+    """Beyond a side of 7 they are as others; words, whose sides are odd and equal, may be a step off."""
+    rng = np.random.default_rng(1)
+    weights = {
+        "w": rng.normal(0, 0.3, (16, 1, *sides)).astype(np.float32),
+        "b": rng.normal(0, 0.5, 16).astype(np.float32),
+    }
+    pads = [side // 2 for side in sides] * 2
+    conv = onnx.helper.make_node("Conv", ["x", "w", "b"], ["y"], group=16, strides=[2, 2], pads=pads)
+    given, wanted = run_planned(tmp_path, [conv], weights, (1, 16, 32, 32), target=target)
+    np.testing.assert_allclose(given, wanted, rtol=0, atol=off)
+
+
+def test_x_times_its_sigmoid_is_one_operator(tmp_path):
+    nodes = [onnx.helper.make_node("Sigmoid", ["x"], ["s"]), onnx.helper.make_node("Mul", ["x", "s"], ["y"])]
+    given, wanted = run_planned(tmp_path, nodes, {}, (1, 16, 32, 32))
+    np.testing.assert_array_equal(given, wanted)
+
+
+@pytest.mark.parametrize(("side", "stride"), [(1, 1), (2, 2)])
+def test_depthwise_convolutions_that_end_the_compilation_run_in_float(tmp_path, side, stride):
+    weights = {"w": np.random.default_rng(1).normal(0, 0.3, (16, 1, side, side)).astype(np.float32)}
+    conv = onnx.helper.make_node("Conv", ["x", "w"], ["y"], group=16, strides=[stride, stride])
+    given, wanted = run_planned(tmp_path, [conv], weights, (1, 16, 32, 32))
+    np.testing.assert_allclose(given, wanted, atol=0.01)
+
+
+def test_channels_of_zeros_keep_their_biases(tmp_path):
+    """A weight scale of 1e-8 would make 65535 of them."""
+    rng = np.random.default_rng(1)
+    weights = {
+        "w": rng.normal(0, 0.3, (8, 4, 1, 1)).astype(np.float32),
+        "b": rng.normal(0, 0.5, 8).astype(np.float32),
+    }
+    weights["w"][::2] *= 1e-30
+    weights["b"][::2] = (0.0004, 0.003, 0.4, -0.2)
+    conv = onnx.helper.make_node("Conv", ["x", "w", "b"], ["y"])
+    given, wanted = run_planned(tmp_path, [conv], weights, (1, 4, 16, 16), target="hexagon-a16w8")
+    np.testing.assert_allclose(given, wanted, atol=1e-3)
+
+
+def test_a_mask_of_the_least_float_leaves_scores(tmp_path):
+    """An addition of bytes would give one number everywhere, and its softmax 1/16."""
+    mask = np.where(np.tri(16), 0, np.finfo(np.float32).min).astype(np.float32)
+    nodes = [
+        onnx.helper.make_node("Add", ["x", "mask"], ["s"]),
+        onnx.helper.make_node("Softmax", ["s"], ["y"], axis=-1),
+    ]
+    given, wanted = run_planned(tmp_path, nodes, {"mask": mask}, (1, 2, 16, 16))
+    np.testing.assert_allclose(given, wanted, atol=0.006)
+
+
 def test_rows_that_the_library_takes_in_a_form_of_its_own():
     """Signed weights of a LayerNormalization, a Clip of bytes and a lone Transpose would be refused."""
     found = verdicts("qnn-htp", ["Clip", "HardSigmoid", "LayerNormalization", "Relu", "Transpose", "Where"])

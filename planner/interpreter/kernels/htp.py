@@ -3,7 +3,8 @@
 The multiplier has 11 significant bits. The zero point of the result is a part of the sum, and bits of the sum
 that are worth less than 1/16 to 1/8 of a step are cut off before the product. Of 16-bit activations the sum
 is kept in multiples of 256: products of the stored integers, the bias with the result's zero point, and the
-zero point of x each lose their 8 lower bits. Additions have one sum of both operands times multipliers of a
+zero point of x each lose their 8 lower bits. A depthwise convolution of stride 2 has a kernel of its own: the
+whole sum, times 15 bits. Additions have one sum of both operands times multipliers of a
 common shift, whose part of zero points is rounded to multiples of 256, or of 2. Products of two tensors are
 counted from the middle of their reach, times a multiplier of 15 or 31 bits; the rest is one constant of few
 binary digits. Source: measured on the library in `onnxruntime-qnn` (QNN 2.51); `qplan target probe` compares
@@ -11,6 +12,7 @@ binary digits. Source: measured on the library in `onnxruntime-qnn` (QNN 2.51); 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,10 +21,15 @@ import numpy as np
 from planner.constants.quantize import stored_dtype
 from planner.interpreter.calls import Operand, grid_of, saturated
 from planner.interpreter.requantize import Array
+from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 
 _DIGITS: Final = 10
 """Of the multiplier behind its first one."""
+_STRIDED_DIGITS: Final = 15
+"""Of the multiplier of a depthwise convolution of stride 2."""
+_STRIDED_SIDES: Final = range(3, 8)
+"""Of a kernel, along each of its two axes, that such a convolution has its own arithmetic for."""
 _KEPT: Final = 4
 """Binary digits of a step that sums keep at least."""
 _WORD: Final = 8
@@ -58,16 +65,16 @@ def onto_grid(sums: Sums, multiplier: Array, x: Uniform, y: Uniform) -> Array:
       y: of the result.
     """
     factor = np.asarray(multiplier, np.float32)
-    zero = np.rint(np.float32(y.zero_point) / factor).astype(np.int64)
+    constant = _with_zero(sums.bias, factor, y)
     lost = _WORD if x.storage.bits > 8 else 0
     if lost:
         corrections = sums.taps.astype(np.int64) * x.zero_point
         total = (sums.total - sums.bias + corrections) >> lost
-        total = total + ((sums.bias + zero) >> lost) - ((corrections + (1 << (lost - 1))) >> lost)
+        total = total + (constant >> lost) - ((corrections + (1 << (lost - 1))) >> lost)
     else:
-        total = sums.total + zero
+        total = sums.total - sums.bias + constant
     mantissa, exponent = np.frexp(factor.astype(np.float64) * 2.0**lost)
-    digits = np.rint(np.ldexp(mantissa, _DIGITS + 1)).astype(np.int64)
+    digits = np.floor(np.ldexp(mantissa, _DIGITS + 1) + 0.5).astype(np.int64)
     # The factor is digits * 2^power; of the sum `cut` bits are left out.
     power = exponent.astype(np.int64) - (_DIGITS + 1)
     cut = np.maximum(1 - _KEPT - exponent.astype(np.int64), 0)
@@ -79,6 +86,58 @@ def onto_grid(sums: Sums, multiplier: Array, x: Uniform, y: Uniform) -> Array:
     )
     grid = grid_of(y)
     return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
+
+
+def is_strided_depthwise(op: Op, weight: Sequence[int]) -> bool:
+    """Whether a convolution is a depthwise one of stride 2, as the library tells them.
+
+    Args:
+      op: any operator.
+      weight: the shape of its weights.
+    """
+    strides = tuple(op.attributes.get("strides", ()))
+    if op.type != "Conv" or strides != (2, 2):
+        return False
+    channels, inside, *sides = weight
+    is_depthwise = inside == 1 and op.attributes.get("group", 1) == channels > 1
+    return is_depthwise and all(side in _STRIDED_SIDES for side in sides)
+
+
+def strided_onto_grid(sums: Sums, multiplier: Array, y: Uniform) -> Array:
+    """Return sums of a depthwise convolution of stride 2 on the grid of `y`.
+
+    Args:
+      sums: whose parts broadcast with `multiplier`; the taps are not read.
+      multiplier: float32, a step of the sum in steps of `y`.
+      y: of the result.
+    """
+    factor = np.asarray(multiplier, np.float32)
+    total = sums.total - sums.bias + _with_zero(sums.bias, factor, y)
+    mantissa, exponent = np.frexp(factor.astype(np.float64))
+    digits = np.floor(np.ldexp(mantissa, _STRIDED_DIGITS) + 0.5)
+    # Exact in float64: a sum of 32 bits times 15.
+    steps = np.floor(np.ldexp(total * digits, exponent - _STRIDED_DIGITS) + 0.5)
+    grid = grid_of(y)
+    return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
+
+
+def multipliers(x: float, weights: Array, y: float) -> Array:
+    """Return float32 steps of sums in steps of the result, by way of the largest scale of the weights.
+
+    Args:
+      x: the scale of the activations, and what the sum is multiplied with.
+      weights: scales, (channels,) or one.
+      y: the scale of the result.
+    """
+    scales = np.asarray(weights, np.float32)
+    largest = scales.max(initial=0)
+    return np.asarray(np.float32(x) * largest / np.float32(y) * (scales / largest))
+
+
+def _with_zero(bias: Array, factor: Array, y: Uniform) -> Array:
+    """The bias with the zero point of the result in steps of the sum, ties away from zero."""
+    real = bias + (np.float32(y.zero_point) / factor).astype(np.float64)
+    return np.trunc(real + np.copysign(0.5, real)).astype(np.int64)
 
 
 def added(a: Operand, b: Operand, y: Uniform, *, sign: int) -> Array:

@@ -33,6 +33,7 @@ from planner.target.rules import multiplier_range, multipliers_of
 SLACK: Final = 1 + 1e-6
 """A scale is rounded to float32 after a bound was met, so the bound gets a hair of slack."""
 Reals: TypeAlias = npt.NDArray[np.float64]
+_HALF: Final = 0.5
 TRIES: Final = 4
 """How often one port may grow: what it is computed from may grow with it, where they share a scale."""
 
@@ -42,7 +43,8 @@ def grown_weight(
 ) -> tuple[Port, npt.NDArray[np.float64], str] | None:
     """A free weight with the scales that the least multiplier asks for, and why, where that is worth it.
 
-    A slice of zeros may have any scale: it takes one within the range.
+    A slice whose products cannot move the result by half a step, as one of zeros, may have any scale: it
+    takes one within the range, and loses no bits.
     """
     weight, least, most = _weight(network, kernel, rule)
     kind = network.type_of(weight)
@@ -51,11 +53,12 @@ def grown_weight(
     spec = weight.spec
     scales = np.asarray(kind.scales)
     least, most = (np.broadcast_to(bound, scales.shape) for bound in (least, most))
-    grown = np.where(_is_zero(network, weight, kind), np.minimum(scales, most / SLACK), scales)
+    zeros = _is_mute(network, kernel, rule, weight, kind)
+    grown = np.where(zeros, np.minimum(scales, most / SLACK), scales)
     grown = np.where(grown < least, least * SLACK, grown)
     if spec.power_of_two:
         grown = np.exp2(np.ceil(np.log2(grown)))
-    bits = float(np.mean(np.maximum(np.log2(grown / scales), 0.0)))
+    bits = float(np.mean(np.where(zeros, 0.0, np.maximum(np.log2(grown / scales), 0.0))))
     if np.array_equal(grown, scales) or grown.max() > (spec.scale_max or math.inf):
         return None
     if not is_worth_it(network, kernel, bits):
@@ -94,13 +97,22 @@ def _is_free(network: Typing, port: Port) -> bool:
     return port.pin is None and network.values[port.value].pin is None
 
 
-def _is_zero(network: Typing, port: Port, kind: Uniform) -> npt.NDArray[np.bool_]:
-    """Which slices of a constant hold nothing but zeros."""
-    constant = network.graph.constants[network.values[port.value].name]
+def _is_mute(
+    network: Typing, kernel: Kernel, rule: Rule, weight: Port, kind: Uniform
+) -> npt.NDArray[np.bool_]:
+    """Which slices of a constant have sums of products within half a step of the result, whatever is read."""
+    constant = network.graph.constants[network.values[weight.value].name]
     if constant.array is None or kind.axis is None:
         return np.zeros(1, bool)
     lows, highs = slice_ranges(constant, kind.axis)
-    return np.asarray((np.asarray(lows) == 0) & (np.asarray(highs) == 0))
+    most = np.maximum(np.abs(np.asarray(lows)), np.abs(np.asarray(highs))) * constant.array.size / len(lows)
+    for port in ports_of(network, kernel):
+        other = network.types[port.id]
+        if port.name in rule.args["of"] and port is not weight and other is not None:
+            most = most * max(other.scales) * (other.storage.qmax - other.storage.qmin)
+        if port.name == rule.args["out"] and other is not None:
+            most = most / min(other.scales)
+    return np.asarray(most < _HALF)
 
 
 def outside(network: Typing, kernel: Kernel, rule: Rule) -> tuple[int, float, bool] | None:
