@@ -418,9 +418,9 @@ def _toward_zero(builder: ProgramBuilder, x: Tensor, stem: str) -> Tensor:
 
 
 _NARROW: Final = frozenset({"i8", "i16"})
-_OF_ANY_WIDTH: Final = frozenset(
-    {"ArgMax", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Cast", "Where"}
-)
+_OF_ANY_WIDTH: Final = {"ArgMax", "Cast", "Where"} | {
+    ours for ours, theirs in vocabulary.OPERATORS.items() if theirs.startswith("bitwise_")
+}
 """Operators that TOSA has for 8 and 16 bits as well."""
 _WHOLE_POWERS: Final = (1, 2, 3, 4)
 _PAIRS: Final = of_form(
