@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from planner.accuracy.choices import Choice, in_float, kernels_of, with_choice
 from planner.accuracy.stretches import ROUNDED, Step, steps_of, stretches
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.interpreter.blocks import Block
 from planner.interpreter.bodies import Item, items_of
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
@@ -22,6 +21,7 @@ from planner.interpreter.memory import Memory, as_f32
 from planner.interpreter.store import Store
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
 from planner.plans.plan import Plan
 from planner.plans.rescales import pins
 

@@ -11,12 +11,13 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import expect
-from planner.exporters.common.blocks import Block, blocks, clamp_of, operand_of
+from planner.exporters.common.blocks import blocks, clamp_of
 from planner.exporters.common.values import Array, Casts, Values
 from planner.interpreter.fixed_point import ratios
 from planner.ir.arithmetic.multipliers import multipliers, scaling_of
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, operand_of
 from planner.ops import LINEAR
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan

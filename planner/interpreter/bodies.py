@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.constants.quantize import stored_dtype
 from planner.errors import ModelError
-from planner.interpreter.blocks import Stage, needed_regions, stages_of
+from planner.interpreter.blocks import Stage, stages_of
 from planner.interpreter.memory import Memory
 from planner.interpreter.requantize import Array
 from planner.ir.borders import border_op, closed_scope, inner_scope
@@ -22,6 +22,7 @@ from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.structure import BEGIN, BORDERS, END, JOIN, Scope
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import needed_regions
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 

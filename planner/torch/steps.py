@@ -1,19 +1,21 @@
 """Steps: a plan's kernels in order as training runs them, with the quantizers that operands and results pass.
 
 Made once of a plan; what they compute is `module`'s. Kernels are those of the reference interpreter
-(`interpreter.blocks`). Source: docs/specification.md, sections 3 and 8.
+(`lowering.blocks`). Source: docs/specification.md, sections 3 and 8.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq
 from typing import Any, Final, TypeGuard
 
 from planner.errors import InputError, unknown_name
-from planner.interpreter.blocks import Block, Floats, moved_kind, needed_regions, stages_of
+from planner.interpreter.blocks import Floats, moved_f32_kind, stages_of
 from planner.interpreter.calls import HTP, is_accumulator
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, needed_regions
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.torch.arithmetic import FOLDED, SHIFTED, knows
@@ -141,13 +143,11 @@ class Maker:
 
     def _block(self, block: Block) -> Step:
         ops = (*block.core, *(() if block.activation is None else (block.activation,)))
-        calls = tuple(self._call(op, block.kinds, block.arithmetic) for op in ops)
+        calls = tuple(self._call(op, block.stored_kinds, block.arithmetic) for op in ops)
         ties = "even" if block.arithmetic in EVEN else "up"
         ties = "away" if ties == "up" and block.core[0].type in AVERAGES else ties
-        kind = moved_kind(block, self.model)
-        ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
         # What only moves data of one type leaves it on its grid; bounds of a Clip are rounded onto it.
-        stays = kind is not None and block.core[0].type != "Clip" and all(port.type == kind for port in ports)
+        stays = block.core[0].type != "Clip" and moved_f32_kind(block, self.model, eq) is not None
         sums = None if stays else self._sums(block, calls)
         activation = None if block.activation is None else calls[-1]
         writes = [Write(name) for name in block.others]
@@ -165,7 +165,7 @@ class Maker:
 
     def _sums(self, block: Block, calls: Sequence[Call]) -> Sum | None:
         """The exact sums of a kernel whose arithmetic is known here; None where it computes in float."""
-        types, y = tuple(op.type for op in block.core), block.result
+        types, y = tuple(op.type for op in block.core), block.y
         if y is None or not y.is_per_tensor or block.others or (block.row is not None and block.row.table):
             return None
         if types == ("GlobalAveragePool",):
@@ -174,7 +174,7 @@ class Maker:
 
     def _mean(self, block: Block) -> Sum | None:
         op = block.core[0]
-        x = block.kinds.get((op.name, 0))
+        x = block.stored_kinds.get((op.name, 0))
         sizes = (self.model.values[op.inputs[0]].shape or ())[2:]
         known = [size for size in sizes if isinstance(size, int)]
         if x is None or not x.is_per_tensor or len(known) < len(sizes) or block.arithmetic in FLOATS:
@@ -186,7 +186,7 @@ class Maker:
 
     def _added(self, block: Block, calls: Sequence[Call]) -> Sum | None:
         op = block.core[0]
-        kinds = [block.kinds.get((op.name, i)) for i in range(len(op.inputs))]
+        kinds = [block.stored_kinds.get((op.name, i)) for i in range(len(op.inputs))]
         whole = [kind for kind in kinds if kind is not None and kind.is_per_tensor]
         if len(whole) < len(kinds) or not knows(block.arithmetic, len(kinds)):
             return None
@@ -198,14 +198,15 @@ class Maker:
         op = block.core[0]
         if types not in PRODUCTS or not knows(block.arithmetic):
             return None
-        x, w = (block.kinds.get((op.name, i)) for i in (0, 1))
+        kinds = block.stored_kinds
+        x, w = (kinds.get((op.name, i)) for i in (0, 1))
         if x is None or w is None or not x.is_per_tensor or w.is_sub_channel:
             return None
         if block.arithmetic == HTP and x.storage.bits > BYTE:
             return None
         constants = self.model.constants
         biases = [
-            block.kinds.get((one.name, i))
+            kinds.get((one.name, i))
             for one in block.core
             for i, name in enumerate(one.inputs)
             if name in constants and (one is not op or i > 1)

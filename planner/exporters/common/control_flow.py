@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.common.blocks import blocks
 from planner.ir.borders import border_op, inner_scope
 from planner.ir.graph import Op
 from planner.ir.structure import BEGIN, JOIN, Scope
+from planner.lowering.blocks import Block
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 

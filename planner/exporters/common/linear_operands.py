@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.roundings import Rounding
 from planner.exporters.common.values import Array, Values
 from planner.interpreter.calls import is_accumulator
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand, operand_of
 
 INT32: Final = (1 << 31) - 1
 PRODUCTS: Final = frozenset({("Conv",), ("ConvTranspose",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})

@@ -12,12 +12,12 @@ from math import prod
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block
 from planner.exporters.common.known_shapes import fold, sizes_blamed
 from planner.exporters.common.layouts import Order, channels_last, laid, plain
 from planner.exporters.common.values import Values
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
 from planner.plans.plan import Plan
 
 Tensor = TypeVar("Tensor")

@@ -11,13 +11,13 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.linear_operands import is_row
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
 from planner.interpreter.calls import is_accumulator, is_byte, is_like
 from planner.interpreter.kernels.softmax import least_size, overflows
 from planner.ir.graph import Shape
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand, operand_of
 from planner.ops import CONCATS
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import RuleError, UnsupportedExport
-from planner.exporters.common.blocks import Block, Clamp, Operand, blocks, clamp_of, operand_of
+from planner.exporters.common.blocks import Clamp, blocks, clamp_of
 from planner.exporters.common.linear_operands import (
     Product,
     largest,
@@ -38,6 +38,7 @@ from planner.interpreter.requantize import output_multiplier
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand, operand_of
 from planner.plans.plan import Plan
 
 Writer: TypeAlias = Callable[[FinnModelBuilder, Block, Uniform, Clamp], bool]

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import axes_of, plain
 from planner.exporters.tosa.elementwise import joined, selected
 from planner.exporters.tosa.float_conversion import bounded, scaled
@@ -26,6 +26,7 @@ from planner.exporters.tosa.scaling import widened
 from planner.ir.graph import Op
 from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, bounds_of
 from planner.ops import of_form
 from planner.ops.forms import Form
 from planner.tosa_reader import vocabulary
@@ -304,17 +305,10 @@ def _negate(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tenso
 
 def _clip(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """Relu, and Clip with constant bounds."""
-    limit = float(np.finfo(np.float32).max)
-    low, high = (
-        (0.0 if op.type == "Relu" else op.attributes.get("min", -limit)),
-        op.attributes.get("max", limit),
-    )
-    for i, name in enumerate(op.inputs[1:3]):
-        if name and not builder.values.is_constant(name):
-            return None
-        if name:
-            number = float(builder.values.array(name).reshape(()))
-            low, high = (number, high) if i == 0 else (low, number)
+    limit, bounds = float(np.finfo(np.float32).max), bounds_of(op, builder.values.known)
+    if bounds is None:
+        return None
+    low, high = (end if bound is None else bound for bound, end in zip(bounds, (-limit, limit), strict=True))
     return bounded(builder.program, tensors[0], max(low, -limit), min(high, limit), op.outputs[0])
 
 

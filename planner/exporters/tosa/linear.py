@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.blocks import Block, Clamp, operand_of
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import plain
 from planner.exporters.common.linear_operands import (
     INT32,
@@ -36,6 +36,7 @@ from planner.exporters.tosa.scaling import factor_of, narrowed, rescale
 from planner.interpreter.fixed_point import ratios
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, operand_of
 from planner.mlir.generic import array_text
 from planner.ops.geometry.windows import conv_geometry
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block, operand_of
 from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.integers.averaging import average_pool, global_average_pool
 from planner.exporters.onnx.integers.elementwise import compare, concat, plus, times, where
@@ -27,6 +26,7 @@ from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, operand_of
 from planner.ops import CONCATS
 from planner.plans.plan import Plan
 

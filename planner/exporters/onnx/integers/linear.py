@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.blocks import Block, Operand
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
@@ -28,6 +27,7 @@ from planner.exporters.onnx.storage_types import ONNX_FLOATS, Array, held_dtype
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand
 
 
 def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
