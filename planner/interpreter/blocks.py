@@ -5,7 +5,7 @@ Source: docs/specification.md, sections 3 and 7.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,10 +16,9 @@ from planner.ir.graph import Graph, Op, Region, once_per_graph
 from planner.ir.operators.standard_op import ops_to_run
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block, block_of, bounds_of, moved_kind, planned
+from planner.lowering.bodies import DEFAULT_ARITHMETIC
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
-
-_DEFAULT_ARITHMETIC: Final = "float32_even"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +79,7 @@ def stages_of(
 def _ready(block: Block, arithmetic: str | None) -> Block:
     """A block in the requested arithmetic."""
     if arithmetic is None:
-        return replace(block, arithmetic=block.arithmetic or _DEFAULT_ARITHMETIC)
+        return replace(block, arithmetic=block.arithmetic or DEFAULT_ARITHMETIC)
     # What quantizes at run time does so in any arithmetic.
     is_dynamic = block.row is not None and block.row.dynamic is not None
     return replace(block, arithmetic=arithmetic, row=block.row if is_dynamic else None)

@@ -13,12 +13,12 @@ from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Clamp, clamp_of
 from planner.exporters.onnx.model_builder import SHAPE_READERS, ModelBuilder
 from planner.exporters.onnx.storage_types import ONNX_FLOATS, held_dtype, whole_range
-from planner.interpreter.bodies import border_arithmetic
 from planner.ir.borders import border_op
 from planner.ir.graph import Op
 from planner.ir.structure import JOIN
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import CLAMPS, Block, is_in_f32, split_tail
+from planner.lowering.bodies import border_arithmetic
 from planner.plans.records import PortTyped
 
 
