@@ -20,11 +20,12 @@ from planner.interpreter.bodies import Body, Item, choose, cross, items_of, run_
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, HTP, Call, Operand
 from planner.interpreter.dynamic import product
 from planner.interpreter.fixed_point import ARITHMETICS
+from planner.interpreter.kernels.linear import linear
 from planner.interpreter.kernels.litert import COMPARISONS, LITERT, LITERT_KERNELS
 from planner.interpreter.kernels.movement import moved_integers
 from planner.interpreter.kernels.pooling import max_pool
 from planner.interpreter.kernels.recurrent import LITERT_LAYERS
-from planner.interpreter.kernels.table import KERNELS, OF_HTP, SUMS_OF_PRODUCTS
+from planner.interpreter.kernels.table import KERNELS, OF_HTP
 from planner.interpreter.lookup import stored_results
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
 from planner.interpreter.programs import Program, Read, program_of
@@ -34,6 +35,7 @@ from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import CLAMPS, Block, is_in_f32, split_tail
 from planner.lowering.bodies import Border
+from planner.lowering.products import PRODUCTS, product_in
 from planner.onnx.dtypes import NUMPY
 from planner.ops.geometry.windows import pool_geometry
 from planner.plans.plan import Plan
@@ -352,20 +354,21 @@ def _on_integers(memory: Memory, block: Block, core: tuple[Op, ...]) -> Array | 
     types, result = tuple(op.type for op in core), block.y
     kernel = LITERT_KERNELS.get(types) if block.arithmetic == LITERT else None
     kernel = kernel or KERNELS.get(types)
-    if result is None and kernel not in SUMS_OF_PRODUCTS:
+    if result is None and types not in PRODUCTS:
         return None
     in_float = block.arithmetic in FLOAT32_STEPS and not (
-        block.arithmetic == FLOAT32_SPEC and kernel in SUMS_OF_PRODUCTS
+        block.arithmetic == FLOAT32_SPEC and types in PRODUCTS
     )
     kinds = (*block.stored_kinds.values(), *([] if result is None else [result]))
     in_float = in_float or any(kind.storage.float_name for kind in kinds)
     if kernel is None or in_float or block.others:
         return None
-    operands = _operands(memory, block, core)
-    shape = memory.graph.values[core[0].outputs[0]].shape
+    operands, graph = _operands(memory, block, core), memory.graph
+    shape = graph.values[core[0].outputs[0]].shape
     own = block.arithmetic != HTP or kernel in OF_HTP
     arithmetic = block.arithmetic if own else FLOAT32_EVEN
-    return kernel(Call(core, operands, result, arithmetic, memory.real, block.row, shape))
+    product = product_in(graph, core, block.kinds, memory.known, arithmetic) if kernel is linear else None
+    return kernel(Call(core, operands, result, arithmetic, memory.real, block.row, shape, product))
 
 
 def _operands(memory: Memory, block: Block, core: tuple[Op, ...]) -> dict[tuple[str, int], Operand]:

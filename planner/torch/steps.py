@@ -12,10 +12,11 @@ from typing import Any, Final, TypeGuard
 
 from planner.errors import InputError, unknown_name
 from planner.interpreter.blocks import Floats, moved_f32_kind, stages_of
-from planner.interpreter.calls import HTP, is_accumulator
+from planner.interpreter.calls import HTP
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block, needed_regions
+from planner.lowering.products import PRODUCTS, is_accumulator
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.torch.arithmetic import FOLDED, SHIFTED, knows
@@ -25,7 +26,6 @@ EVEN: Final = frozenset({"exact_even", "float32_even", "float32_qdq", "float32_s
 """Arithmetics that round ties to even; fixed point rounds them up, and averages away from zero."""
 RESCALING: Final = FOLDED | SHIFTED | {"exact_even", "power_of_two"}
 """Arithmetics in which a rescale is one of integers."""
-PRODUCTS: Final = frozenset({("Conv",), ("ConvTranspose",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})
 FLOATS: Final = frozenset({"float32_even", HTP})
 """Arithmetics whose means are computed in float32."""
 ADDED: Final = frozenset({("Add",)})

@@ -11,13 +11,13 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.linear_operands import is_row
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
-from planner.interpreter.calls import is_accumulator, is_byte, is_like
+from planner.interpreter.calls import is_byte, is_like
 from planner.interpreter.kernels.softmax import least_size, overflows
 from planner.ir.graph import Shape
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block, Operand, operand_of
+from planner.lowering.products import is_accumulator, is_row
 from planner.ops import CONCATS
 
 
@@ -135,7 +135,7 @@ def _qgemm(builder: ModelBuilder, block: Block, y: Uniform | None, gemm: _Gemm) 
         return None
     alpha = gemm.attributes.get("alpha", 1.0)
     if b is not None and not (
-        is_accumulator(b.kind, a.kind, w.kind, alpha) and is_row(builder.values, b.value, columns)
+        is_accumulator(b.kind, a.kind, w.kind, alpha) and is_row(builder.values.known(b.value), columns)
     ):
         return None
     bias = "" if b is None else _row(builder, b, columns)

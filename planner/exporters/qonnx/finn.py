@@ -15,7 +15,6 @@ from planner.constants.quantize import quantize_array
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Clamp, blocks, clamp_of
 from planner.exporters.common.linear_operands import (
-    Product,
     largest,
     range_of,
     rounding_of,
@@ -39,6 +38,7 @@ from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block, Operand, operand_of
+from planner.lowering.products import Product
 from planner.plans.plan import Plan
 
 Writer: TypeAlias = Callable[[FinnModelBuilder, Block, Uniform, Clamp], bool]

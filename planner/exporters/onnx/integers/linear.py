@@ -11,7 +11,6 @@ import numpy as np
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.linear_operands import (
     INT32,
-    Product,
     largest,
     product_of,
     range_of,
@@ -28,6 +27,7 @@ from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block, Operand
+from planner.lowering.products import Product
 
 
 def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
