@@ -73,17 +73,15 @@ def integer_kernels(model: Graph, plan: Plan) -> Iterator[IntegerKernel]:
 
 
 def _numbers(values: Values[Any], block: Block) -> IntegerKernel:
-    row = values.plan.row_of(block.kernel.name)
-    arithmetic = "" if row is None else row.requantize
+    arithmetic = block.arithmetic
     constants = {
         port.address: quantize_array(values.array(port.value), port.type)
         for port in block.kernel.inputs
         if isinstance(port.type, Uniform) and values.is_constant(port.value)
     }
-    outputs = [port for port in block.kernel.outputs if port.value]
-    y = outputs[0].type if len(outputs) == 1 else None
-    clamp = clamp_of(values, block.activation, y) if isinstance(y, Uniform) else None
-    if clamp is None or not isinstance(y, Uniform):
+    y = block.y
+    clamp = None if y is None else clamp_of(values, block.activation, y)
+    if y is None or clamp is None:
         return IntegerKernel(block.kernel, arithmetic, block.region.ops, constants, 0, 0)
     factors = _factors(block, y, arithmetic)
     return IntegerKernel(block.kernel, arithmetic, block.core, constants, clamp.low, clamp.high, *factors)

@@ -172,8 +172,7 @@ class OrderedBuilder(ABC, Generic[Tensor]):
         with sizes_blamed(self.graph, f"kernel {kernel.name!r}"):
             if kernel.name not in self.plan.kernels or fold(self.values, self.sizes, block):
                 return False
-        row = None if kernel.row is None else self.plan.row_of(kernel.name)
-        self.values.arithmetic = "" if row is None else row.requantize
+        self.values.arithmetic = block.arithmetic
         port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
         self.address = f"{port} ({f'row {kernel.row}' if kernel.row else 'in float'})"
         return True

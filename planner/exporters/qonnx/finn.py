@@ -94,22 +94,20 @@ def _problem(kind: object, *, is_constant: bool) -> str:
 
 
 def _write_block(streams: FinnModelBuilder, block: Block) -> None:
-    row = None if block.kernel.row is None else streams.plan.row_of(block.kernel.name)
-    streams.values.arithmetic = FLOAT32_EVEN if row is None else row.requantize
+    streams.values.arithmetic = block.arithmetic or FLOAT32_EVEN
     if not block.is_integer:
         _write_floats(streams, block, block.region.ops, {})
         return
     if _write_movement(streams, block) or _hand_on(streams, block):
         return
     writer = WRITERS.get(tuple(op.type for op in block.core), channelwise)
-    outputs = [port for port in block.kernel.outputs if port.value]
-    kind = outputs[0].type if len(outputs) == 1 else None
-    if isinstance(kind, Uniform) and _follows(streams.values.arithmetic):
+    kind = block.y
+    if kind is not None and _follows(streams.values.arithmetic):
         clamp = clamp_of(streams.values, block.activation, kind)
         if clamp is not None and clamp.low < clamp.high and writer(streams, block, kind, clamp):
             return
     ops = "+".join(op.type for op in block.region.ops)
-    port = outputs[0].address if outputs else block.kernel.name
+    port = next((port.address for port in block.kernel.outputs if port.value), block.kernel.name)
     raise UnsupportedExport(
         f"{port} (row {block.kernel.row}): thresholds do not compute {ops} in {streams.values.arithmetic} "
         "with these types; finn accepts Conv, Gemm and MatMul with constant weights and sums below 2^24, "

@@ -101,12 +101,10 @@ def _heading(builder: ProgramBuilder, results: list[tuple[str, Tensor]]) -> Iter
 
 
 def _write_block(builder: ProgramBuilder, block: Block) -> None:
-    row = None if block.kernel.row is None else builder.plan.row_of(block.kernel.name)
-    builder.values.arithmetic = builder.form.arithmetic or ("" if row is None else row.requantize)
+    row = block.kernel.row
+    builder.values.arithmetic = builder.form.arithmetic or block.arithmetic
     address = next((port.address for port in block.kernel.outputs), block.kernel.name)
-    builder.p.start(
-        block.kernel.name, f"{address} ({'in float' if row is None else f'row {block.kernel.row}'})"
-    )
+    builder.p.start(block.kernel.name, f"{address} ({'in float' if row is None else f'row {row}'})")
     if block.is_integer:
         builder.p.remark(f"{block.kernel.name}: {block.kernel.kernel}")
     with sizes_blamed(builder.graph, builder.p.place):

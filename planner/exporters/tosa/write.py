@@ -123,9 +123,8 @@ def _write_kernel(builder: ProgramBuilder, block: Block) -> None:
     if _write_movement(builder, block) or compare(builder, block) or argmax(builder, block):
         return
     ops = tuple(op.type for op in block.core)
-    outputs = [port for port in block.kernel.outputs if port.value]
-    y = outputs[0].type if len(outputs) == 1 else None
-    if isinstance(y, Uniform):
+    y = block.y
+    if y is not None:
         builder.checked_arithmetic()
         clamp = clamp_of(builder.values, block.activation, held(y))
         writer = WRITERS.get(ops)

@@ -30,8 +30,7 @@ def write_dynamic(builder: ModelBuilder, block: Block) -> bool:
     Raises:
       UnsupportedExport: activations or weights of more than 8 bits, which no integer operator multiplies.
     """
-    row = builder.plan.row_of(block.kernel.name) if block.kernel.row else None
-    by = None if row is None else row.dynamic
+    by = None if block.row is None else block.row.dynamic
     if by is None:
         return False
     op = block.core[0]
