@@ -16,7 +16,7 @@ from planner.interpreter.calls import HTP
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block, needed_regions
-from planner.lowering.products import PRODUCTS, is_accumulator
+from planner.lowering.products import Array, product_in
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.torch.arithmetic import FOLDED, SHIFTED, knows
@@ -170,7 +170,7 @@ class Maker:
             return None
         if types == ("GlobalAveragePool",):
             return self._mean(block)
-        return self._added(block, calls) if types in ADDED else self._product(block, types)
+        return self._added(block, calls) if types in ADDED else self._product(block)
 
     def _mean(self, block: Block) -> Sum | None:
         op = block.core[0]
@@ -194,30 +194,21 @@ class Maker:
         units = tuple((self.edges[pair],) for pair in zip(op.inputs, whole, strict=True))
         return Sum(op.outputs[0], units, block.arithmetic, reads)
 
-    def _product(self, block: Block, types: tuple[str, ...]) -> Sum | None:
-        op = block.core[0]
-        if types not in PRODUCTS or not knows(block.arithmetic):
-            return None
-        kinds = block.stored_kinds
-        x, w = (kinds.get((op.name, i)) for i in (0, 1))
-        if x is None or w is None or not x.is_per_tensor or w.is_sub_channel:
-            return None
-        if block.arithmetic == HTP and x.storage.bits > BYTE:
-            return None
-        constants = self.model.constants
-        biases = [
-            kinds.get((one.name, i))
-            for one in block.core
-            for i, name in enumerate(one.inputs)
-            if name in constants and (one is not op or i > 1)
-        ]
+    def _product(self, block: Block) -> Sum | None:
+        found = product_in(self.model, block.core, block.kinds, self._known, block.arithmetic)
         # A bias on a grid of its own is no integer of the sum.
-        if not all(bias is not None and is_accumulator(bias, x, w) for bias in biases):
+        if found is None or found.real_bias is not None or not knows(block.arithmetic):
             return None
-        units = ((self.edges[op.inputs[0], x], self.edges[op.inputs[1], w]),)
-        rank = len(self.model.values[op.inputs[1]].shape or ()) if op.type.startswith("Conv") else 2
-        alpha = float(op.attributes.get("alpha", 1.0)) if op.type == "Gemm" else 1.0
-        return Sum(block.core[-1].outputs[0], units, block.arithmetic, (), rank - 2, alpha)
+        x, w = found.x, found.w
+        if block.arithmetic == HTP and x.kind.storage.bits > BYTE:
+            return None
+        units = ((self.edges[x.value, x.kind], self.edges[w.value, w.kind]),)
+        rank = len(self.model.values[w.value].shape or ()) if found.is_conv else 2
+        return Sum(block.core[-1].outputs[0], units, block.arithmetic, (), rank - 2, found.alpha)
+
+    def _known(self, name: str) -> Array | None:
+        constant = self.model.constants.get(name)
+        return None if constant is None else constant.array
 
     def _call(self, op: Op, kinds: Mapping[tuple[str, int], Uniform], arithmetic: str) -> Call:
         if op.type not in FUNCTIONS:
@@ -232,11 +223,10 @@ class Maker:
 
     def _static(self, name: str) -> Any:
         """The numbers of a constant that says a shape, an index or a bound, as Python's, which compile."""
-        constant = self.model.constants.get(name)
-        if constant is None or constant.array is None:
+        array = self._known(name)
+        if array is None or (self.model.values[name].is_float and array.size > 1):
             return None
-        is_data = self.model.values[name].is_float and constant.array.size > 1
-        return None if is_data else constant.array.tolist()
+        return array.tolist()
 
     def _read(self, name: str, kind: Uniform | None, arithmetic: str) -> Read | None:
         if not name or (name in self.model.constants and not self.model.values[name].is_float):
