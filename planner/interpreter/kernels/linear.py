@@ -46,9 +46,11 @@ def linear(call: Call) -> Array | None:
     x, w, bias = call.operands[found.op.name, 0], call.operands[found.op.name, 1], None
     if found.bias is not None:
         bias = call.operands[found.bias_at]
-    if call.is_onnxruntime and not _is_known(call, x, w):
+    is_gemm = call.is_onnxruntime and len(call.ops) > 1
+    is_matrix = w.stored.ndim == 2 and x.stored.ndim > 1
+    if call.is_onnxruntime and not (is_known(found, y) and (is_matrix or not is_gemm)):
         return None
-    if call.is_onnxruntime and len(call.ops) > 1 and not _folds(x):
+    if is_gemm and not _folds(x):
         # onnxruntime, which can't fold x into a matrix, adds the bias in float32.
         if y is not None or bias is None:
             return None
@@ -56,18 +58,13 @@ def linear(call: Call) -> Array | None:
     return _onto_grid(call, found, x, w, bias)
 
 
-def _is_known(call: Call, x: Operand, w: Operand) -> bool:
-    """Whether onnxruntime has a kernel for the op and its types, with a float result without `y`."""
-    op, y = call.op, call.kind
-    if op.type == "ConvTranspose" or (op.type == "Conv" and y is None):
+def is_known(found: Product, y: Uniform | None) -> bool:
+    """Whether onnxruntime multiplies the types of a product in integers, with a float result without `y`."""
+    x, w, kind = found.x.kind, found.w.kind, found.op.type
+    if kind == "ConvTranspose" or (kind == "Conv" and y is None):
         return False
-    if len(call.ops) > 1 and (w.stored.ndim != 2 or x.stored.ndim < 2):
-        return False
-    return (is_byte(x.kind) if y is None else is_like(x.kind, y)) and _is_weight(w.kind, x.kind)
-
-
-def _is_weight(kind: Uniform, x: Uniform) -> bool:
-    return kind.storage.bits <= 8 and (kind.storage.signed or not x.storage.signed)
+    is_taken = is_byte(x) if y is None else is_like(x, y)
+    return is_taken and w.storage.bits <= 8 and (w.storage.signed or not x.storage.signed)
 
 
 def _folds(x: Operand) -> bool:
