@@ -1,6 +1,6 @@
 """Bodies: loops and branches as they stand in a plan, and the values that cross their borders.
 
-What runs in a body is its owner's: blocks to write, or stages to run. Nothing here computes or writes.
+The items of a body are its owner's: blocks to write, or stages to run. Nothing here computes or writes.
 Source: docs/specification.md, section 5; ONNX If, Loop and Scan; `ir.structure`.
 """
 

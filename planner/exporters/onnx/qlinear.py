@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
 from planner.interpreter.calls import FLOAT32_EVEN, is_like
-from planner.interpreter.kernels.linear import is_known
+from planner.interpreter.kernels.linear import folds, is_known
 from planner.interpreter.kernels.softmax import least_size, overflows
 from planner.ir.graph import Shape
 from planner.ir.types.qtypes import Uniform
@@ -88,7 +88,7 @@ def gemm(builder: ModelBuilder, block: Block, y: Uniform | None = None) -> Call 
         return None
     if len(block.core) > 1:
         sizes = builder.graph.values[found.x.value].shape
-        if sizes is None or len(sizes) < 2 or sum(not isinstance(dim, int) for dim in sizes[:-1]) > 1:
+        if sizes is None or len(sizes) < 2 or not folds(sizes):
             return None
         rows = sizes[:-1]
     columns, op = shape[found.w_axis], found.op

@@ -33,6 +33,7 @@ from planner.interpreter.requantize import (
     scaled_float32,
     wrap_int32,
 )
+from planner.ir.graph import Shape
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.products import Product
 from planner.ops.geometry.windows import conv_geometry
@@ -43,14 +44,13 @@ def linear(call: Call) -> Array | None:
     found, y = call.product, call.kind
     if found is None or not (y is None or y.is_per_tensor):
         return None
-    x, w, bias = call.operands[found.op.name, 0], call.operands[found.op.name, 1], None
-    if found.bias is not None:
-        bias = call.operands[found.bias_at]
+    x, w = (call.operands[found.op.name, i] for i in (0, 1))
+    bias = None if found.bias is None else call.operands[found.bias_at]
     is_gemm = call.is_onnxruntime and len(call.ops) > 1
     is_matrix = w.stored.ndim == 2 and x.stored.ndim > 1
     if call.is_onnxruntime and not (is_known(found, y) and (is_matrix or not is_gemm)):
         return None
-    if is_gemm and not _folds(x):
+    if is_gemm and not folds(x.shape):
         # onnxruntime, which can't fold x into a matrix, adds the bias in float32.
         if y is not None or bias is None:
             return None
@@ -59,7 +59,7 @@ def linear(call: Call) -> Array | None:
 
 
 def is_known(found: Product, y: Uniform | None) -> bool:
-    """Whether onnxruntime multiplies the types of a product in integers, with a float result without `y`."""
+    """Whether onnxruntime has an integer kernel for a product's types, with a float result without `y`."""
     x, w, kind = found.x.kind, found.w.kind, found.op.type
     if kind == "ConvTranspose" or (kind == "Conv" and y is None):
         return False
@@ -67,8 +67,9 @@ def is_known(found: Product, y: Uniform | None) -> bool:
     return is_taken and w.storage.bits <= 8 and (w.storage.signed or not x.storage.signed)
 
 
-def _folds(x: Operand) -> bool:
-    return x.shape is not None and sum(not isinstance(dim, int) for dim in x.shape[:-1]) < 2
+def folds(shape: Shape | None) -> bool:
+    """Whether onnxruntime folds the rows of a MatMul with a bias into a matrix: one size may be open."""
+    return shape is not None and sum(not isinstance(dim, int) for dim in shape[:-1]) < 2
 
 
 def _onto_grid(call: Call, found: Product, x: Operand, w: Operand, bias: Operand | None) -> Array:
