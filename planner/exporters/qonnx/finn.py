@@ -7,6 +7,7 @@ quantized kernel without such a form is refused; float kernels remain float. Sou
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import eq
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -35,9 +36,8 @@ from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.fixed_point import is_fixed_point
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
-from planner.lowering.blocks import Block, Operand, operand_of
+from planner.lowering.blocks import Block, Operand, moved_kind, operand_of
 from planner.lowering.products import Product
 from planner.plans.plan import Plan
 
@@ -192,12 +192,8 @@ def _write_floats(streams: FinnModelBuilder, block: Block, ops: Sequence[Op], in
 
 def _write_movement(streams: FinnModelBuilder, block: Block) -> bool:
     """Data-movement operators take integers less their zero point as they are."""
-    op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
-    kinds = [port.type for port in ports if port.value]
-    kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)
-    if len(block.region.ops) > 1 or kind is None or not is_movement(op, streams.graph):
-        return False
-    if any(other != kind for other in kinds) or op.type == "Clip":
+    op, kind = block.region.ops[0], moved_kind(block, streams.graph, eq)
+    if kind is None or op.type == "Clip":
         return False
     inputs = [
         streams.values.integers(name, kind)
