@@ -232,7 +232,7 @@ def _single(term: Term) -> Tensor:
 
 
 def _htp(integers: Tensor, factor: Tensor, zero_point: int, *, whole: bool) -> Tensor:
-    """Qualcomm's: 11 bits of multiplier, the zero point in the sum, its last bits cut off; 15 for a whole sum."""
+    """Qualcomm's: the zero point in the sum; 11 bits of multiplier and a cut sum, or 15 and a whole one."""
     zero = torch.full((), float(zero_point), device=factor.device) / factor
     total = integers + torch.floor(zero.double() + 0.5).long()
     mantissa, exponent = _mantissa_and_exponent(factor)

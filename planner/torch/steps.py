@@ -1,20 +1,23 @@
 """Steps: a plan's kernels in order as training runs them, with the quantizers that operands and results pass.
 
 Made once of a plan; what they compute is `module`'s. Kernels are those of the reference interpreter
-(`interpreter.blocks`). Source: docs/specification.md, sections 3 and 8.
+(`lowering.blocks`). Source: docs/specification.md, sections 3 and 8.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq
 from typing import Any, Final, TypeGuard
 
 from planner.errors import InputError, unknown_name
-from planner.interpreter.blocks import Block, Floats, moved_kind, needed_regions, stages_of
-from planner.interpreter.calls import HTP, is_accumulator
+from planner.interpreter.blocks import Floats, moved_f32_kind, stages_of
+from planner.interpreter.calls import HTP
 from planner.interpreter.kernels.htp import is_strided_depthwise
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, needed_regions
+from planner.lowering.products import PRODUCTS, Array, product_in
 from planner.ops import defined
 from planner.ops.operands import Operands
 from planner.plans.plan import Plan
@@ -26,7 +29,6 @@ EVEN: Final = frozenset({"exact_even", "float32_even", "float32_qdq", "float32_s
 """Arithmetics that round ties to even; fixed point rounds them up, and averages away from zero."""
 RESCALING: Final = FOLDED | SHIFTED | {"exact_even", "power_of_two"}
 """Arithmetics in which a rescale is one of integers."""
-PRODUCTS: Final = frozenset({("Conv",), ("ConvTranspose",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})
 FLOATS: Final = frozenset({"float32_even", HTP})
 """Arithmetics whose means are computed in float32."""
 PAIRS: Final = frozenset({"Add", "Mul", "Sub"})
@@ -157,13 +159,11 @@ class Maker:
 
     def _block(self, block: Block) -> Step:
         ops = (*block.core, *(() if block.activation is None else (block.activation,)))
-        calls = tuple(self._call(op, block.kinds, block.arithmetic) for op in ops)
+        calls = tuple(self._call(op, block.stored_kinds, block.arithmetic) for op in ops)
         ties = "even" if block.arithmetic in EVEN else "up"
         ties = "away" if ties == "up" and block.core[0].type in AVERAGES else ties
-        kind = moved_kind(block, self.model)
-        ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
         # What only moves data of one type leaves it on its grid; bounds of a Clip are rounded onto it.
-        stays = kind is not None and block.core[0].type != "Clip" and all(port.type == kind for port in ports)
+        stays = block.core[0].type != "Clip" and moved_f32_kind(block, self.model, eq) is not None
         sums = None if stays else self._sums(block, calls)
         activation = None if block.activation is None else calls[-1]
         writes = [Write(name) for name in block.others]
@@ -181,7 +181,7 @@ class Maker:
 
     def _sums(self, block: Block, calls: Sequence[Call]) -> Sum | None:
         """The exact sums of a kernel whose arithmetic is known here; None where it computes in float."""
-        types, y = tuple(op.type for op in block.core), block.result
+        types, y = tuple(op.type for op in block.core), block.y
         if y is None or not y.is_per_tensor or block.others or (block.row is not None and block.row.table):
             return None
         if types == ("GlobalAveragePool",):
@@ -190,7 +190,7 @@ class Maker:
 
     def _mean(self, block: Block) -> Sum | None:
         op = block.core[0]
-        x = block.kinds.get((op.name, 0))
+        x = block.stored_kinds.get((op.name, 0))
         sizes = (self.model.values[op.inputs[0]].shape or ())[2:]
         known = [size for size in sizes if isinstance(size, int)]
         if x is None or not x.is_per_tensor or len(known) < len(sizes) or block.arithmetic in FLOATS:
@@ -208,7 +208,7 @@ class Maker:
             return None
         arrays = {name: constants[name].array for name in op.inputs if name in constants}
         terms = rule(Operands(op, lambda name: values[name].shape, arrays.get))
-        kinds = {i: block.kinds.get((op.name, i)) for i in range(len(op.inputs))}
+        kinds = {i: block.stored_kinds.get((op.name, i)) for i in range(len(op.inputs))}
         stored = {i: kind for i, kind in kinds.items() if kind is not None and kind.is_per_tensor}
         if terms is None or any(term.axes or term.windows is not None for term in terms):
             return None
@@ -227,32 +227,24 @@ class Maker:
         return Sum(op.outputs[0], tuple(parts), block.arithmetic)
 
     def _product(self, block: Block) -> Sum | None:
-        op = block.core[0]
-        if not knows(block.arithmetic):
-            return None
-        x, w = (block.kinds.get((op.name, i)) for i in (0, 1))
-        if x is None or w is None or not x.is_per_tensor or w.is_sub_channel:
-            return None
-        if block.arithmetic == HTP and x.storage.bits > BYTE:
-            return None
-        constants = self.model.constants
-        biases = [
-            block.kinds.get((one.name, i))
-            for one in block.core
-            for i, name in enumerate(one.inputs)
-            if name in constants and (one is not op or i > 1)
-        ]
+        found = product_in(self.model, block.core, block.kinds, self._known, block.arithmetic)
         # A bias on a grid of its own is no integer of the sum.
-        if not all(bias is not None and is_accumulator(bias, x, w) for bias in biases):
+        if found is None or found.real_bias is not None or not knows(block.arithmetic):
             return None
-        part = Part((self.edges[op.inputs[0], x], self.edges[op.inputs[1], w]))
-        shape = self.model.values[op.inputs[1]].shape or ()
-        rank = len(shape) if op.type.startswith("Conv") else 2
-        alpha = float(op.attributes.get("alpha", 1.0)) if op.type == "Gemm" else 1.0
+        x, w = found.x, found.w
+        if block.arithmetic == HTP and x.kind.storage.bits > BYTE:
+            return None
+        part = Part((self.edges[x.value, x.kind], self.edges[w.value, w.kind]))
+        shape = self.model.values[w.value].shape or ()
         sides = [size for size in shape if isinstance(size, int)]
-        is_strided = block.arithmetic == HTP and is_strided_depthwise(op, sides)
+        is_strided = block.arithmetic == HTP and is_strided_depthwise(found.op, sides)
         arithmetic = HTP_STRIDED if is_strided else block.arithmetic
-        return Sum(block.core[-1].outputs[0], (part,), arithmetic, rank - 2, alpha)
+        rank = len(shape) if found.is_conv else 2
+        return Sum(block.core[-1].outputs[0], (part,), arithmetic, rank - 2, found.alpha)
+
+    def _known(self, name: str) -> Array | None:
+        constant = self.model.constants.get(name)
+        return None if constant is None else constant.array
 
     def _call(self, op: Op, kinds: Mapping[tuple[str, int], Uniform], arithmetic: str) -> Call:
         if op.type not in FUNCTIONS:
@@ -267,11 +259,10 @@ class Maker:
 
     def _static(self, name: str) -> Any:
         """The numbers of a constant that says a shape, an index or a bound, as Python's, which compile."""
-        constant = self.model.constants.get(name)
-        if constant is None or constant.array is None:
+        array = self._known(name)
+        if array is None or (self.model.values[name].is_float and array.size > 1):
             return None
-        is_data = self.model.values[name].is_float and constant.array.size > 1
-        return None if is_data else constant.array.tolist()
+        return array.tolist()
 
     def _read(self, name: str, kind: Uniform | None, arithmetic: str) -> Read | None:
         if not name or (name in self.model.constants and not self.model.values[name].is_float):

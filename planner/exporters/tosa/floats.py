@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import axes_of, plain
 from planner.exporters.tosa.elementwise import joined, selected
 from planner.exporters.tosa.float_conversion import bounded, scaled
@@ -28,6 +28,7 @@ from planner.exporters.tosa.scaling import clamp, widened
 from planner.ir.graph import Op
 from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, bounds_of
 from planner.onnx.dtypes import NAMES
 from planner.ops import of_form
 from planner.ops.forms import Form
@@ -319,18 +320,12 @@ def _negate(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tenso
 
 def _clip(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """Relu, and Clip with constant bounds."""
+    bounds = bounds_of(op, builder.values.known)
+    if bounds is None:
+        return None
     is_real = tensors[0].element == "f32"
     limit = float(np.finfo(np.float32).max) if is_real else float(np.iinfo(np.int32).max)
-    low, high = (
-        (0.0 if op.type == "Relu" else op.attributes.get("min", -limit)),
-        op.attributes.get("max", limit),
-    )
-    for i, name in enumerate(op.inputs[1:3]):
-        if name and not builder.values.is_constant(name):
-            return None
-        if name:
-            number = float(builder.values.array(name).reshape(()))
-            low, high = (number, high) if i == 0 else (low, number)
+    low, high = (end if bound is None else bound for bound, end in zip(bounds, (-limit, limit), strict=True))
     if not is_real:
         ends = int(max(low, -limit - 1)), int(min(high, limit))
         return clamp(builder.program, tensors[0], *ends, op.outputs[0])

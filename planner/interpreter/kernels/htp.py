@@ -137,7 +137,7 @@ def multipliers(x: float, weights: Array, y: float) -> Array:
 def _with_zero(bias: Array, factor: Array, y: Uniform) -> Array:
     """The bias with the zero point of the result in steps of the sum, ties away from zero."""
     real = bias + (np.float32(y.zero_point) / factor).astype(np.float64)
-    return np.trunc(real + np.copysign(0.5, real)).astype(np.int64)
+    return np.asarray(np.trunc(real + np.copysign(0.5, real)), np.int64)
 
 
 def added(a: Operand, b: Operand, y: Uniform, *, sign: int) -> Array:
