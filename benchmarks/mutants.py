@@ -114,8 +114,7 @@ def _changes(node: ast.expr) -> Iterator[str]:
         case ast.Constant(value) if type(value) is int:
             yield f"({value + 1})"
         case ast.BinOp(left, ast.Sub() | ast.Div() | ast.FloorDiv() | ast.Mod(), right):
-            sign = {"Sub": "-", "Div": "/", "FloorDiv": "//", "Mod": "%"}[type(node.op).__name__]
-            yield f"({ast.unparse(right)} {sign} {ast.unparse(left)})"
+            yield f"({ast.unparse(ast.BinOp(right, node.op, left))})"
         case ast.BinOp(left, ast.Add() | ast.Mult(), right):
             yield f"({ast.unparse(left)})"
             yield f"({ast.unparse(right)})"

@@ -24,7 +24,7 @@ TEXT = """def f(a, b):
     \"\"\"A number 3 in a text stays.\"\"\"
     if a < b and not b:
         return a - 2 * b
-    return -a
+    return -a - (a - b)
 """
 
 
@@ -38,6 +38,8 @@ def test_each_place_is_changed_alone():
         (4, "2 * b", "(2)"),
         (4, "2 * b", "(b)"),
         (4, "2", "(3)"),
+        (5, "-a - (a - b)", "(a - b - -a)"),
+        (5, "a - b", "(b - a)"),
         (5, "-a", "(a)"),
     }
     changed = next(one for one in mutants_of(TEXT, "f.py") if one.after == "(2 * b - a)")
