@@ -145,7 +145,9 @@ def guards_of(file: str) -> tuple[str, ...]:
 def guarded_by(tests: str) -> tuple[str, ...]:
     """The packages that a folder or file of tests guards: what `guards_of` says, turned round."""
     name = tests.removeprefix("tests/")
-    if "/" not in name and name.endswith(".py"):
+    if not name.endswith(".py"):
+        name = name.partition("/")[0]
+    elif "/" not in name:
         return ("planner",)
     named = tuple(package for package, folders in TESTS.items() if name in folders)
     return tuple(f"planner/{one}" for one in (*named, *(() if name in TESTS else (name,))))
@@ -188,12 +190,19 @@ def equivalents() -> dict[tuple[str, str, str, str], str]:
     return {(file, function, before, after): why for file, function, before, after, why in rows}
 
 
+def folders_of(tests: str) -> list[str]:
+    """The folders of a folder that hold tests themselves, for each has a record of its own; a file is one."""
+    if tests.endswith(".py"):
+        return [tests]
+    return sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / tests).rglob("test_*.py")})
+
+
 def recorded(tests: str, files: Sequence[str], cache: Path) -> Mapping[str, Any]:
     """Which tests of a folder execute which lines of some files; what is out of date is recorded anew."""
     path = cache / f"{tests.replace('/', '.')}.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     found: dict[str, Any] = {"tests": {}, "shared": {}, "digests": {}, **known}
-    there = [ROOT / tests] if tests.endswith(".py") else (ROOT / tests).rglob("test_*.py")
+    there = [ROOT / tests] if tests.endswith(".py") else (ROOT / tests).glob("test_*.py")
     now = {one.relative_to(ROOT).as_posix(): digest(one) for one in there}
     stale = {one for one, its in now.items() if found["digests"].get(one) != its}
     changed = {one for one in files if found["digests"].get(one, digest(ROOT / one)) != digest(ROOT / one)}
@@ -342,7 +351,7 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) ->
     """The fate of every mutant, each worker in a copy of its own."""
     files: dict[str, list[str]] = {}
     for mutant in mutants:
-        for tests in guards_of(mutant.file):
+        for tests in _records_of(mutant):
             files.setdefault(tests, []).append(mutant.file)
     records = {tests: recorded(tests, own, cache) for tests, own in files.items()}
     with tempfile.TemporaryDirectory() as folder:
@@ -353,7 +362,7 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) ->
         def one(mutant: Mutant) -> Fate:
             tree = trees.get()
             try:
-                found = fate(mutant, tree, limit, [records[tests] for tests in guards_of(mutant.file)])
+                found = fate(mutant, tree, limit, [records[tests] for tests in _records_of(mutant)])
             finally:
                 trees.put(tree)
             print(f"{found.fate:9}{found.seconds:6.0f} s  {_told(mutant)}  {found.by}", flush=True)
@@ -378,6 +387,10 @@ def _confirmed(found: Sequence[Fate], tree: Path) -> list[Fate]:
     return [
         replace(one, fate="survived") if one.fate == "killed" and one.by in failed else one for one in found
     ]
+
+
+def _records_of(mutant: Mutant) -> list[str]:
+    return [one for tests in guards_of(mutant.file) for one in folders_of(tests)]
 
 
 def _told(mutant: Mutant) -> str:
