@@ -40,6 +40,7 @@ TESTS: Final = {
     "client": ("api/test_client.py", "api/test_client_tls.py"),
     "onnx": ("onnx_import", "conversion"),
     "ops": ("ops", "propagation"),
+    "propagation": ("propagation", "cases"),
     "stablehlo_reader": ("mlir", "formats"),
     "torch": ("training",),
     "tosa_reader": ("mlir", "formats"),
@@ -335,7 +336,7 @@ def fate(mutant: Mutant, tree: Path, limit: float, records: Sequence[Mapping[str
             )
             seconds = time.monotonic() - began
             if done.returncode not in (0, 5):  # 5: no test was chosen.
-                failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(FAILED)]
+                failed = _failed(done.stdout)
                 if not failed and "conftest" not in done.stderr:
                     raise RuntimeError(f"pytest said {done.returncode}: {done.stdout} {done.stderr}")
                 return Fate(mutant, "killed", failed[0] if failed else "tests/conftest.py", seconds)
@@ -381,12 +382,17 @@ def _confirmed(found: Sequence[Fate], tree: Path) -> list[Fate]:
     done = _pytest(
         f"--executed-order={listed}", *dict.fromkeys(map(_file_of, killers)), tree=tree, limit=None
     )
-    failed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith(FAILED)}
-    for one in sorted(failed):
+    failed = _failed(done.stdout)
+    for one in failed:
         print(f"{one} fails without a mutant", flush=True)
     return [
         replace(one, fate="survived") if one.fate == "killed" and one.by in failed else one for one in found
     ]
+
+
+def _failed(said: str) -> list[str]:
+    lines = (line.partition(" ") for line in said.splitlines() if line.startswith(FAILED))
+    return [test.partition(" - ")[0] for _, _, test in lines]
 
 
 def _records_of(mutant: Mutant) -> list[str]:
