@@ -83,6 +83,7 @@ def test_blocks_have_the_types_that_each_would_have_alone_however_many_there_are
     often = HELD // len(LOS) + 1
     many = slices_of_blocks(np.tile(LOS, often), np.tile(HIS, often), spec)
     assert len(many.scales) == often * len(LOS) >= HELD
+    assert kind.axis == many.axis == 0
     np.testing.assert_allclose(many.scales, np.tile(kind.scales, often), rtol=1e-6)
     assert (*many.zero_points,) == (*kind.zero_points,) * often
     assert parameter_problem(spec, kind) is None
