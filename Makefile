@@ -35,9 +35,9 @@ test: lint oracles ## format, lint, types, and every test but those of soak
 	$(COMPILE)
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
-check: lint ## the same without the slow tests
+check: lint ## the same without the slow tests, and properties with few examples
 	$(COMPILE)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not soak" $(PYTEST_ARGS)
+	QPLAN_HYPOTHESIS=few $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not soak" $(PYTEST_ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check $(SOURCES)

@@ -1,5 +1,7 @@
 """Operators one by one: the file of each row and of small float models, read again."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 
@@ -20,8 +22,9 @@ AS_FLOATS = {
 }
 
 
-def test_a_row_is_read_as_it_was_written():
-    for name, item in of_rows().items():
+@pytest.mark.parametrize("part", range(12))
+def test_a_row_is_read_as_it_was_written(part):
+    for name, item in islice(of_rows().items(), part, None, 12):
         graph = planner.load_model(item.file)
         assert graph.notes == (), name
         plan = planner.plan(graph, "litert-int8")
