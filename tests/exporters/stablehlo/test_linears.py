@@ -79,9 +79,7 @@ def test_a_product_has_its_bias_on_the_axis_of_the_columns(form, arithmetic, x, 
     kind = i8(0.01) if stack else weight(w, 1)
     types = {"x": X, "w": kind, "b": bias(X, kind), "y": Y}
     ops, shape = [op("MatMul", "x w", "h"), op("Add", "h b", "y")], (*stack, *x[-2:-1], 3)
-    graph = model(
-        ops, inputs={"x": x}, outputs={"y": shape}, constants={"w": w, "b": b}, shapes={"h": shape}
-    )
+    graph = model(ops, inputs={"x": x}, outputs={"y": shape}, constants={"w": w, "b": b}, shapes={"h": shape})
     plan = plan_of(graph, [(["h", "y"], "x w b", "y")], types, "float32_spec")
     text = EXPORTERS[form](graph, plan).decode()
     (line,) = (line for line in text.splitlines() if "stablehlo.dot_general" in line)
