@@ -3,7 +3,8 @@
 `x / c` becomes `x * (1 / c)`: devices multiply integers, few divide them. A number stands behind what it
 multiplies, where rows of targets look for it. Neg stays: devices that compute it have a row of that name.
 Patterns match either spelling (`target.patterns`). The reciprocal of a power of two is exact; any other is
-rounded once, and only in float32 and wider types. In: any graph with element types.
+rounded once, and only in float32 and wider types. A quotient that an Erf reads stays one: engines know a Gelu
+by it, and none multiplies its integers. In: any graph with element types.
 """
 
 from dataclasses import replace
@@ -25,9 +26,10 @@ def plain_factors(graph: Graph) -> Graph:
     taken = set(graph.values)
     made: dict[str, Value] = {}
     constants: dict[str, Constant] = {}
+    of_erf = {name for op in graph.ops if op.type == "Erf" for name in op.inputs}
     ops = []
     for op in graph.ops:
-        found = _factor(op, graph)
+        found = None if of_erf.intersection(op.outputs) else _factor(op, graph)
         if found is None:
             ops.append(replace(op, inputs=op.inputs[::-1]) if _begins_with_number(op, graph) else op)
             continue
