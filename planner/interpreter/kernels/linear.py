@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.constants.quantize import ARITHMETICS, dequantize_array, quantize_array
 from planner.interpreter.calls import (
+    FLOAT32_EVEN,
     FLOAT32_SPEC,
     HTP,
     Call,
@@ -52,11 +53,13 @@ def linear(call: Call) -> Array | None:
         return None
     x, w = (call.operands[found.op.name, i] for i in (0, 1))
     bias = None if found.bias is None else call.operands[found.bias_at]
-    is_gemm = call.is_onnxruntime and len(call.ops) > 1
-    is_matrix = w.stored.ndim == 2 and x.stored.ndim > 1
-    if call.is_onnxruntime and not (is_known(found, y) and (is_matrix or not is_gemm)):
+    is_gemm, is_matrix = len(call.ops) > 1, w.stored.ndim == 2 and x.stored.ndim > 1
+    # QGemm takes matrices, and of other products with a bias HTP was not measured.
+    if is_gemm and not is_matrix and call.arithmetic in (FLOAT32_EVEN, HTP):
         return None
-    if is_gemm and not folds(x.shape):
+    if call.is_onnxruntime and not is_known(found, y):
+        return None
+    if call.is_onnxruntime and is_gemm and not folds(x.shape):
         # onnxruntime, which can't fold x into a matrix, adds the bias in float32.
         if y is not None or bias is None:
             return None
