@@ -148,7 +148,7 @@ def _htp_added(terms: Sequence[Term], zero_points: Sequence[int], *, is_byte: bo
 
 
 def _htp(integers: Tensor, factor: Tensor, zero_point: int, *, whole: bool) -> Tensor:
-    """Qualcomm's: 11 bits of multiplier, the zero point in the sum, its last bits cut off; 15 for a whole sum."""
+    """Qualcomm's: 11 bits of multiplier, the zero point in the sum, its last bits cut; 15 for a whole sum."""
     zero = torch.full((), float(zero_point), device=factor.device) / factor
     total = integers + torch.floor(zero.double() + 0.5).long()
     mantissa, exponent = _mantissa_and_exponent(factor)
