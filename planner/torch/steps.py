@@ -219,8 +219,10 @@ class Maker:
         rank = len(shape) if op.type.startswith("Conv") else 2
         alpha = float(op.attributes.get("alpha", 1.0)) if op.type == "Gemm" else 1.0
         sides = [size for size in shape if isinstance(size, int)]
-        is_strided = block.arithmetic == HTP and is_strided_depthwise(op, sides)
-        arithmetic = HTP_STRIDED if is_strided else block.arithmetic
+        arithmetic = block.arithmetic
+        if arithmetic == HTP and block.result is not None:
+            least = x.scale * min(w.scales) / block.result.scale
+            arithmetic = HTP_STRIDED if is_strided_depthwise(op, sides, least) else HTP
         return Sum(block.core[-1].outputs[0], units, arithmetic, (), rank - 2, alpha)
 
     def _call(self, op: Op, kinds: Mapping[tuple[str, int], Uniform], arithmetic: str) -> Call:

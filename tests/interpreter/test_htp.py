@@ -86,7 +86,8 @@ def test_thresholds_that_the_library_showed(total, stored):
 )
 def test_depthwise_convolutions_of_stride_2(group, strides, weight, is_one):
     op = Op("c", "Conv", ("x", "w"), ("y",), {"group": group, "strides": strides})
-    assert is_strided_depthwise(op, weight) is is_one
+    assert is_strided_depthwise(op, weight, 2.0**-16) is is_one
+    assert not is_strided_depthwise(op, weight, 2.0**-16.1), "one channel beyond its shift of 30"
 
 
 def test_steps_go_by_the_largest_scale():

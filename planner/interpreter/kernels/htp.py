@@ -30,6 +30,8 @@ _STRIDED_DIGITS: Final = 15
 """Of the multiplier of a depthwise convolution of stride 2."""
 _STRIDED_SIDES: Final = range(3, 8)
 """Of a kernel, along each of its two axes, that such a convolution has its own arithmetic for."""
+_LEAST_STRIDED: Final = 2.0**-16
+"""The ratio that 15 bits and a shift of 30 express: with less in one channel the layer is as others."""
 _BIAS_BITS: Final = 28
 """That the largest bias of a layer is counted in."""
 _KEPT: Final = 4
@@ -103,15 +105,16 @@ def onto_grid(sums: Sums, step: Steps, x: Uniform, y: Uniform) -> Array:
     return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
 
 
-def is_strided_depthwise(op: Op, weight: Sequence[int]) -> bool:
+def is_strided_depthwise(op: Op, weight: Sequence[int], least: float) -> bool:
     """Whether a convolution is a depthwise one of stride 2, as the library tells them.
 
     Args:
       op: any operator.
       weight: the shape of its weights.
+      least: the smallest ratio of its channels.
     """
     strides = tuple(op.attributes.get("strides", ()))
-    if op.type != "Conv" or strides != (2, 2):
+    if op.type != "Conv" or strides != (2, 2) or least < _LEAST_STRIDED:
         return False
     channels, inside, *sides = weight
     is_depthwise = inside == 1 and op.attributes.get("group", 1) == channels > 1

@@ -264,7 +264,7 @@ def _requantize(
         step = steps_of(x.scale * alpha, np.asarray(w.scales).reshape(shape), y.scale)
         bias = np.zeros((), np.int64) if sides.bias is None else sides.bias.stored.astype(np.int64)
         found = Sums(acc, bias.reshape(-1, *shape[1:]), taps)
-        if is_strided_depthwise(call.op, sides.w.stored.shape):
+        if is_strided_depthwise(call.op, sides.w.stored.shape, float(step.ratio.min())):
             return strided_onto_grid(found, step, y)
         return onto_grid(found, step, x, y)
     if not call.is_onnxruntime:
