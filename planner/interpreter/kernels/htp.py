@@ -125,11 +125,12 @@ def strided_onto_grid(sums: Sums, step: Steps, y: Uniform) -> Array:
     """Return sums of a depthwise convolution of stride 2 on the grid of `y`.
 
     Args:
-      sums: whose parts broadcast with the ratios; the taps are not read.
+      sums: whose total broadcasts with the ratios; its parts are not read.
       step: of the sums.
       y: of the result.
     """
-    total = sums.total - sums.bias + _with_zero(sums.bias, step, y)
+    zero = (np.float32(y.zero_point) / step.ratio).astype(np.float64)
+    total = sums.total + np.floor(zero + 0.5).astype(np.int64)
     mantissa, exponent = np.frexp(step.ratio.astype(np.float64))
     digits = np.floor(np.ldexp(mantissa, _STRIDED_DIGITS) + 0.5)
     # Exact in float64: a sum of 32 bits times 15.
