@@ -35,9 +35,9 @@ test: lint oracles ## format, lint, types, and every test but those of soak
 	$(COMPILE)
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
-check: lint ## the same without the slow tests
+check: lint ## the same without the slow tests, and properties with few examples
 	$(COMPILE)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not soak" $(PYTEST_ARGS)
+	QPLAN_HYPOTHESIS=few $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not soak" $(PYTEST_ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check $(SOURCES)
@@ -53,7 +53,7 @@ bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the mode
 qonnx-suite: $(VENV)/.core .oracles/qonnx-suite/.made .oracles/qonnx-source ## qonnx's own tests with ours in their place, into docs/results/qonnx-suite.md
 	$(BIN)/python -m benchmarks.qonnx_suite --source .oracles/qonnx-source --python .oracles/qonnx-suite/bin/python --version $(QONNX_AT) --write
 
-soak: $(VENV)/.test oracles .oracles/executorch/.made .oracles/typescript/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
+soak: $(VENV)/.test oracles .oracles/atheris/.made .oracles/executorch/.made .oracles/typescript/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
 	$(COMPILE)
 	$(BIN)/python -m pytest -m "slow or soak" --junitxml out/soak.xml $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/results/soak.md

@@ -1,8 +1,9 @@
 """Chaos: jobs of three tenants while servers, workers, their fork servers, scheduler and database are killed.
 
 One tenant asks for as much as it may, two ask now and then; every few seconds something is killed and started
-again (`faults`); on SQLite, doctors, backups and restores run beside the servers (`one_machine`). What is
-asked: every job that a server took is done once, one row a key, and the two are not kept waiting by the one.
+again (`faults`); on SQLite, doctors, backups and restores run beside the servers and the disk is full at
+times (`one_machine`). What is asked: every job that a server took is done once, or failed for lack of room,
+one row a key, and the two are not kept waiting by the one.
 Usage, from the repository root:
 `python -m benchmarks.chaos [--minutes 30] [--every 6] [--seed 0] [--database postgresql|sqlite]`.
 """
@@ -35,6 +36,8 @@ from benchmarks.one_machine import Stage, on_sqlite
 ASKS: Final = {"greedy": 24, "one": 2, "two": 2}
 """Jobs of each tenant that wait or run at once."""
 KNOWN: Final = {"format": "qplan.annotations/1", "values": {"image": "!quant.calibrated<f32<0.0:1.0>>"}}
+NO_ROOM: Final = "storage-full"
+"""The failure of a job whose result found no room: it is told, not lost."""
 PATIENCE: Final = 300.0
 """Seconds after the last fault until all jobs have ended."""
 
@@ -158,7 +161,7 @@ def was_taken(tenant: Tenant, port: int, key: str, body: dict[str, Any]) -> bool
         answer = httpx.post(place, json=body, headers=headers, timeout=20, trust_env=False)
     except httpx.TransportError:
         return False
-    if answer.status_code not in (200, 202, 429, 503):
+    if answer.status_code not in (200, 202, 429, 503, 507):
         raise RuntimeError(f"{place}: {answer.status_code} {answer.text[:300]}")
     return answer.status_code in (200, 202)
 
@@ -185,9 +188,12 @@ def judged(engine: Engine, tenants: list[Tenant], faults: Counter[str], seconds:
             waits[row.tenant].append(row.finished - row.created)
     taken = {tenant.name: len(tenant.taken) for tenant in tenants}
     done = Counter(row.tenant for row in rows if row.state == "done")
-    states = Counter(row.state for row in rows)
-    lost = sum(max(count - done[name], 0) for name, count in taken.items())
-    doubled = sum(count - 1 for count in ends.values()) + max(len(rows) - sum(taken.values()), 0)
+    ended = [(row, row.state if row.problem is None else row.problem["name"]) for row in rows]
+    full = Counter(row.tenant for row, end in ended if end == NO_ROOM and row.key is not None)
+    states = Counter(end for _, end in ended)
+    lost = sum(max(count - done[name] - full[name], 0) for name, count in taken.items())
+    doubled = sum(count - 1 for count in ends.values())
+    doubled += sum(max(done[name] - count, 0) for name, count in taken.items())
     return Outcome(seconds, taken, lost, doubled, waits, faults, states)
 
 

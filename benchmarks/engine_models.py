@@ -4,11 +4,12 @@ Not part of the product. Each benchmark of an engine writes its table between tw
 of few models replaces their rows alone.
 """
 
+import argparse
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ FOLDERS: Final[Mapping[str, str]] = {
 }
 """Float networks with the folder of each; that of `digits` is examples/digits."""
 FLOAT_STEP: Final = 1e-6
+T = TypeVar("T")
 
 
 def path_of(name: str) -> Path:
@@ -80,6 +82,30 @@ def zoo_model(name: str, count: int) -> tuple[Graph, list[Sample]]:
     return model, [
         {key: rng.random(shape, np.float32) for key, shape in shapes.items()} for _ in range(count)
     ]
+
+
+def prepared(
+    name: str, target: str, calibration: int, count: int, *, seen: bool = True
+) -> tuple[Graph, list[Sample]]:
+    """A model ready to be planned, and samples to run.
+
+    Args:
+      name: a float network, `NAME at 4 bits` for weights and activations of as many bits, or a model of
+        QONNX's zoo.
+      seen: whether a model of the zoo is calibrated, which has types of its own.
+    """
+    stem, _, bits = name.partition(" at ")
+    if stem in FOLDERS or stem == "digits":
+        graph, (known, samples) = loaded(stem), batches(stem, calibration, count)
+    else:
+        if not seen:
+            return zoo_model(stem, count)
+        graph, every = zoo_model(stem, calibration + count)
+        known, samples = every[:calibration], every[calibration:]
+    if bits:
+        width = int(bits.removesuffix(" bits"))
+        graph = planner.with_bits(graph, target, {"w": width, "a": width})
+    return planner.annotate(graph, stats=planner.calibrate(graph, known), target=target), samples
 
 
 def compared(
@@ -141,6 +167,38 @@ def put_table(page: Path, maker: str, lines: Sequence[str], *, keys: int = 0) ->
         rows |= {_cells(line)[:keys]: line for line in lines[2:]}
         lines = [*lines[:2], *rows.values()]
     page.write_text(_between(maker).sub(lambda _: "".join(f"{line}\n" for line in lines), text), "utf-8")
+
+
+def run_models(
+    maker: str,
+    page: Path,
+    models: Sequence[str],
+    measure: Callable[[str, int], Iterable[T]],
+    table: Callable[[Sequence[T]], Iterator[str]],
+    *,
+    samples: int,
+    keys: int,
+) -> int:
+    """The command of a benchmark of minutes a model: print and write the rows of each model behind it.
+
+    Args:
+      measure: the records of a model, with as many samples.
+      table: two lines of a head, and a row for each record.
+      samples: as many by default.
+      keys: as many cells name a row.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {maker}")
+    parser.add_argument("--only", nargs="*", metavar="MODEL", choices=models, default=list(models))
+    parser.add_argument("--samples", type=int, default=samples)
+    parser.add_argument("--write", action="store_true", help=f"put the rows into {page.relative_to(ROOT)}")
+    options = parser.parse_args()
+    for name in options.only:
+        lines = [*table([*measure(name, options.samples)])]
+        sys.stdout.write("\n".join(lines[2:]) + "\n")
+        sys.stdout.flush()
+        if options.write:
+            put_table(page, maker, lines, keys=keys)
+    return 0
 
 
 def finish(page: Path, maker: str, lines: Sequence[str], *, keys: int, write: bool) -> None:

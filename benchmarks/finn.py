@@ -7,7 +7,6 @@ Usage, from the repository root, with the model folder and `make .oracles/finn/.
 docs/results/finn.md. An output is equal where it is within 1e-6 of the largest number of the interpreter's.
 """
 
-import argparse
 import sys
 import tempfile
 from collections import Counter
@@ -19,9 +18,7 @@ from typing import Final
 import numpy as np
 
 import planner
-from benchmarks.engine_models import ROOT, batches, finish, loaded, short, zoo_model
-from benchmarks.samples import Sample
-from planner.ir.graph import Graph
+from benchmarks.engine_models import ROOT, prepared, run_models, short
 from planner.target_tests.engines.fpga import FinnRun, run_finn
 
 PAGE: Final = ROOT / "docs" / "results" / "finn.md"
@@ -59,22 +56,9 @@ class Record:
     refusal: str = ""
 
 
-def prepared(name: str, count: int) -> tuple[Graph, list[Sample]]:
-    """A model ready to be planned, and samples to run."""
-    stem, _, low = name.partition(" at ")
-    if stem in TRAINED:
-        return zoo_model(stem, count)
-    seen, samples = batches(stem, CALIBRATION, count)
-    graph = loaded(stem)
-    if low:
-        graph = planner.with_bits(graph, "finn-fpga", {"w": 4, "a": 4})
-    stats = planner.calibrate(graph, seen)
-    return planner.annotate(graph, stats=stats, target="finn-fpga"), samples
-
-
 def measure(name: str, count: int) -> Iterator[Record]:
     """Plan a model, and take its files through FINN."""
-    model, samples = prepared(name, count)
+    model, samples = prepared(name, "finn-fpga", CALIBRATION, count, seen=False)
     plan = planner.plan(model, "finn-fpga")
     wanted = [planner.evaluate(model, plan, sample).outputs for sample in samples]
     for form in FORMS:
@@ -127,21 +111,5 @@ def _counted(kinds: Sequence[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in Counter(kinds).items()) or "none"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, and print or write the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.finn")
-    parser.add_argument("--only", nargs="*", metavar="MODEL", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--samples", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/results/finn.md")
-    options = parser.parse_args(arguments)
-    records: list[Record] = []
-    for name in options.only:
-        for record in measure(name, options.samples):
-            records.append(record)
-            sys.stderr.write("\n".join(list(table([record]))[2:]) + "\n")
-    finish(PAGE, "benchmarks.finn", [*table(records)], keys=2, write=options.write)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_models("benchmarks.finn", PAGE, MODELS, measure, table, samples=1, keys=2))

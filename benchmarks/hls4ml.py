@@ -7,7 +7,6 @@ Each model is planned for `hls4ml-fpga`, written as `hls4ml`, converted, compile
 output, or 1e-6 in float; `furthest` is a share of the largest number.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,15 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import planner
-from benchmarks.engine_models import ROOT, batches, compared, finish, loaded, short, zoo_model
-from benchmarks.samples import Sample
-from planner.ir.graph import Graph
+from benchmarks.engine_models import ROOT, compared, prepared, run_models, short
 from planner.target_tests.engines.fpga import run_hls4ml
 
 PAGE: Final = ROOT / "docs" / "results" / "hls4ml.md"
 PYTHON: Final = ROOT / ".oracles" / "hls4ml" / "bin" / "python"
 CALIBRATION: Final = 32
-SECONDS: Final = 600
+SECONDS: Final = 2_400
 TARGET: Final = "hls4ml-fpga"
 FLOATS: Final = ("digits", "ad01_fp32", "mnist", "pretrainedResnet")
 ZOO: Final = (
@@ -43,7 +40,6 @@ class Record:
     Attributes:
       kernels, floats: in the plan, and those of them in float.
       layers: of hls4ml's project.
-      seconds: from the archive to the last number.
       counts: of numbers: `numbers`, `equal`, `one_step`, `furthest`; None where it did not run.
     """
 
@@ -52,73 +48,43 @@ class Record:
     floats: int
     refusal: str = ""
     layers: int = 0
-    seconds: float = 0.0
     counts: dict[str, Any] | None = None
 
 
-def prepared(name: str, count: int) -> tuple[Graph, list[Sample]]:
-    """A model ready to be planned, and samples to run."""
-    stem, _, low = name.partition(" at ")
-    if stem in ZOO:
-        graph, every = zoo_model(stem, CALIBRATION + count)
-        seen, samples = every[:CALIBRATION], every[CALIBRATION:]
-    else:
-        graph = loaded(stem)
-        seen, samples = batches(stem, CALIBRATION, count)
-    if low:
-        graph = planner.with_bits(graph, TARGET, {"w": 8, "a": 8})
-    return planner.annotate(graph, stats=planner.calibrate(graph, seen), target=TARGET), samples
-
-
-def measure(name: str, count: int) -> Record:
+def measure(name: str, count: int) -> Iterator[Record]:
     """Plan a model, write its archive and have hls4ml simulate it."""
-    model, samples = prepared(name, count)
+    model, samples = prepared(name, TARGET, CALIBRATION, count)
     plan = planner.plan(model, TARGET)
     kernels = plan.kernels_in_order
     sizes = (len(kernels), sum(kernel.row is None for kernel in kernels))
     try:
         data = planner.export(model, plan, "hls4ml")
     except planner.PlannerError as error:
-        return Record(name, *sizes, refusal=f"not written: {error.message}")
+        yield Record(name, *sizes, refusal=f"not written: {error.message}")
+        return
     with tempfile.TemporaryDirectory() as work:
         (run,) = run_hls4ml(str(PYTHON), Path(work), [(data, samples)], seconds=SECONDS)
     if isinstance(run, str):
-        return Record(name, *sizes, refusal=run)
+        yield Record(name, *sizes, refusal=run)
+        return
     wanted = [planner.evaluate(model, plan, sample).outputs for sample in samples]
-    return Record(
-        name, *sizes, layers=run.layers, seconds=run.seconds, counts=compared(plan, wanted, run.outputs)
-    )
+    yield Record(name, *sizes, layers=run.layers, counts=compared(plan, wanted, run.outputs))
 
 
 def table(records: Sequence[Record]) -> Iterator[str]:
     """A row for each model."""
-    heads = "kernels | in float | in the C simulation | layers | seconds | equal | one step | furthest"
+    heads = "kernels | in float | in the C simulation | layers | equal | one step | furthest"
     yield f"| model | {heads} |"
-    yield "|---|---:|---:|---|---:|---:|---:|---:|---:|"
+    yield "|---|---:|---:|---|---:|---:|---:|---:|"
     for record in records:
         start = f"| `{record.model}` | {record.kernels} | {record.floats}"
         if record.counts is None:
-            yield f"{start} | no: {short(record.refusal)} |  |  |  |  |  |"
+            yield f"{start} | no: {short(record.refusal)} |  |  |  |  |"
             continue
         counts = record.counts
         equal = f"{counts['equal']} of {counts['numbers']} | {counts['one_step']} | {counts['furthest']:.1e}"
-        yield f"{start} | yes | {record.layers} | {record.seconds:.0f} | {equal} |"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, and print or write the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.hls4ml")
-    parser.add_argument("--only", nargs="*", metavar="MODEL", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--samples", type=int, default=8)
-    parser.add_argument("--write", action="store_true", help="put the rows into docs/results/hls4ml.md")
-    options = parser.parse_args(arguments)
-    records: list[Record] = []
-    for name in options.only:
-        records.append(measure(name, options.samples))
-        sys.stderr.write("\n".join(list(table(records[-1:]))[2:]) + "\n")
-    finish(PAGE, "benchmarks.hls4ml", [*table(records)], keys=1, write=options.write)
-    return 0
+        yield f"{start} | yes | {record.layers} | {equal} |"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_models("benchmarks.hls4ml", PAGE, MODELS, measure, table, samples=8, keys=1))

@@ -1,27 +1,33 @@
 """Whether tests bite: small changes of meaning in the planner, each run against the tests of its own folder.
 
 Usage, from the repository root: `python -m benchmarks.mutants [--count 200] [--seed 1] [--within planner/ops]
-[--seconds 60] [--workers 2] [--write]`. A mutant changes one place of one file: a comparison, a number, the
-order of operands, a term, a sign, a condition. It is dead if a test of the folder that guards its file fails
-in time. Works on copies of the tree; `--write` puts the page into docs/results/mutants.md.
+[--seconds 60] [--workers 2] [--cache FOLDER] [--write]`. A mutant changes one place of one file: a
+comparison, a number, the order of operands, a term, a sign, a condition. It is dead if a test of the folder
+that guards its file fails in time. Tests that execute the changed line run first, quick ones before slow
+ones: which those are is recorded (`benchmarks.executed`) and kept in the cache until the files change.
+Works on copies of the tree; `--write` puts the page into docs/results/mutants.md.
 """
 
 import argparse
 import ast
+import json
+import math
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final
+from typing import Any, Final
 
+from benchmarks.executed import digest
 from benchmarks.shipped.page import table
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -31,12 +37,20 @@ FOLDERS: Final = ("planner", "tests", "targets", "benchmarks", "examples", "api"
 TESTS: Final = {
     "annotated": ("formats",),
     "checker": ("plans",),
+    "client": ("api/test_client.py", "api/test_client_tls.py"),
     "onnx": ("onnx_import", "conversion"),
     "ops": ("ops", "propagation"),
+    "propagation": ("propagation", "cases"),
     "stablehlo_reader": ("mlir", "formats"),
+    "torch": ("training",),
     "tosa_reader": ("mlir", "formats"),
 }
-"""Folders of tests whose names are not those of the packages that they guard."""
+"""Tests whose folders are not named as the packages that they guard."""
+QUICK: Final = "not slow and not soak"
+CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "qplan-mutants"
+EQUIVALENT: Final = ROOT / "benchmarks" / "equivalent_mutants.tsv"
+"""Mutants that mean the same, found by hand: file, function, before, after, reason."""
+FAILED: Final = ("FAILED ", "ERROR ")
 SURVIVORS: Final = 40
 """Survivors that the page lists, at most."""
 
@@ -62,7 +76,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a mutant: `killed`, `survived`, `too slow` or `no tests`; by which test, in seconds."""
+    """What became of a mutant, one of `FATES`; by which test or for which reason, in seconds."""
 
     mutant: Mutant
     fate: str
@@ -70,6 +84,7 @@ class Fate:
     seconds: float
 
 
+FATES: Final = ("killed", "survived", "too slow", "no tests", "equivalent")
 SWAPPED: Final = {
     ast.Lt: "<=",
     ast.LtE: "<",
@@ -100,8 +115,7 @@ def _changes(node: ast.expr) -> Iterator[str]:
         case ast.Constant(value) if type(value) is int:
             yield f"({value + 1})"
         case ast.BinOp(left, ast.Sub() | ast.Div() | ast.FloorDiv() | ast.Mod(), right):
-            sign = {"Sub": "-", "Div": "/", "FloorDiv": "//", "Mod": "%"}[type(node.op).__name__]
-            yield f"({ast.unparse(right)} {sign} {ast.unparse(left)})"
+            yield f"({ast.unparse(ast.BinOp(right, node.op, left))})"
         case ast.BinOp(left, ast.Add() | ast.Mult(), right):
             yield f"({ast.unparse(left)})"
             yield f"({ast.unparse(right)})"
@@ -117,27 +131,136 @@ def _changes(node: ast.expr) -> Iterator[str]:
 
 
 def guards_of(file: str) -> tuple[str, ...]:
-    """Folders of tests that guard a file of the planner."""
+    """Folders or files of tests that guard a file of the planner; those of its root have the root's tests."""
     parts = Path(file).parts[1:-1]
-    found: list[str] = []
+    if not parts:
+        return tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("test_*.py")))
     for names in (parts[:2], parts[:1]):
         path = "/".join(names)
-        found += [
-            f"tests/{one}" for one in TESTS.get(path, (path,)) if path and (ROOT / "tests" / one).is_dir()
-        ]
+        found = tuple(f"tests/{one}" for one in TESTS.get(path, (path,)) if (ROOT / "tests" / one).exists())
         if found:
-            break
-    return tuple(found)
+            return found
+    return ()
+
+
+def guarded_by(tests: str) -> tuple[str, ...]:
+    """The packages that a folder or file of tests guards: what `guards_of` says, turned round."""
+    name = tests.removeprefix("tests/")
+    if not name.endswith(".py"):
+        name = name.partition("/")[0]
+    elif "/" not in name:
+        return ("planner",)
+    named = tuple(package for package, folders in TESTS.items() if name in folders)
+    return tuple(f"planner/{one}" for one in (*named, *(() if name in TESTS else (name,))))
 
 
 def drawn(count: int, seed: int, within: str) -> list[Mutant]:
-    """Mutants by chance, files by their number of places; those of messages and of types are left out."""
-    every: list[Mutant] = []
-    for path in sorted((ROOT / within).rglob("*.py")):
-        name = path.relative_to(ROOT).as_posix()
-        every += mutants_of(path.read_text(encoding="utf-8"), name)
-    chosen = random.Random(seed).sample(every, min(count, len(every)))  # noqa: S311 - a seeded sample, no secret
+    """Mutants by chance, files by their number of places; what Python does not accept is passed over."""
+    texts = {
+        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted((ROOT / within).rglob("*.py"))
+    }
+    every = [one for name, text in texts.items() for one in mutants_of(text, name)]
+    random.Random(seed).shuffle(every)  # noqa: S311 - a seeded order, no secret
+    chosen: list[Mutant] = []
+    for one in every:
+        if len(chosen) == count:
+            break
+        try:
+            compile(one.applied(texts[one.file]), one.file, "exec")
+        except SyntaxError:  # Quotes in the braces of an f-string, before Python 3.12.
+            continue
+        chosen.append(one)
     return sorted(chosen, key=lambda one: (one.file, one.line, one.start))
+
+
+def function_of(text: str, line: int) -> str:
+    """The name of the innermost function around a line, or nothing at the level of the module."""
+    around = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno).name if around else ""
+
+
+def equivalents() -> dict[tuple[str, str, str, str], str]:
+    """The reason for every mutant that means the same."""
+    rows = [line.split("\t") for line in EQUIVALENT.read_text(encoding="utf-8").splitlines()[1:]]
+    return {(file, function, before, after): why for file, function, before, after, why in rows}
+
+
+def folders_of(tests: str) -> list[str]:
+    """The folders of a folder that hold tests themselves, for each has a record of its own; a file is one."""
+    if tests.endswith(".py"):
+        return [tests]
+    return sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / tests).rglob("test_*.py")})
+
+
+def recorded(tests: str, files: Sequence[str], cache: Path) -> Mapping[str, Any]:
+    """Which tests of a folder execute which lines of some files; what is out of date is recorded anew."""
+    path = cache / f"{tests.replace('/', '.')}.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found: dict[str, Any] = {"tests": {}, "shared": {}, "digests": {}, **known}
+    there = [ROOT / tests] if tests.endswith(".py") else (ROOT / tests).glob("test_*.py")
+    now = {one.relative_to(ROOT).as_posix(): digest(one) for one in there}
+    stale = {one for one, its in now.items() if found["digests"].get(one) != its}
+    changed = {one for one in files if found["digests"].get(one, digest(ROOT / one)) != digest(ROOT / one)}
+    stale |= {
+        _file_of(test) for test, said in found["tests"].items() if changed & said["lines"].keys()
+    } & now.keys()
+    if stale:
+        print(f"recording {tests}: {len(stale)} files", flush=True)
+        fresh = _record(tests, sorted(stale), cache)
+        kept = now.keys() - stale
+        found["tests"] = {test: said for test, said in found["tests"].items() if _file_of(test) in kept}
+        found["shared"] = {test: lines for test, lines in found["shared"].items() if test in kept}
+        for key, own in fresh.items():
+            found[key] |= own
+        found["digests"] |= {one: now[one] for one in stale}
+        path.write_text(json.dumps(found), encoding="utf-8")
+    for said in found["tests"].values():
+        said["lines"] = {one: lines for one, lines in said["lines"].items() if one in files}
+    return found
+
+
+def _record(tests: str, stale: Sequence[str], cache: Path) -> Mapping[str, Any]:
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        to = Path(folder) / "executed.json"
+        options = ("-m", QUICK, f"--executed-to={to}", f"--executed-of={','.join(guarded_by(tests))}")
+        done = _pytest(*options, *stale, tree=ROOT, limit=None)
+        if not to.exists():
+            raise RuntimeError(f"pytest said {done.returncode}: {done.stdout} {done.stderr}")
+        found: Mapping[str, Any] = json.loads(to.read_text(encoding="utf-8"))
+        return found
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def order(mutant: Mutant, records: Sequence[Mapping[str, Any]], text: str) -> list[list[str]]:
+    """The tests to run: those that execute the line, then those that execute the file, or all that is left.
+
+    Quick ones come first, those of a file together where they take about as long, for they share fixtures.
+    """
+    stages: list[list[tuple[int, str, float, str]]] = [[], [], []]
+    for record in records:
+        for test, said in record["tests"].items():
+            own = said["lines"].get(mutant.file, ())
+            shared = record["shared"].get(_file_of(test), {}).get(mutant.file, ())
+            if not said["passed"]:
+                continue
+            stage = 0 if mutant.line in own or mutant.line in shared else 1 if own or shared else 2
+            seconds = said.get("seconds", 60.0)
+            stages[stage].append((math.ceil(math.log(max(seconds, 0.1), 3)), _file_of(test), seconds, test))
+    first, second, third = ([test for *_, test in sorted(stage)] for stage in stages)
+    # A table of a module is read where no line of its file runs, and children are not traced.
+    if not function_of(text, mutant.line) or not first:
+        second += third
+    return [stage for stage in (first, second) if stage]
 
 
 def copied(folder: Path) -> Path:
@@ -153,32 +276,85 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def fate(mutant: Mutant, tree: Path, limit: float) -> Fate:
+def _pytest(*arguments: str, tree: Path, limit: float | None) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a tree with our plugin; compiled files are kept there."""
+    command = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=no",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "benchmarks.executed",
+    )
+    environment = {
+        "QPLAN_MODELS": str(ROOT.parent / "shared" / "models"),
+        **{name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        "PYTHONPATH": str(tree),
+        "OMP_NUM_THREADS": "1",
+    }
+    with subprocess.Popen(
+        (*command, *arguments),
+        cwd=tree,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, errors = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # With the servers and engines that tests started.
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, said, errors)
+
+
+def fate(mutant: Mutant, tree: Path, limit: float, records: Sequence[Mapping[str, Any]]) -> Fate:
     """Run the tests that guard a mutant's file, in a copy of the tree."""
-    tests = guards_of(mutant.file)
-    if not tests:
-        return Fate(mutant, "no tests", "", 0.0)
     path = tree / mutant.file
     text = path.read_text(encoding="utf-8")
-    path.write_text(mutant.applied(text), encoding="utf-8")
-    command = (sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests)
-    environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+    times = (path.stat().st_atime, path.stat().st_mtime)
+    why = equivalents().get((mutant.file, function_of(text, mutant.line), mutant.before, mutant.after))
+    if why:
+        return Fate(mutant, "equivalent", why, 0.0)
+    stages = order(mutant, records, text)
+    if not stages:
+        return Fate(mutant, "no tests", "", 0.0)
     began = time.monotonic()
+    path.write_text(mutant.applied(text), encoding="utf-8")
     try:
-        done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=limit, check=False
-        )
+        for stage in stages:
+            listed = tree / "order.json"
+            listed.write_text(json.dumps(stage), encoding="utf-8")
+            done = _pytest(
+                *("-x", "-m", QUICK, f"--executed-order={listed}", *dict.fromkeys(map(_file_of, stage))),
+                tree=tree,
+                limit=max(limit - (time.monotonic() - began), 0.1),
+            )
+            seconds = time.monotonic() - began
+            if done.returncode not in (0, 5):  # 5: no test was chosen.
+                failed = _failed(done.stdout)
+                if not failed and "conftest" not in done.stderr:
+                    raise RuntimeError(f"pytest said {done.returncode}: {done.stdout} {done.stderr}")
+                return Fate(mutant, "killed", failed[0] if failed else "tests/conftest.py", seconds)
     except subprocess.TimeoutExpired:
         return Fate(mutant, "too slow", "", limit)
     finally:
         path.write_text(text, encoding="utf-8")
-    seconds = time.monotonic() - began
-    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return Fate(mutant, "killed" if done.returncode else "survived", failed[0] if failed else "", seconds)
+        os.utime(path, times)  # Else what was compiled from the mutant could be taken for the file's own.
+    return Fate(mutant, "survived", "", seconds)
 
 
-def fates(mutants: Sequence[Mutant], workers: int, limit: float) -> list[Fate]:
+def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) -> list[Fate]:
     """The fate of every mutant, each worker in a copy of its own."""
+    files: dict[str, list[str]] = {}
+    for mutant in mutants:
+        for tests in _records_of(mutant):
+            files.setdefault(tests, []).append(mutant.file)
+    records = {tests: recorded(tests, own, cache) for tests, own in files.items()}
     with tempfile.TemporaryDirectory() as folder:
         trees: SimpleQueue[Path] = SimpleQueue()
         for worker in range(workers):
@@ -187,14 +363,40 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float) -> list[Fate]:
         def one(mutant: Mutant) -> Fate:
             tree = trees.get()
             try:
-                found = fate(mutant, tree, limit)
+                found = fate(mutant, tree, limit, [records[tests] for tests in _records_of(mutant)])
             finally:
                 trees.put(tree)
             print(f"{found.fate:9}{found.seconds:6.0f} s  {_told(mutant)}  {found.by}", flush=True)
             return found
 
         with ThreadPoolExecutor(workers) as pool:
-            return [*pool.map(one, mutants)]
+            found = [*pool.map(one, mutants)]
+        return _confirmed(found, trees.get())
+
+
+def _confirmed(found: Sequence[Fate], tree: Path) -> list[Fate]:
+    """Let those live whose test fails without them too: in a copy of the tree, or by chance."""
+    killers = sorted({one.by for one in found if one.fate == "killed"})
+    listed = tree / "order.json"
+    listed.write_text(json.dumps(killers), encoding="utf-8")
+    done = _pytest(
+        f"--executed-order={listed}", *dict.fromkeys(map(_file_of, killers)), tree=tree, limit=None
+    )
+    failed = _failed(done.stdout)
+    for one in failed:
+        print(f"{one} fails without a mutant", flush=True)
+    return [
+        replace(one, fate="survived") if one.fate == "killed" and one.by in failed else one for one in found
+    ]
+
+
+def _failed(said: str) -> list[str]:
+    lines = (line.partition(" ") for line in said.splitlines() if line.startswith(FAILED))
+    return [test.partition(" - ")[0] for _, _, test in lines]
+
+
+def _records_of(mutant: Mutant) -> list[str]:
+    return [one for tests in guards_of(mutant.file) for one in folders_of(tests)]
 
 
 def _told(mutant: Mutant) -> str:
@@ -203,28 +405,31 @@ def _told(mutant: Mutant) -> str:
 
 def page(found: Sequence[Fate], seed: int, limit: float) -> str:
     """The page."""
-    names = ("killed", "survived", "too slow", "no tests")
     by_package: dict[str, list[Fate]] = {}
     for one in found:
         by_package.setdefault(Path(one.mutant.file).parts[1], []).append(one)
     rows = [
-        [package, *(str(sum(one.fate == name for one in own)) for name in names)]
+        [package, *(str(sum(one.fate == name for one in own)) for name in FATES)]
         for package, own in sorted(by_package.items())
     ]
     killed = sum(one.fate == "killed" for one in found)
-    left = [one for one in found if one.fate != "killed"][:SURVIVORS]
+    left = [one for one in found if one.fate not in ("killed", "equivalent")][:SURVIVORS]
+    same = [one for one in found if one.fate == "equivalent"]
     return f"""# Mutants
 
 Made by `python -m benchmarks.mutants --count {len(found)} --seed {seed} --write`: changes of one place in
 the planner, drawn by chance, each run against the tests of the folder that guards its file, for {limit:.0f}
-seconds at most. Some survivors mean the same as before: a bound that no value meets, a number only told.
+seconds at most, those that execute the changed line first. Equivalent mutants were found by hand.
 
-- Dead: {killed} of {len(found)}.
+- Dead: {killed} of {len(found)}; {len(same)} are equivalent.
 
-{table(["package", *names], rows)}
+{table(["package", *FATES], rows)}
 
 ## Survivors
 {chr(10).join(f"- {_told(one.mutant)} ({one.fate})" for one in left)}
+
+## Equivalent
+{chr(10).join(f"- {_told(one.mutant)}: {one.by}" for one in same)}
 """
 
 
@@ -239,8 +444,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--cache", type=Path, default=CACHE)
     given = parser.parse_args()
-    found = fates(drawn(given.count, given.seed, given.within), given.workers, given.seconds)
+    found = fates(drawn(given.count, given.seed, given.within), given.workers, given.seconds, given.cache)
     text = page(found, given.seed, given.seconds)
     print(text)
     if given.write:

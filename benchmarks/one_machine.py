@@ -1,13 +1,14 @@
 """One machine: two servers on one data folder with SQLite, one of them of two processes, while things die.
 
 Beside what is killed, an operator does what is done while a server runs: `qplan doctor`, `qplan backup`, a
-server on the copy. Each opens and closes the database that the servers write to. `benchmarks.chaos` sends
-jobs.
+server on the copy. Each opens and closes the database that the servers write to. As root the data folder is
+a file system of its own, which is full now and then. `benchmarks.chaos` sends jobs.
 """
 
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,10 @@ from benchmarks.clusters import wait_for
 from benchmarks.faults import COMMAND, LEASE, Servers, children_of, strike_forks
 
 FAULTS: Final = ("server", "process", "process", "child", "fork server", "doctor", "backup", "restore")
+FULL: Final = "full disk"
+FULL_SECONDS: Final = 3.0
+MOST_BYTES: Final = 4 << 30
+SPARE: Final = 1 << 16
 READY_SECONDS: Final = 120.0
 
 
@@ -53,6 +58,9 @@ def on_sqlite(folder: Path, tokens: str) -> Iterator[Stage]:
     """
     data = folder / "data"
     data.mkdir()
+    is_root = os.geteuid() == 0
+    if is_root:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={MOST_BYTES}", "tmpfs", str(data)], check=True)
     variables = {
         "QPLAN_TOKENS": tokens,
         "QPLAN_LEASE_SECONDS": str(LEASE),
@@ -67,7 +75,7 @@ def on_sqlite(folder: Path, tokens: str) -> Iterator[Stage]:
         yield Stage(
             servers.ports,
             engine,
-            FAULTS,
+            (*FAULTS, FULL) if is_root else FAULTS,
             lambda kind, chance, taken: strike_one(kind, chance, taken, servers),
         )
         with reading(engine) as connection:
@@ -77,6 +85,8 @@ def on_sqlite(folder: Path, tokens: str) -> Iterator[Stage]:
     finally:
         servers.stop()
         engine.dispose()
+        if is_root:
+            subprocess.run(["umount", "--lazy", str(data)], check=True)
 
 
 def strike_one(kind: str, chance: random.Random, taken: int, servers: Servers) -> None:
@@ -101,9 +111,30 @@ def strike_one(kind: str, chance: random.Random, taken: int, servers: Servers) -
         if found["database"]["state"] != "good":
             raise RuntimeError(f"doctor: {found['database']}")
     elif kind == "backup":
-        _commanded(servers, "backup", str(servers.data.with_name("copy")))
+        copy = servers.data.with_name("copy")
+        if copy.exists():  # by now it is an older one
+            _commanded(servers, "doctor", "--deep", data=copy)
+        _commanded(servers, "backup", str(copy))
+    elif kind == FULL:
+        fill(servers.data)
     else:
         restore(servers, taken)
+
+
+def fill(data: Path) -> None:
+    """Take all room of a file system away for some seconds."""
+    try:
+        # What grew meanwhile has to fit, or the system refuses; the servers use up what is over.
+        while _resize(data, shutil.disk_usage(data).used + SPARE):
+            continue
+        time.sleep(FULL_SECONDS)
+    finally:
+        _resize(data, MOST_BYTES)
+
+
+def _resize(data: Path, size: int) -> int:
+    line = ["mount", "-o", f"remount,size={size}", str(data)]
+    return subprocess.run(line, stderr=subprocess.DEVNULL, check=False).returncode
 
 
 def restore(servers: Servers, taken: int) -> None:
@@ -139,9 +170,9 @@ def _await_ready(port: int) -> None:
     raise RuntimeError("a server on the copy is not ready")
 
 
-def _commanded(servers: Servers, *words: str) -> str:
-    """Run a verb on the data folder of servers; what it said."""
-    line = [sys.executable, "-c", COMMAND, *words, "--data", str(servers.data)]
+def _commanded(servers: Servers, *words: str, data: Path | None = None) -> str:
+    """Run a verb on the data folder of servers, or another; what it said."""
+    line = [sys.executable, "-c", COMMAND, *words, "--data", str(data or servers.data)]
     done = subprocess.run(line, env=servers.environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{words[0]}: {done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -1,7 +1,8 @@
 """Our `onnx-qdq` files in OpenVINO, TVM, MNN and ncnn: do they load, do they run in integers, whose numbers?
 
 Each model is planned for `onnxruntime-cpu`, written for any reader (no guards), and run in the engine's own
-environment. Usage, from the repository root, with the model folder:
+environment. ExecuTorch reads no ONNX: small PyTorch networks go there through PlanQuantizer, planned for
+`litert-int8`. Usage, from the repository root, with the model folder:
 `python -m benchmarks.other_engines [--only ENGINE ...] [--models M ...] [--write]`; environments that are
 missing are made (`make .oracles/ENGINE/.made`), and `--write` puts the table into
 docs/results/other-engines.md. A step is the scale of the type in which the plan has an output.
@@ -22,6 +23,9 @@ import numpy as np
 import planner
 from benchmarks.engine_models import ROOT, batches, compared, finish, loaded, short
 from benchmarks.samples import Sample
+from planner.target_tests.engines.apart import version_of
+from tests.training.test_pt2e import STEPS as NETS
+from tests.training.test_pt2e import ask
 
 PAGE: Final = ROOT / "docs" / "results" / "other-engines.md"
 SIDE: Final = ROOT / "benchmarks" / "other_engines_side.py"
@@ -30,6 +34,8 @@ CALIBRATION: Final = 32
 HELD_OUT: Final = 8
 ENGINES: Final = ("openvino", "tvm", "mnn", "ncnn")
 MODELS: Final = ("digits", "ad01_fp32", "mnist", "pretrainedResnet", "vww_96_float")
+PROGRAMS: Final = "executorch"
+"""The engine that takes PyTorch's programs, those of `tests.training.nets`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,19 @@ def measure(engine: str, name: str, model: Written) -> Record:
     )
 
 
+def lowered(engine: str) -> Iterator[Record]:
+    """PyTorch networks through PlanQuantizer and PT2E, on ExecuTorch's XNNPACK."""
+    version = version_of(str(ROOT / ".oracles" / engine / "bin" / "python"), engine)
+    for name in NETS:
+        (answer,) = ask(engine, f"lower {name}").values()
+        if answer["left"]:
+            yield Record(engine, name, error=f"XNNPACK leaves {', '.join(answer['left'])}")
+            continue
+        done, every = answer["products"]
+        counts = answer["off"] | {"worst": answer["off"]["steps"]}
+        yield Record(engine, name, version, integers=(done, every), counts=counts)
+
+
 def table(records: Sequence[Record]) -> Iterator[str]:
     """A row for each engine and model."""
     heads = ("engine", "model", "version", "loads", "products in integers")
@@ -123,7 +142,9 @@ def table(records: Sequence[Record]) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, and print or write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.other_engines")
-    parser.add_argument("--only", nargs="*", metavar="ENGINE", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument(
+        "--only", nargs="*", metavar="ENGINE", choices=(*ENGINES, PROGRAMS), default=[*ENGINES, PROGRAMS]
+    )
     parser.add_argument("--models", nargs="*", metavar="M", choices=list(MODELS), default=list(MODELS))
     parser.add_argument(
         "--write", action="store_true", help="put the table into docs/results/other-engines.md"
@@ -132,12 +153,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for engine in options.only:
         if not (ROOT / ".oracles" / engine / "bin" / "python").exists():
             subprocess.run(["make", f".oracles/{engine}/.made"], cwd=ROOT, check=True)
-    models = {name: written(name) for name in options.models}
+    readers = [engine for engine in options.only if engine != PROGRAMS]
+    models = {name: written(name) for name in options.models if readers}
     records = []
     for engine in options.only:
-        for name, model in models.items():
-            records.append(measure(engine, name, model))
-            sys.stderr.write(f"{records[-1]}\n")
+        found = (measure(engine, name, model) for name, model in models.items())
+        for record in lowered(engine) if engine == PROGRAMS else found:
+            records.append(record)
+            sys.stderr.write(f"{record}\n")
     finish(PAGE, "benchmarks.other_engines", [*table(records)], keys=2, write=options.write)
     return 0
 

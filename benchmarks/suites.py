@@ -2,9 +2,9 @@
 
 Usage, from the repository root, after `make oracles` and with the model folder:
 `python -m benchmarks.suites [--only SUITE ...] [--source NAME@VERSION=FOLDER ...] [--write]`. Checkouts of
-other projects are given by `--source`; a suite without its source is not run, and keeps the row that
-docs/results/suites.md has. `--write` puts the table there. qonnx's suite takes 40 minutes: its row is taken
-from docs/results/qonnx-suite.md, which `make qonnx-suite` writes.
+other projects are given by `--source`, several of one project too; a suite without its source is not run,
+and keeps the row that docs/results/suites.md has. `--write` puts the table there. qonnx's suite takes 40
+minutes: its row is taken from docs/results/qonnx-suite.md, which `make qonnx-suite` writes.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +53,12 @@ def of_upstream(name: str, source: tuple[str, Path] | None) -> Iterator[Tally]:
     where, cli = f"{UPSTREAM[name]} {at}".strip(), command(name, at)
     if name == "llvm":
         columns = ("read", "exported", "equal", "further")
-        tally = Tally("LLVM's tests of `quant`", f"{where}; {version('mlir', 'torch-mlir')}", cli, columns)
+        tally = Tally(
+            f"tests of `quant` of LLVM {at}".strip(),
+            f"{where}; {version('mlir', 'torch-mlir')}",
+            cli,
+            columns,
+        )
         rows, run = (tally,), suite_programs.llvm
     elif name == "stablehlo":
         tally = Tally("StableHLO's quantized programs", where, cli)
@@ -130,11 +136,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--source", nargs="*", type=source, default=[], metavar="NAME@VERSION=FOLDER")
     parser.add_argument("--write", action="store_true", help="put the table into docs/results/suites.md")
     options = parser.parse_args(arguments)
-    sources = dict(options.source)
     tallies: list[Tally] = []
     for name in options.only:
-        rows = of_upstream(name, sources.get(name)) if name in UPSTREAM else of_ours(name)
-        for tally in rows:
+        given = [source for of, source in options.source if of == name] or [None]
+        runs = [of_upstream(name, source) for source in given] if name in UPSTREAM else [of_ours(name)]
+        for tally in chain(*runs):
             tallies.append(tally)
             sys.stderr.write(f"{tally.row()}\n")
     known = {line.split("|")[1].strip() for line in table_of(PAGE, MAKER)[2:]}

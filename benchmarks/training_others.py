@@ -1,16 +1,17 @@
 """Training under a plan, by torchao's PT2E and by Brevitas with their own defaults, planned for devices.
 
 `python -m benchmarks.training_others --write` writes docs/results/training-others.md; it needs
-`make .oracles/executorch/.made .oracles/brevitas/.made`, and minutes. `--keep FILE` keeps finished runs.
+`make .oracles/executorch/.made .oracles/brevitas/.made`, QPLAN_MODELS and minutes. `--keep FILE` keeps
+finished runs.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -23,22 +24,29 @@ EPOCHS: Final = 3
 ROADS: Final = {"ours": "executorch", "torchao": "executorch", "brevitas": "brevitas"}
 """Roads, and the environment of each."""
 NAMES: Final = {"ours": "under the plan", "torchao": "torchao PT2E", "brevitas": "Brevitas"}
+NETWORKS: Final = {
+    "digits": "a convnet of two convolutions and a linear layer; accuracy in percent of 450 images",
+    "resnet": "MLPerf Tiny's ResNet-8, of which the model folder has no labels: it learns from its own float "
+    "probabilities on 1,024 cuts of photographs; accuracy is the share of its own decisions that stay, in "
+    "percent, on 600 cuts of other photographs",
+}
 HEADS: Final = ("bits", "road", "in torch", "planned", "rescales", "price", "in float")
 
 
-def runs(road: str) -> Iterator[dict[str, Any]]:
-    """The runs of a road, in its environment, with the packages of this one behind it."""
+def runs(network: str, road: str) -> Iterator[dict[str, Any]]:
+    """The runs of a network by a road, in its environment, with the packages of this one behind it."""
     places = [str(ROOT), *(place for place in sys.path if Path(place).name == "site-packages")]
     python = ROOT / ".oracles" / ROADS[road] / "bin" / "python"
     folder = ROOT / "out" / "training_others"
     folder.mkdir(parents=True, exist_ok=True)
     lists = [",".join(map(str, numbers)) for numbers in (WIDTHS, SEEDS)]
-    line = [str(python), "-P", "benchmarks/training_others_side.py", road, str(folder), str(EPOCHS), *lists]
+    script = ["-P", "benchmarks/training_others_side.py"]
+    line = [str(python), *script, network, road, str(folder), str(EPOCHS), *lists]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr[-2000:])
-    yield from (json.loads(text) for text in done.stdout.splitlines() if text.startswith('{"road"'))
+    yield from (json.loads(text) for text in done.stdout.splitlines() if text.startswith('{"network"'))
 
 
 def spread(numbers: list[float]) -> str:
@@ -55,8 +63,8 @@ def row(bits: int, road: str, found: list[dict[str, Any]]) -> str:
     """A line of a table."""
     cells = [
         str(bits),
-        NAMES[road],
-        spread([one["torch"] for one in found]),
+        road,
+        spread([one["torch"] for one in found]) if "torch" in found[0] else "",
         spread([one["right"] for one in found]),
         *(values([one[figure] for one in found]) for figure in ("rescales", "price", "floats")),
     ]
@@ -65,25 +73,33 @@ def row(bits: int, road: str, found: list[dict[str, Any]]) -> str:
 
 def page(known: list[dict[str, Any]]) -> str:
     """The page of finished runs."""
-    devices = [*known[0]["found"]]
-    counts = Counter((one["road"], one["bits"]) for one in known)
-    widths = [bits for bits in WIDTHS if all(counts[road, bits] == len(SEEDS) for road in ROADS)]
-    shown = ", ".join(map(str, widths))
     text = f"""# Training under a plan beside other roads
-Made by `python -m benchmarks.training_others --write`: a convnet of two convolutions and a linear layer on
-the digits, weights at {shown} bits, activations at 8; {EPOCHS} epochs from one float network, Adam at one
-rate; accuracy in percent of 450 images, mean and standard deviation of {len(SEEDS)} seeds. torchao:
-`prepare_qat_pt2e` with XNNPACK's quantizer. Brevitas: its layers with their default quantizers, read as
-QONNX. Both with their own defaults, and then planned for the device. Rescales without the casts at the ends;
-price: of all; in float: kernels that fall back.
+Made by `python -m benchmarks.training_others --write`: weights of few bits, activations of 8; {EPOCHS} epochs
+from one float network, Adam at one rate; mean and standard deviation of {len(SEEDS)} seeds. Under the plan
+scales of weights start by `fit_weights`. torchao: `prepare_qat_pt2e` with XNNPACK's quantizer. Brevitas: its
+layers with their default quantizers, read as QONNX; one quantizer for both sides of a sum. Both with their
+own defaults, and then planned for the device. Rescales: without the casts at the ends; price: of all; in
+float: kernels that fall back.
 """
-    for device in devices:
-        text += f"\n## {device}\n| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|\n"
-        for bits in widths:
-            for road in ROADS:
-                found = [one["found"][device] for one in known if one["road"] == road and one["bits"] == bits]
-                text += row(bits, road, found)
+    for network, what in NETWORKS.items():
+        mine = [one for one in known if one["network"] == network]
+        for device in mine[0]["found"]:
+            text += f"\n## {network}, {device}\n{what[0].upper()}{what[1:]}.\n\n"
+            text += f"| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|\n"
+            text += "".join(rows(mine, device))
     return text
+
+
+def rows(known: list[dict[str, Any]], device: str) -> Iterator[str]:
+    """The lines of a network's table: after calibration, and by each road."""
+    for bits in WIDTHS:
+        found = {
+            road: [one["found"][device] for one in known if (one["road"], one["bits"]) == (road, bits)]
+            for road in ROADS
+        }
+        yield row(bits, "after calibration", [one["before"] for one in found["ours"]])
+        for road, name in NAMES.items():
+            yield row(bits, name, found[road])
 
 
 def main() -> None:
@@ -95,9 +111,9 @@ def main() -> None:
     known: list[dict[str, Any]] = []
     if given.keep is not None and given.keep.exists():
         known = [json.loads(text) for text in given.keep.read_text(encoding="utf-8").splitlines()]
-    for road in ROADS:
-        if not any(one["road"] == road for one in known):
-            known += runs(road)
+    for network, road in itertools.product(NETWORKS, ROADS):
+        if not any((one["network"], one["road"]) == (network, road) for one in known):
+            known += runs(network, road)
     if given.keep is not None:
         given.keep.write_text("".join(f"{json.dumps(one)}\n" for one in known), encoding="utf-8")
     if given.write:

@@ -5,8 +5,10 @@ from typing import Final
 
 VERSION: Final = "0.1.0"
 PLANNING: Final = 16
-"""Raised by every change after which a request may get another plan (`tests/plans/test_revision.py`), and
-where warnings get other words: `check` compares those of this revision word for word, of earlier ones not."""
+"""Raised by every change after which a request may get another plan (`tests/plans/test_revision.py`)."""
+WORDS: Final = 1
+"""Raised where only the words of warnings change: `check` compares them word for word in plans of the same
+planning and words. No part of a key: stored plans, measurements and answers of other words stay of use."""
 MADE_BY: Final = f"{VERSION}, planning {PLANNING}"
 """The maker of new plans; stored plans of another maker are read, but not returned as today's answer."""
 EARLIER: Final[Mapping[str, int]] = {}

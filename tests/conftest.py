@@ -12,6 +12,7 @@ from tests.exact_products import use_exact_products
 ROOT = Path(__file__).resolve().parent.parent
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
+settings.register_profile("few", max_examples=10, deadline=None, phases=PHASES, database=None)
 settings.register_profile("everyday", max_examples=40, deadline=None, phases=PHASES, database=None)
 settings.register_profile("soak", max_examples=2000, deadline=None, phases=PHASES, database=None)
 settings.load_profile(os.environ.get("QPLAN_HYPOTHESIS", "everyday"))

@@ -39,6 +39,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.checker": 2,
     "planner.ir": 0,
     "planner.litert_reader": 1,
+    "planner.lowering": 3,
     "planner.mlir": 1,
     "planner.model_objects": 4,
     "planner.notebook": 0,

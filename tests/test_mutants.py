@@ -1,14 +1,30 @@
 """The benchmark of mutants: what it changes, and which tests it runs."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 
-from benchmarks.mutants import ROOT, Fate, Mutant, drawn, guards_of, mutants_of, page
+from benchmarks.mutants import (
+    ROOT,
+    Fate,
+    Mutant,
+    drawn,
+    equivalents,
+    function_of,
+    guards_of,
+    mutants_of,
+    order,
+    page,
+)
 
 TEXT = """def f(a, b):
     \"\"\"A number 3 in a text stays.\"\"\"
     if a < b and not b:
         return a - 2 * b
-    return -a
+    return -a - (a - b)
 """
 
 
@@ -22,6 +38,8 @@ def test_each_place_is_changed_alone():
         (4, "2 * b", "(2)"),
         (4, "2 * b", "(b)"),
         (4, "2", "(3)"),
+        (5, "-a - (a - b)", "(a - b - -a)"),
+        (5, "a - b", "(b - a)"),
         (5, "-a", "(a)"),
     }
     changed = next(one for one in mutants_of(TEXT, "f.py") if one.after == "(2 * b - a)")
@@ -44,7 +62,7 @@ def test_the_same_seed_draws_the_same_and_every_mutant_compiles():
         ("planner/exporters/litert/movement.py", ("tests/exporters/litert",)),
         ("planner/fusion/fuse.py", ("tests/fusion",)),
         ("planner/onnx/read.py", ("tests/onnx_import", "tests/conversion")),
-        ("planner/pipeline.py", ()),
+        ("planner/client/__init__.py", ("tests/api/test_client.py", "tests/api/test_client_tls.py")),
     ],
 )
 def test_a_file_is_guarded_by_the_folder_of_its_package(file, tests):
@@ -54,6 +72,74 @@ def test_a_file_is_guarded_by_the_folder_of_its_package(file, tests):
 def test_the_page_lists_what_survives():
     mutant = Mutant("planner/fusion/fuse.py", 3, 0, 1, "a < b", "(a <= b)")
     said = page([Fate(mutant, "survived", "", 2.0), Fate(mutant, "killed", "test", 1.0)], 1, 60.0)
-    assert "- Dead: 1 of 2." in said
-    assert "| fusion | 1 | 1 | 0 | 0 |" in said
+    assert "- Dead: 1 of 2; 0 are equivalent." in said
+    assert "| fusion | 1 | 1 | 0 | 0 | 0 |" in said
     assert "- planner/fusion/fuse.py:3: `a < b` becomes `(a <= b)` (survived)" in said
+
+
+def test_tests_that_execute_the_line_come_first_and_quick_ones_before_slow_ones():
+    mutant = Mutant("planner/fusion/fuse.py", 3, 0, 1, "a < b", "(a <= b)")
+
+    def said(lines, seconds, *, passed=True):
+        return {"lines": {mutant.file: lines} if lines else {}, "seconds": seconds, "passed": passed}
+
+    tests = {
+        "tests/fusion/test_a.py::slow": said([3], 20.0),
+        "tests/fusion/test_a.py::quick": said([3, 4], 0.1),
+        "tests/fusion/test_a.py::fails": said([3], 0.1, passed=False),
+        "tests/fusion/test_b.py::of_the_file": said([4], 0.1),
+        "tests/fusion/test_b.py::of_another": said([], 0.1),
+        "tests/fusion/test_c.py::by_a_fixture": said([], 1.0),
+    }
+    record = {"tests": tests, "shared": {"tests/fusion/test_c.py": {mutant.file: [3]}}}
+    text = "def f():\n    def g(a, b):\n        return a < b\n"
+    of_the_line = ["test_a.py::quick", "test_c.py::by_a_fixture", "test_a.py::slow"]
+    found = [
+        [test.removeprefix("tests/fusion/") for test in stage] for stage in order(mutant, [record], text)
+    ]
+    assert found == [of_the_line, ["test_b.py::of_the_file"]]
+    module_level = "\n\nLIMIT = a < b\n"
+    assert order(mutant, [record], module_level)[1][-1] == "tests/fusion/test_b.py::of_another"
+
+
+def test_the_innermost_function_of_a_line_is_found():
+    text = "A = 1\ndef f():\n    def g():\n        return 2\n    return 3\n"
+    assert [function_of(text, line) for line in (1, 4, 5)] == ["", "g", "f"]
+
+
+def test_equivalent_mutants_are_those_of_the_files_as_they_are():
+    made = {
+        file: [*mutants_of((ROOT / file).read_text(encoding="utf-8"), file)] for file, *_ in equivalents()
+    }
+    for file, function, before, after in equivalents():
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert any(
+            (one.before, one.after, function_of(text, one.line)) == (before, after, function)
+            for one in made[file]
+        ), (file, function, before, after)
+
+
+def test_the_recorder_tells_lines_of_tests_from_those_of_fixtures(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "code.py").write_text("def f(a):\n    if a:\n        return 1\n    return 2\n")
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\nfrom package.code import f\n\n"
+        "@pytest.fixture(scope='module')\ndef one():\n    return f(1)\n\n"
+        "def test_both(one):\n    assert f(0) == 2 * one\n\ndef test_neither(one):\n    assert one == 2\n"
+    )
+    to = tmp_path / "executed.json"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "benchmarks.executed", f"--executed-to={to}"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    subprocess.run(
+        [*command, "--executed-of=package", "--rootdir=.", "test_it.py"],
+        cwd=tmp_path,
+        env=environment,
+        check=False,
+    )
+    found = json.loads(to.read_text(encoding="utf-8"))
+    both, neither = (found["tests"][f"test_it.py::test_{name}"] for name in ("both", "neither"))
+    assert both["lines"] == {"package/code.py": [1, 2, 4]}
+    assert neither["lines"] == {}
+    assert (both["passed"], neither["passed"]) == (True, False)
+    assert found["shared"]["test_it.py"]["package/code.py"] == [1, 2, 3]
+    assert found["digests"].keys() == {"package/code.py", "test_it.py"}

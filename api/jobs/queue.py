@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, or_, s
 from sqlalchemy.exc import IntegrityError
 
 from ..intake.turns import ALL, portion, refuse_share, tenant_of
-from ..problems import Refused, unknown
+from ..problems import TYPES, Refused, unknown
 from ..server.tokens import DEFAULT
 from ..storage.database import events, jobs, now, reading, require_rows_kept, writing
 from .records import ENDED, Event, Job, State
@@ -27,6 +27,8 @@ LOSSES: Final = 3
 TAKEOVERS: Final = 20
 """Leases a job may use up: whoever runs it may be bringing its owner down."""
 MOST_LISTED: Final = 1000
+MOST_PAUSE: Final = 60.0
+"""Seconds for which a job may be put back; what is due later was so before the clock was set back."""
 
 Order: TypeAlias = Literal["newest", "oldest"]
 
@@ -65,7 +67,7 @@ def submit(
 
     Args:
       request: of `records.work`.
-      key: a job of this key that exists already is the answer.
+      key: a job of this key that exists already is the answer, unless the service failed it.
       most: jobs that may wait.
       share: the percentage of these that one principal may have.
       tenant_share: the percentage of these that the principals of one tenant may have together.
@@ -77,8 +79,10 @@ def submit(
         with writing(engine) as connection:
             require_rows_kept(connection)
             found = _by_key(connection, key)
-            if found is not None:
+            if found is not None and not _is_ours(found):
                 return found
+            if found is not None:
+                connection.execute(update(jobs).where(jobs.c.id == found.id).values(key=None))
             queued = select(func.count()).select_from(jobs).where(jobs.c.state == "queued")
             own = connection.execute(queued.where(jobs.c.principal == principal)).scalar_one()
             waiting = connection.execute(queued).scalar_one()
@@ -303,7 +307,7 @@ def retry(engine: Engine, job: Job, reason: str) -> bool:
 def release(engine: Engine, job: Job, *, seconds: float = 0.0) -> bool:
     """Put a job that could not be run here back into the queue, for after `seconds`; it does not count."""
     with writing(engine) as connection:
-        return _put_back(connection, job, now(connection) + seconds)
+        return _put_back(connection, job, now(connection) + min(seconds, MOST_PAUSE))
 
 
 def forget(engine: Engine, older_than: float) -> int:
@@ -342,9 +346,17 @@ def _in_turn(connection: Connection, free: Any, owner: str, limit: int, shares: 
     return taken
 
 
+def _is_ours(job: Job) -> bool:
+    """Whether a job failed by no fault of its request: a full disk, say, has room again some time."""
+    known = None if job.problem is None else TYPES.get(job.problem["name"])  # a later server knows more
+    return known is not None and known[0] >= 500
+
+
 def _free(at: float, seconds: float) -> Any:
-    waiting = and_(jobs.c.state == "queued", jobs.c.due <= at)
-    return or_(waiting, and_(jobs.c.state == "running", jobs.c.heartbeat < at - seconds))
+    """Jobs to take: due ones, silent ones, and those of times to come: the clock was set back."""
+    waiting = and_(jobs.c.state == "queued", or_(jobs.c.due <= at, jobs.c.due > at + MOST_PAUSE))
+    beat = jobs.c.heartbeat
+    return or_(waiting, and_(jobs.c.state == "running", or_(beat < at - seconds, beat > at + seconds)))
 
 
 def _held(job: Job) -> Any:

@@ -39,8 +39,8 @@ MAX_SLICES: Final = 100_000
 BLOCK: Final = 32
 MAX_MATCHES: Final = 50_000
 """Globs of annotations and edits, times names in the model; each pair is matched."""
-MOST_LABELS: Final = 1 << 14
-"""Entries of about a kilobyte that each cache of labels keeps after a plan."""
+MOST_LABELS: Final = 1 << 10
+"""Entries of about half a kilobyte that each cache of labels keeps after a plan."""
 
 
 async def origin_of(service: Service, request: PlanRequest) -> Origin:

@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from planner.accuracy.choices import Choice, in_float, kernels_of, with_choice
 from planner.accuracy.stretches import ROUNDED, Step, steps_of, stretches
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.interpreter.blocks import Block
 from planner.interpreter.bodies import Item, items_of
 from planner.interpreter.evaluate import Interpreter
-from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
+from planner.interpreter.kernels.table import KERNELS
 from planner.interpreter.memory import Memory, as_f32
 from planner.interpreter.store import Store
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
+from planner.lowering.products import PRODUCTS
 from planner.plans.plan import Plan
 from planner.plans.rescales import pins
 
@@ -133,9 +134,8 @@ class Steps:
         plain = items_of(self.graph, quantized, ROUNDED, {}, step.regions)
         match (device, plain):
             case ((Block() as one,), (Block() as other,)):
-                computes = KERNELS.get(tuple(op.type for op in one.core))
-                is_simple = computes is None or computes in SUMS_OF_PRODUCTS
-                return None if is_simple else (one, other)
+                types = tuple(op.type for op in one.core)
+                return None if types in PRODUCTS or types not in KERNELS else (one, other)
         return None
 
     def resume(self, start: Start, own: Mapping[str, Uniform], floats: FloatRun) -> Mapping[str, Array]:

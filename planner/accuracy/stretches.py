@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from planner.interpreter.blocks import Floats, needed_regions
+from planner.interpreter.blocks import Floats
 from planner.interpreter.bodies import Item, items_of
 from planner.interpreter.calls import FLOAT32_QDQ
 from planner.ir.borders import border_op, inner_scope
 from planner.ir.graph import Graph, Region
 from planner.ir.structure import JOIN
 from planner.ir.topology import reads, writes
+from planner.lowering.blocks import needed_regions
 from planner.plans.plan import Plan
 
 # Every op in float32 between two roundings: no kernel on integers, which would want all of its operands so.

@@ -11,12 +11,13 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import expect
-from planner.exporters.common.blocks import Block, blocks, clamp_of, operand_of
+from planner.exporters.common.blocks import blocks, clamp_of
 from planner.exporters.common.values import Array, Casts, Values
 from planner.interpreter.fixed_point import ratios
 from planner.ir.arithmetic.multipliers import multipliers, scaling_of
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, operand_of
 from planner.ops import LINEAR
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan
@@ -72,17 +73,15 @@ def integer_kernels(model: Graph, plan: Plan) -> Iterator[IntegerKernel]:
 
 
 def _numbers(values: Values[Any], block: Block) -> IntegerKernel:
-    row = values.plan.row_of(block.kernel.name)
-    arithmetic = "" if row is None else row.requantize
+    arithmetic = block.arithmetic
     constants = {
         port.address: quantize_array(values.array(port.value), port.type)
         for port in block.kernel.inputs
         if isinstance(port.type, Uniform) and values.is_constant(port.value)
     }
-    outputs = [port for port in block.kernel.outputs if port.value]
-    y = outputs[0].type if len(outputs) == 1 else None
-    clamp = clamp_of(values, block.activation, y) if isinstance(y, Uniform) else None
-    if clamp is None or not isinstance(y, Uniform):
+    y = block.y
+    clamp = None if y is None else clamp_of(values, block.activation, y)
+    if y is None or clamp is None:
         return IntegerKernel(block.kernel, arithmetic, block.region.ops, constants, 0, 0)
     factors = _factors(block, y, arithmetic)
     return IntegerKernel(block.kernel, arithmetic, block.core, constants, clamp.low, clamp.high, *factors)

@@ -8,61 +8,34 @@ ONNX If, Loop and Scan.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from planner.constants.quantize import stored_dtype
 from planner.errors import ModelError
-from planner.interpreter.blocks import Stage, needed_regions, stages_of
+from planner.interpreter.blocks import Stage, stages_of
 from planner.interpreter.memory import Memory
 from planner.interpreter.requantize import Array
 from planner.ir.borders import border_op, closed_scope, inner_scope
 from planner.ir.dtypes import NUMPY
-from planner.ir.graph import Graph, Op, Region
-from planner.ir.structure import BEGIN, BORDERS, END, JOIN, Scope
+from planner.ir.graph import Graph, Region
+from planner.ir.structure import BEGIN, END, JOIN, Scope
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import needed_regions
+from planner.lowering.bodies import Border, Cycle, border_arithmetic
 from planner.plans.plan import Plan
-from planner.plans.records import PortTyped
-
-_DEFAULT: Final = "float32_even"
-
-
-@dataclass(frozen=True, slots=True)
-class Border:
-    """A kernel that hands a value into a body, out of it, or on from the branch that ran."""
-
-    op: Op
-    kind: PortTyped
-    arithmetic: str
-
-    @property
-    def body(self) -> str:
-        """Path of the body; of a join, name of the kernel that branched."""
-        return str(self.op.attributes["body"])
-
-    @property
-    def index(self) -> int:
-        """Index among the operands or results of the kernel."""
-        return int(self.op.attributes["index"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Body:
-    """A loop or a branch in its place.
+class Body(Cycle):
+    """A loop or a branch in its place; its items are all that runs in it, its own ends left out.
 
     Attributes:
-      items: everything that runs in it, its own ends left out.
-      begins, ends: of a loop.
-      trips: number of runs, where the model alone says it.
+      runs: number of trips, where the model alone says it.
     """
 
-    path: str
-    scope: Scope
-    items: tuple["Item", ...]
-    begins: tuple[Border, ...]
-    ends: tuple[Border, ...]
-    trips: int
+    runs: int
 
 
 Item: TypeAlias = Stage | Border | Body
@@ -101,24 +74,17 @@ def items_of(
 def _body(scopes: Mapping[str, Scope], path: str, items: Sequence[Item], borders: Iterable[Border]) -> Body:
     scope = scopes[path]
     around = scopes.get(closed_scope(scopes, scope.parent))
-    ends = tuple(border for border in borders if border.op.type == END and border.body == path)
-    return Body(
-        path,
-        scope,
-        tuple(item for item in items if item not in ends),
-        tuple(border for border in borders if border.op.type == BEGIN and border.body == path),
-        ends,
-        scope.trips // (around.trips if around else 1),
-    )
+    own = [border for border in borders if border.body == path]
+    begins, ends = (tuple(border for border in own if border.op.type == side) for side in (BEGIN, END))
+    inner = tuple(item for item in items if item not in ends)
+    return Body(scope, begins, inner, ends, scope.trips // (around.trips if around else 1))
 
 
 def cross(memory: Memory, border: Border, taken: Mapping[str, int]) -> None:
     """Hand a value over a border; `taken`: the branch that ran, by the name of the kernel."""
-    source = border.op.inputs[0]
-    if border.op.type == JOIN:
-        source = border.op.inputs[1 + taken[border.body]]
+    source = border.branch(taken[border.body]) if border.op.type == JOIN else border.source
     if source:
-        _give(memory, border.op.outputs[0], border, _take(memory, source, border))
+        _give(memory, border.value, border, _take(memory, source, border))
 
 
 def choose(memory: Memory, body: Body) -> int:
@@ -134,35 +100,29 @@ def run_loop(memory: Memory, body: Body, run: Run) -> None:
     """
     collected: dict[int, list[Array]] = {border.index: [] for border in body.ends}
     for begin in body.begins:
-        if not begin.op.inputs[0]:
+        if not begin.source:
             # A Loop may leave its condition out: it holds.
-            memory.define(begin.op.outputs[0], np.asarray(True))
+            memory.define(begin.value, np.asarray(True))
     for trip in _trips(memory, body):
         _vary(memory, body, trip)
         run(memory, body.items)
-        made = {border.index: _take(memory, border.op.inputs[0], border) for border in body.ends}
+        made = {border.index: _take(memory, border.source, border) for border in body.ends}
         for index, array in made.items():
             collected[index].append(array)
         for end in body.ends:
             carrier = _carrier(body, end)
             if carrier is not None:
-                _give(memory, carrier.op.outputs[0], carrier, made[end.index])
+                _give(memory, carrier.value, carrier, made[end.index])
         if body.scope.type == "Loop" and 0 in made and not bool(np.asarray(made[0]).reshape(-1)[0]):
             break
     for end in body.ends:
-        _give(memory, end.op.outputs[0], end, _result(memory, body, end, collected[end.index]))
+        _give(memory, end.value, end, _result(memory, body, end, collected[end.index]))
 
 
 def _border(plan: Plan, region: Region, arithmetic: str | None) -> Border:
     kernel = plan.kernels.get(region.name)
     kind = kernel.outputs[0].type if kernel is not None and kernel.outputs else None
     return Border(region.ops[0], kind, arithmetic or border_arithmetic(plan))
-
-
-def border_arithmetic(plan: Plan) -> str:
-    """The arithmetic of a rescale at the border of a body: that of the rows which serve borders."""
-    served = (row.requantize for row in plan.target.rows.values() if row.kernel in BORDERS)
-    return next(served, _DEFAULT)
 
 
 def _take(memory: Memory, name: str, border: Border) -> Array:
@@ -180,17 +140,16 @@ def _give(memory: Memory, name: str, border: Border, array: Array) -> None:
 
 def _carrier(body: Body, end: Border) -> Border | None:
     """The begin that a result feeds in the next trip."""
-    carried = end.op.attributes["carried"]
-    return next((begin for begin in body.begins if carried >= 0 and begin.index == carried), None)
+    return next((begin for begin in body.begins if end.carried >= 0 and begin.index == end.carried), None)
 
 
 def _trips(memory: Memory, body: Body) -> Iterator[int]:
     if body.scope.type == "Scan":
-        first = _slices(body)[0]
-        axis, _ = _direction(body, first.index)
-        return iter(range(_take(memory, first.op.inputs[0], first).shape[axis]))
+        first = body.slices[0]
+        whole = _take(memory, first.source, first)
+        return iter(range(whole.shape[body.axis("input", first.index, whole.ndim)]))
     if body.scope.type != "Loop":
-        return iter(range(body.trips))
+        return iter(range(body.runs))
     most, going = body.scope.operands[0], body.scope.operands[1]
     if going and not bool(np.asarray(memory.real(going)).reshape(-1)[0]):
         return iter(())
@@ -200,64 +159,36 @@ def _trips(memory: Memory, body: Body) -> Iterator[int]:
 def _vary(memory: Memory, body: Body, trip: int) -> None:
     """Define values that differ in every trip: the count of a Loop, the slices of a Scan."""
     for begin in body.begins:
-        if body.scope.type == "Loop" and begin.index == 0:
-            memory.define(begin.op.outputs[0], np.asarray(trip, np.int64))
-        elif begin in _slices(body):
-            whole = _take(memory, begin.op.inputs[0], begin)
-            axis, backwards = _direction(body, begin.index)
-            at = whole.shape[axis] - 1 - trip if backwards else trip
-            _give(memory, begin.op.outputs[0], begin, np.take(whole, at, axis))
-
-
-def _slices(body: Body) -> tuple[Border, ...]:
-    """Operands that a Scan takes slice by slice; behind them come captures of its body."""
-    if body.scope.type != "Scan":
-        return ()
-    last = _states(body) + int(body.scope.attributes["num_scan_inputs"])
-    return tuple(b for b in body.begins if b.op.attributes["carried"] < 0 and b.index < last)
-
-
-def _states(body: Body) -> int:
-    """Number of values that one trip hands to the next."""
-    return sum(begin.op.attributes["carried"] >= 0 for begin in body.begins)
-
-
-def _direction(body: Body, index: int) -> tuple[int, bool]:
-    """Axis and direction of an operand of a Scan."""
-    at = index - _states(body)
-    axes, ways = (body.scope.attributes.get(f"scan_input_{word}") for word in ("axes", "directions"))
-    return (int(axes[at]) if axes else 0), bool(ways[at]) if ways else False
+        if body.is_count(begin):
+            memory.define(begin.value, np.asarray(trip, np.int64))
+    for begin in body.slices:
+        whole = _take(memory, begin.source, begin)
+        axis = body.axis("input", begin.index, whole.ndim)
+        at = whole.shape[axis] - 1 - trip if body.is_back("input", begin.index) else trip
+        _give(memory, begin.value, begin, np.take(whole, at, axis))
 
 
 def _without_slices(memory: Memory, body: Body, end: Border) -> Array:
     """The collected result of a loop that makes no trip: no slices, of the size that one would have."""
-    value = memory.graph.values[end.op.inputs[0]]
+    value = memory.graph.values[end.source]
     sizes = [size for size in value.shape or () if isinstance(size, int)]
     if value.shape is None or len(sizes) < len(value.shape):
-        raise ModelError(f"{body.scope.owner!r} made no trip, so {end.op.outputs[0]!r} has no shape")
+        raise ModelError(f"{body.scope.owner!r} made no trip, so {end.value!r} has no shape")
     dtype = stored_dtype(end.kind.storage) if isinstance(end.kind, Uniform) else NUMPY[value.dtype]
-    sizes.insert(_along(body, end)[0] % (len(sizes) + 1), 0)
+    sizes.insert(body.axis("output", end.index, len(sizes) + 1), 0)
     return np.zeros(sizes, dtype)
-
-
-def _along(body: Body, end: Border) -> tuple[int, bool]:
-    """Axis and direction of a result with the slices of all trips: of a Loop the first, forward."""
-    states = sum(other.op.attributes["carried"] >= 0 for other in body.ends)
-    axes, ways = (body.scope.attributes.get(f"scan_output_{word}") for word in ("axes", "directions"))
-    at = end.index - states
-    return (int(axes[at]) if axes else 0), bool(ways[at]) if ways else False
 
 
 def _result(memory: Memory, body: Body, end: Border, made: Sequence[Array]) -> Array:
     """A result of a loop: the last trip's, or those of all of them."""
     begin = _carrier(body, end)
-    if begin is not None and not made and not begin.op.inputs[0]:
+    if begin is not None and not made and not begin.source:
         return np.asarray(True)  # a condition that is left out
     if begin is not None:
-        return made[-1] if made else _take(memory, begin.op.inputs[0], begin)
+        return made[-1] if made else _take(memory, begin.source, begin)
     if body.scope.type not in ("Loop", "Scan"):
         return made[-1]
     if not made:
         return _without_slices(memory, body, end)
-    axis, is_back = _along(body, end)
-    return np.stack(list(reversed(made)) if is_back else made, axis)
+    axis = body.axis("output", end.index, made[0].ndim + 1)
+    return np.stack(list(reversed(made)) if body.is_back("output", end.index) else made, axis)

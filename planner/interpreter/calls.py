@@ -16,9 +16,9 @@ from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, Term, ratio
 from planner.interpreter.requantize import Array, Grid
 from planner.ir.graph import Op, Shape
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.products import Product
 from planner.ops import defined, sums
 from planner.ops.operands import Operands
-from planner.plans.rescales import SAME_SCALE
 from planner.target.records import Row
 
 FLOAT32_SPEC: Final = "float32_spec"
@@ -68,6 +68,7 @@ class Call:
       other: arrays of operands that are no ports, by name.
       row: of the target, whose accumulator sums of products are kept in; None: sums are exact.
       shape: that the model declares for the main op's result; sizes may be open, None: the rank is.
+      product: the ops as a sum of products; None: they are none.
     """
 
     ops: tuple[Op, ...]
@@ -77,6 +78,7 @@ class Call:
     other: Callable[[str], Array]
     row: Row | None = None
     shape: Shape | None = None
+    product: Product | None = None
 
     @property
     def op(self) -> Op:
@@ -166,11 +168,3 @@ def is_byte(kind: Uniform) -> bool:
 def is_like(kind: Uniform, y: Uniform) -> bool:
     """Whether onnxruntime has kernels from one type to the other: bytes per tensor, equal signs."""
     return is_byte(kind) and is_byte(y) and kind.storage.signed == y.storage.signed
-
-
-def is_accumulator(kind: Uniform, x: Uniform, w: Uniform, alpha: float = 1.0) -> bool:
-    """Whether a bias is on the grid of the products: the product of the scales, zero point 0."""
-    if kind.storage.bits < 32 or any(kind.zero_points) or len(kind.scales) not in (1, len(w.scales)):
-        return False
-    wanted = alpha * x.scale * np.asarray(w.scales)
-    return bool(np.allclose(np.asarray(kind.scales), wanted, rtol=SAME_SCALE, atol=0.0))

@@ -15,27 +15,17 @@ from planner.calibration.samples import fit
 from planner.constants.quantize import array_dtype, quantize_array, stored_dtype
 from planner.errors import UnknownName, unknown_name
 from planner.factors.form import form_of_plan
-from planner.interpreter.blocks import (
-    CLAMPS,
-    Block,
-    Floats,
-    Stage,
-    bound_names,
-    clamped,
-    clamped_reals,
-    is_in_f32,
-    moved_kind,
-    split_tail,
-)
-from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_of, run_loop
+from planner.interpreter.blocks import Floats, Stage, clamped, clamped_reals, moved_f32_kind
+from planner.interpreter.bodies import Body, Item, choose, cross, items_of, run_loop
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, HTP, Call, Operand
 from planner.interpreter.dynamic import product
 from planner.interpreter.fixed_point import ARITHMETICS
+from planner.interpreter.kernels.linear import linear
 from planner.interpreter.kernels.litert import COMPARISONS, LITERT, LITERT_KERNELS
 from planner.interpreter.kernels.movement import moved_integers
 from planner.interpreter.kernels.pooling import max_pool
 from planner.interpreter.kernels.recurrent import LITERT_LAYERS
-from planner.interpreter.kernels.table import KERNELS, OF_HTP, SUMS_OF_PRODUCTS
+from planner.interpreter.kernels.table import KERNELS, OF_HTP
 from planner.interpreter.lookup import stored_results
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
 from planner.interpreter.programs import Program, Read, program_of
@@ -43,6 +33,9 @@ from planner.interpreter.requantize import Array, look_up
 from planner.ir.arithmetic.multipliers import multiplier_of
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import CLAMPS, Block, is_in_f32, split_tail
+from planner.lowering.bodies import Border
+from planner.lowering.products import PRODUCTS, product_in
 from planner.onnx.dtypes import NUMPY
 from planner.ops.geometry.windows import pool_geometry
 from planner.plans.plan import Plan
@@ -174,9 +167,8 @@ class Interpreter:
             memory.define(name, results[name])
 
     def _run_block(self, memory: Memory, block: Block) -> None:
-        kind = moved_kind(block, self._graph)
-        whole = kind is not None and not kind.storage.float_name
-        if kind is not None and whole and all(memory.is_same(kind, port.type) for port in _ports(block)):
+        kind = moved_f32_kind(block, self._graph, memory.is_same)
+        if kind is not None and not kind.storage.float_name:
             self._move(memory, block, kind)
             return
         if block.row is not None and block.row.table is not None:
@@ -188,12 +180,12 @@ class Interpreter:
         if block.arithmetic == LITERT and (self._run_layer(memory, block) or _compare(memory, block)):
             return
         core, tail = split_tail(block.core) if block.float_result else (block.core, ())
-        result = _on_integers(memory, block, core) if block.result or block.float_result else None
+        result = _on_integers(memory, block, core) if block.y or block.float_result else None
         if result is None:
             self._compute(memory, block)
         elif block.float_result:
             for op in tail:
-                result = clamped_reals(result, op, {name: memory.real(name) for name in bound_names(op)})
+                result = clamped_reals(result, op, memory.real)
             self._define_real(memory, block.float_result, result)
         else:
             port = next(port for port in block.kernel.outputs if port.value)
@@ -209,7 +201,7 @@ class Interpreter:
         for port in block.kernel.outputs:
             if not port.value:
                 continue
-            name = port.value if block.activation is None else block.core[-1].outputs[0]
+            name = port.value if block.activation is None else block.result
             if isinstance(port.type, Uniform):
                 quantize = quantizer(block.arithmetic)
                 self._settle(memory, block, port, quantize(as_f32(results[name]), port.type))
@@ -223,7 +215,7 @@ class Interpreter:
         x, y = source.type, port.type
         if not isinstance(x, Uniform) or not isinstance(y, Uniform):
             raise TypeError(f"{block.kernel.name!r} has a table and float ports")
-        name = port.value if block.activation is None else block.core[-1].outputs[0]
+        name = port.value if block.activation is None else block.result
 
         def function(reals: Array) -> Array:
             fed = self._program(block).run(
@@ -239,7 +231,7 @@ class Interpreter:
     def _run_dynamic(self, memory: Memory, block: Block, by: DynamicRange) -> None:
         """A product of what is quantized now and stored weights, then the ops behind it in float32."""
         op, rest = block.core[0], block.core[1:]
-        weight = memory.operand(op.inputs[1], block.kinds[op.name, 1], block.arithmetic)
+        weight = memory.operand(op.inputs[1], block.stored_kinds[op.name, 1], block.arithmetic)
         bias = as_f32(memory.real(op.inputs[2])) if len(op.inputs) > 2 and op.inputs[2] else None
         reals = product(op, as_f32(memory.real(op.inputs[0])), weight, bias, by)
         if not rest:
@@ -285,8 +277,7 @@ class Interpreter:
         op, source = block.core[0], block.kernel.inputs[0]
         if op.type in CLAMPS:
             whole = memory.stored(source.value, kind, block.arithmetic)
-            bounds = {name: memory.real(name) for name in bound_names(op)}
-            self._settle(memory, block, block.kernel.outputs[0], clamped(whole, kind, op, bounds))
+            self._settle(memory, block, block.kernel.outputs[0], clamped(whole, kind, op, memory.real))
             return
         if op.type == "MaxPool" and not any(op.outputs[1:]):
             whole = memory.stored(source.value, kind, block.arithmetic)
@@ -318,9 +309,8 @@ class Interpreter:
         """Clamp a stored result by its storage range and a fused activation, and define the value."""
         if not isinstance(port.type, Uniform):
             return
-        op = block.activation
-        bounds = {name: memory.real(name) for name in bound_names(op)} if op is not None else {}
-        memory.define_stored(port.value, port.type, clamped(stored, port.type, op, bounds), block.arithmetic)
+        cut = clamped(stored, port.type, block.activation, memory.real)
+        memory.define_stored(port.value, port.type, cut, block.arithmetic)
 
     def _program(self, stage: Stage) -> Program:
         if id(stage) not in self._programs:
@@ -328,11 +318,9 @@ class Interpreter:
                 program = program_of(self._graph, stage.ops, stage.outputs, {})
             else:
                 wanted = [port.value for port in stage.kernel.outputs if port.value]
-                wanted = wanted if stage.activation is None else [stage.core[-1].outputs[0]]
-                results = (*wanted, *stage.others)
-                program = program_of(
-                    self._graph, stage.core, results, stage.kinds, in_f32=is_in_f32(stage, self._graph)
-                )
+                results = (*(wanted if stage.activation is None else [stage.result]), *stage.others)
+                in_f32 = is_in_f32(stage, self._graph)
+                program = program_of(self._graph, stage.core, results, stage.stored_kinds, in_f32=in_f32)
             self._programs[id(stage)] = replace(program, threads=self._threads)
         return self._programs[id(stage)]
 
@@ -361,36 +349,33 @@ def unknown_arithmetic(name: str) -> UnknownName:
     return unknown_name("arithmetic", name, _NAMES)
 
 
-def _ports(block: Block) -> tuple[Port, ...]:
-    return tuple(port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value)
-
-
 def _on_integers(memory: Memory, block: Block, core: tuple[Op, ...]) -> Array | None:
     """The stored or float result of the block's integer kernel; None where it has none for these types."""
-    types, result = tuple(op.type for op in core), block.result
+    types, result = tuple(op.type for op in core), block.y
     kernel = LITERT_KERNELS.get(types) if block.arithmetic == LITERT else None
     kernel = kernel or KERNELS.get(types)
-    if result is None and kernel not in SUMS_OF_PRODUCTS:
+    if result is None and types not in PRODUCTS:
         return None
     in_float = block.arithmetic in FLOAT32_STEPS and not (
-        block.arithmetic == FLOAT32_SPEC and kernel in SUMS_OF_PRODUCTS
+        block.arithmetic == FLOAT32_SPEC and types in PRODUCTS
     )
-    kinds = (*block.kinds.values(), *([] if result is None else [result]))
+    kinds = (*block.stored_kinds.values(), *([] if result is None else [result]))
     in_float = in_float or any(kind.storage.float_name for kind in kinds)
     if kernel is None or in_float or block.others:
         return None
-    operands = _operands(memory, block, core)
-    shape = memory.graph.values[core[0].outputs[0]].shape
+    operands, graph = _operands(memory, block, core), memory.graph
+    shape = graph.values[core[0].outputs[0]].shape
     own = block.arithmetic != HTP or kernel in OF_HTP
     arithmetic = block.arithmetic if own else FLOAT32_EVEN
-    return kernel(Call(core, operands, result, arithmetic, memory.real, block.row, shape))
+    product = product_in(graph, core, block.kinds, memory.known, arithmetic) if kernel is linear else None
+    return kernel(Call(core, operands, result, arithmetic, memory.real, block.row, shape, product))
 
 
 def _operands(memory: Memory, block: Block, core: tuple[Op, ...]) -> dict[tuple[str, int], Operand]:
     """The stored operands of ops, by (op name, operand index)."""
     return {
-        (op.name, i): memory.operand(op.inputs[i], block.kinds[op.name, i], block.arithmetic)
+        (op.name, i): memory.operand(op.inputs[i], kind, block.arithmetic)
         for op in core
         for i in range(len(op.inputs))
-        if (op.name, i) in block.kinds
+        if isinstance(kind := block.kinds.get((op.name, i)), Uniform)
     }

@@ -142,16 +142,21 @@ class Memory:
         stored = self.stored(value, kind, arithmetic)
         return Operand(stored, kind, self.graph.values[value].shape, value in self.graph.constants)
 
+    def known(self, value: str) -> Array | None:
+        """The numbers of a constant; None of another value."""
+        constant = self.graph.constants.get(value)
+        return None if constant is None else constant.array
+
     def _weight(self, value: str, wanted: Uniform) -> Array:
         if (value, wanted) not in self._weights:
             self._weights[value, wanted] = quantize_array(self._numbers(value), wanted)
         return self._weights[value, wanted]
 
     def _numbers(self, value: str) -> Array:
-        constant = self.graph.constants.get(value)
-        if constant is None or constant.array is None:
+        array = self.known(value)
+        if array is None:
             raise ModelError(f"value {value!r} is read, but neither computed nor known in numbers")
-        return constant.array
+        return array
 
     def _dequantized(self, value: str, stored: Array, kind: Uniform) -> Array:
         real = dequantize_array(stored, kind)

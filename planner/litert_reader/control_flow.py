@@ -1,4 +1,4 @@
-"""Control flow: IF, WHILE and CALL as ops that run functions, their subgraphs read as functions of the graph.
+"""Control flow: IF, WHILE, CALL and STABLEHLO_COMPOSITE run subgraphs, read as functions of the graph.
 
 A WHILE is an ONNX Loop: it runs while its condition holds. If the condition compares a count from zero with a
 number, that is the Loop's number of trips; what no trip changes enters every trip as it is; a tensor that
@@ -40,8 +40,12 @@ def choose(builder: Builder, op: Operator) -> None:
 
 
 def call(builder: Builder, op: Operator) -> None:
-    """CALL: a subgraph once."""
-    body = builder.subgraph(builder.options(op, "CallOptions").Subgraph())
+    """CALL: a subgraph once; STABLEHLO_COMPOSITE: the one that it is made of."""
+    if op.name == "CALL":
+        index = builder.options(op, "CallOptions").Subgraph()
+    else:
+        index = builder.options(op, "StableHLOCompositeOptions").DecompositionSubgraphIndex()
+    body = builder.subgraph(index)
     _check(builder, op.inputs, op.outputs, body)
     operands = [builder.value(op, i) for i in range(len(op.inputs))]
     _run(builder, op, "tflite::CALL", operands, op.outputs, Call(builder.function(body)))
@@ -396,4 +400,9 @@ def _counted(values: dict[str, Value], ops: list[Op], name: str, dtype: str) -> 
     return name
 
 
-CONTROL: Final[Mapping[str, Reader]] = {"CALL": call, "IF": choose, "WHILE": repeat}
+CONTROL: Final[Mapping[str, Reader]] = {
+    "CALL": call,
+    "IF": choose,
+    "STABLEHLO_COMPOSITE": call,
+    "WHILE": repeat,
+}

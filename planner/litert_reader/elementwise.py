@@ -52,6 +52,13 @@ def compare(builder: Builder, op: Operator) -> None:
     builder.result(op, _COMPARISON[op.name], [builder.value(op, 0), builder.value(op, 1)])
 
 
+def differs(builder: Builder, op: Operator) -> None:
+    """NOT_EQUAL as two ops."""
+    shape = builder.file.tensors[op.outputs[0]].shape
+    names = [builder.value(op, 0), builder.value(op, 1)]
+    builder.result(op, "Not", [builder.between("Equal", names, shape, {}, "bool")])
+
+
 def prelu(builder: Builder, op: Operator) -> None:
     """PRELU."""
     builder.result(op, "PRelu", [builder.value(op, 0), builder.value(op, 1)])
@@ -124,6 +131,7 @@ ELEMENTWISE: Final[Mapping[str, Reader]] = {
     **dict.fromkeys(("QUANTIZE", "DEQUANTIZE"), hand_on),
     **dict.fromkeys(("SELECT", "SELECT_V2"), select),
     "CAST": cast,
+    "NOT_EQUAL": differs,
     "PRELU": prelu,
     "RSQRT": rsqrt,
 }

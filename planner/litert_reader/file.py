@@ -122,6 +122,7 @@ class _Reader:
         }
         self.operator_names = _by_number(schema.BuiltinOperator)
         self.option_names = _by_number(schema.BuiltinOptions)
+        self.more_option_names = _by_number(schema.BuiltinOptions2)
 
     def subgraph(self, index: int) -> File:
         if not 0 <= index < self.model.SubgraphsLength():
@@ -249,9 +250,15 @@ class _Reader:
 
     def options(self, item: Any, table: str) -> Any:
         """The options of an operator, where they are those of a table."""
-        if self.option_names.get(item.BuiltinOptionsType()) != table or item.BuiltinOptions() is None:
+        if self.option_names.get(item.BuiltinOptionsType()) == table:
+            union = item.BuiltinOptions()
+        elif self.more_option_names.get(item.BuiltinOptions2Type()) == table:
+            union = item.BuiltinOptions2()
+        else:
+            union = None
+        if union is None:
             return None
-        found, union = getattr(self.schema, table)(), item.BuiltinOptions()
+        found = getattr(self.schema, table)()
         found.Init(union.Bytes, union.Pos)
         return found
 

@@ -14,6 +14,7 @@ from planner.litert_reader.linear import Reader
 from planner.litert_reader.vocabulary import BLOCKS
 
 _BEFORE: Final = -(1 << 31)
+_MOST_PLACES: Final = 1 << 20
 """An end of a slice that lies in front of the first element, as ONNX writes it."""
 
 
@@ -165,11 +166,29 @@ def pad(builder: Builder, op: Operator) -> None:
     mode = "constant"
     if op.name == "MIRROR_PAD":
         if builder.options(op, "MirrorPadOptions").Mode():
-            raise Unread("it repeats the edge")
+            _mirror(builder, op, amounts)
+            return
         mode = "reflect"
     if op.name == "PADV2":
         names.append(_filling(builder, op))
     builder.result(op, "Pad", names, {"mode": mode})
+
+
+def _mirror(builder: Builder, op: Operator, amounts: Sequence[int]) -> None:
+    """MIRROR_PAD that repeats the edge, which ONNX's Pad has no mode for: elements by index, axis by axis."""
+    name, shape = builder.value(op, 0), builder.tensor(op, 0).shape
+    facts = builder.read.stated.get(name)
+    ends = list(zip(amounts[::2], amounts[1::2], strict=True))
+    if any(not 0 <= end <= size for pair, size in zip(ends, shape, strict=True) for end in pair):
+        raise Unread("it mirrors more than there is")
+    sizes = list(shape)
+    for axis in [axis for axis, pair in enumerate(ends) if any(pair)]:
+        indices = np.pad(np.arange(shape[axis]), ends[axis], "symmetric")
+        sizes[axis] = len(indices)
+        name = builder.between("Gather", [name, builder.constant(indices, "mirrored")], sizes, {"axis": axis})
+        if facts:
+            builder.read.stated[name] = facts
+    builder.result(op, "Identity", [name])
 
 
 def _filling(builder: Builder, op: Operator) -> str:
@@ -187,6 +206,28 @@ def gather(builder: Builder, op: Operator) -> None:
         raise Unread(f"it has batch axes, or its axis is {options.Axis()} of {rank}")
     names = [builder.value(op, 0), builder.value(op, 1)]
     builder.result(op, "Gather", names, {"axis": options.Axis() % rank})
+
+
+def embedding(builder: Builder, op: Operator) -> None:
+    """EMBEDDING_LOOKUP: rows by number."""
+    builder.result(op, "Gather", [builder.value(op, 1), builder.value(op, 0)], {"axis": 0})
+
+
+def update(builder: Builder, op: Operator) -> None:
+    """DYNAMIC_UPDATE_SLICE: a slice written at places that the program knows, moved to lie inside."""
+    whole, part, at = (builder.tensor(op, i) for i in range(3))
+    rank = len(whole.shape)
+    if len(part.shape) != rank or at.shape != (rank,) or at.element not in ("i32", "i64"):
+        raise Unread(f"its slice has shape {list(part.shape)}, its starts {list(at.shape)} are {at.element}")
+    if int(np.prod(part.shape, dtype=np.int64)) * rank > _MOST_PLACES:
+        raise Unread(f"its slice has shape {list(part.shape)}, a place for each element is too many")
+    room = [size - own for size, own in zip(whole.shape, part.shape, strict=True)]
+    starts = builder.cast(builder.value(op, 2), "i64")
+    least, most = builder.integers([0] * rank), builder.integers(room)
+    starts = builder.between("Min", [builder.between("Max", [starts, least], (rank,)), most], (rank,))
+    grid = np.stack(np.meshgrid(*map(np.arange, part.shape), indexing="ij"), axis=-1)
+    places = builder.between("Add", [builder.constant(grid, "places"), starts], grid.shape)
+    builder.result(op, "ScatterND", [builder.value(op, 0), places, builder.value(op, 1)])
 
 
 def gather_nd(builder: Builder, op: Operator) -> None:
@@ -254,6 +295,8 @@ MOVEMENT: Final[Mapping[str, Reader]] = {
     **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), resize),
     **dict.fromkeys(("SPLIT", "SPLIT_V"), split),
     "CONCATENATION": concatenation,
+    "DYNAMIC_UPDATE_SLICE": update,
+    "EMBEDDING_LOOKUP": embedding,
     "GATHER": gather,
     "GATHER_ND": gather_nd,
     "PACK": pack,

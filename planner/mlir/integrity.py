@@ -21,7 +21,7 @@ def misfit(kind: WrittenUniform, carrier: Attribute, *, short_block: bool = Fals
     """Say why `carrier`, a type whose elements are `kind`, breaks a rule; "" where it breaks none.
 
     Args:
-      short_block: whether the last block may be shorter than the others, as in plans of ours; not in MLIR.
+      short_block: whether the last block may be shorter than the others, as in specs of ours; not in MLIR.
     """
     if kind.axis is None and kind.blocks is None:
         return ""

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 from xdsl.builder import Builder
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, Signedness, TensorType
@@ -19,7 +18,6 @@ from xdsl.rewriter import InsertPoint
 from planner.mlir.types import element_of, uniform_of, with_element
 from planner.mlir.verbatim_types import WrittenStorage, WrittenUniform
 
-Array: TypeAlias = npt.NDArray[Any]
 Tensor: TypeAlias = "TensorType[Any]"
 
 PREFIX: Final = "stablehlo."

@@ -114,16 +114,22 @@ class WrittenAny:
 
 @dataclass(frozen=True, slots=True)
 class WrittenQuantile:
-    """`!quant.quantile` as written: a table of reals, one a stored value. Carried, never planned with."""
+    """`!quant.quantile` as written: a table of reals, one a stored value. Carried, never planned with.
+
+    Attributes:
+      storage: with the range of the table.
+      is_ranged: whether the range is written, which a table keeps apart from the same one left out.
+    """
 
     storage: WrittenStorage
     expressed: str
     values: tuple[float, ...]
+    is_ranged: bool = False
 
     def __str__(self) -> str:
         store = self.storage
         table = ",".join(map(float_text, self.values))
-        tail = "" if (store.qmin, store.qmax) == store.full else f", <{store.qmin}:{store.qmax}>"
+        tail = f", <{store.qmin}:{store.qmax}>" if self.is_ranged else ""
         held = store.name if store.table is None else str(store.table)
         return f"!quant.quantile<{held}:{self.expressed}, {{{table}}}{tail}>"
 
@@ -222,6 +228,10 @@ def read_quantile(parser: AttrParser) -> QType | Written:
     """Read the text behind `!quant.quantile`; raises as `read_uniform`."""
     parser.parse_punctuation("<")
     storage = _storage(parser)
+    if storage.table is None:  # a table has an entry for each pattern of bits, unless a range is written
+        signed = storage.name in FLOAT_LIMITS or storage.name.startswith("si")
+        qmin, qmax = full_range(storage.bits, signed=signed)
+        storage = replace(storage, qmin=qmin, qmax=qmax)
     parser.parse_punctuation(":")
     start = parser.pos
     kind = parser.parse_type()
@@ -231,13 +241,20 @@ def read_quantile(parser: AttrParser) -> QType | Written:
     start = parser.pos
     braces = AttrParser.Delimiter.BRACES
     values = parser.parse_comma_separated_list(braces, lambda: _float(parser, "a quantile"))
+    is_ranged = storage.table is not None and (storage.qmin, storage.qmax) != storage.full
     if parser.parse_optional_punctuation(",") is not None:
-        storage = _narrowed(parser, storage, parser.pos)
+        is_ranged = True
+        place = parser.pos
+        parser.parse_punctuation("<")
+        qmin, qmax = _range(parser)
+        if qmin >= qmax:
+            parser.raise_error(f"storage range {qmin}:{qmax} must not be empty", place)
+        storage = replace(storage, qmin=qmin, qmax=qmax)
     parser.parse_punctuation(">")
     needed = storage.qmax - storage.qmin + 1
     if len(values) != needed:
         parser.raise_error(f"{len(values)} quantiles for the {needed} values of storage {storage}", start)
-    return WrittenQuantile(storage, str(kind), tuple(values))
+    return WrittenQuantile(storage, str(kind), tuple(values), is_ranged)
 
 
 def read_calibrated(parser: AttrParser) -> QType:
@@ -278,15 +295,21 @@ def _narrowed(parser: AttrParser, store: WrittenStorage, start: int) -> WrittenS
     """Read the part of a storage's range in use, where it is written."""
     if parser.parse_optional_punctuation("<") is None:
         return store
-    qmin = _integer(parser, "the least stored value")
-    parser.parse_punctuation(":")
-    qmax = _integer(parser, "the greatest stored value")
+    qmin, qmax = _range(parser)
     low, high = store.full
     if not low <= qmin < qmax <= high:
         message = f"storage range {qmin}:{qmax} must not be empty and lie within {low}:{high} of {store.name}"
         parser.raise_error(message, start)
-    parser.parse_punctuation(">")
     return replace(store, qmin=qmin, qmax=qmax)
+
+
+def _range(parser: AttrParser) -> tuple[int, int]:
+    """Read a range behind its `<`."""
+    qmin = _integer(parser, "the least stored value")
+    parser.parse_punctuation(":")
+    qmax = _integer(parser, "the greatest stored value")
+    parser.parse_punctuation(">")
+    return qmin, qmax
 
 
 def _expressed(parser: AttrParser) -> str:

@@ -14,6 +14,7 @@ from planner.factors.plain import plain_factors
 from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.onnx.affine import fold_affine
+from planner.onnx.bounds import clip_at_numbers
 from planner.onnx.dtypes import NAMES
 from planner.onnx.folding import fold_constants
 from planner.onnx.gemm import plain_gemms
@@ -288,6 +289,7 @@ ONCE: Final[tuple[Pass, ...]] = (
     fill_pads,
     fold_affine,
     plain_factors,
+    clip_at_numbers,
     drop_dead,
     name_apart,
 )

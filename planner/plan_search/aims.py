@@ -1,7 +1,8 @@
 """Aims: what a plan is to reach, and which of two plans is worth more.
 
-A plan stands by its verdict, the worse of accuracy and coverage, then by its coverage, then by the aim: of
-those that reach it the one of least work, else the one of best quality. Source: docs/search.md.
+A plan stands by its verdict, the worse of accuracy and coverage, then by the better of the two (a poor one by
+coverage), then by the aim: of those that reach it the one of least work, else the one of best quality.
+Source: docs/search.md.
 """
 
 import math
@@ -126,7 +127,11 @@ class Aim:
         """A key that is larger for better trials."""
         reached, (level, covered) = self.reached(trial), self.standing(trial)
         worth = -trial.work if reached else trial.quality
-        if not level and trial.metric is None:
+        if level:
+            # Good accuracy with fair coverage is worth as much as the other way round: what counts is the
+            # aim, then the work, of which the share of multiply-adds is a part.
+            covered += LEVELS.index(self.accuracy(trial))
+        elif trial.metric is None:
             # Among poor plans many decibels are worth coverage that is fair and not good.
             worth -= COVERED * (covered == FAIR)
             covered = min(covered, FAIR)
@@ -150,7 +155,11 @@ class Aim:
         if self.reached(other):
             return False
         gain = GAIN if trial.metric is None else 0.0
-        if covered < own_covered:
+        is_gain = (
+            LEVELS.index(self.accuracy(trial)) > LEVELS.index(self.accuracy(other))
+            and trial.work < other.work
+        )
+        if covered < own_covered and not (level and is_gain):
             # What is poor either way may leave more in float for many decibels, if coverage stays fair.
             if level or not covered or trial.metric is not None:
                 return False

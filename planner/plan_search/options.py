@@ -7,7 +7,7 @@ steps. Options that quantize at run time are measured apart. Source: docs/accura
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -25,7 +25,7 @@ from planner.plan_model import plan as plan_model
 from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, PortTyped
 from planner.plans.work import kernel_work
-from planner.target.records import PortPattern, Row, Target
+from planner.target.records import PortPattern, PortType, Row, Target
 
 FLOAT: Final = "float"
 TABLES: Final = "float, tables as they come"
@@ -137,13 +137,21 @@ def _types(plan: Planned) -> list[PortTyped]:
 
 
 def _wishes(plan: Planned, target: Target) -> Iterator[Wanted]:
-    """Float, at run time, each storage that a row's results have, and rows that no storage names."""
+    """Float, at run time, each storage that a row's results have, and rows that no storage names.
+
+    A row that differs from an earlier one in signs alone gives nothing to choose: the same steps and the same
+    work. Engines run it no faster (in onnxruntime, products that share an i8 activation run in float).
+    """
     kinds = {kernel.kernel for kernel in plan.kernels_in_order}
     rows = [row for kind in sorted(kinds) for row in target.rows.get(kind, ())]
     seen: dict[Wanted, None] = {Wanted(float=True): None} if target.on_no_kernel == "float" else {}
     if any(row.dynamic is not None for row in rows):
         seen[Wanted(dynamic=True)] = None
-    rows = [row for row in rows if row.dynamic is None]
+    unlike: dict[Hashable, Row] = {}
+    for row in rows:
+        if row.dynamic is None:
+            unlike.setdefault(_without_signs(row), row)
+    rows = [*unlike.values()]
     for row in rows:
         stores = {_result(port) for port in row.outputs}
         if len(stores) == 1 and None not in stores:
@@ -155,6 +163,24 @@ def _wishes(plan: Planned, target: Target) -> Iterator[Wanted]:
             seen[Wanted(inputs=_stores(row.inputs), outputs=_stores(row.outputs))] = None
         first.add(key)
     yield from seen
+
+
+def _without_signs(row: Row) -> Hashable:
+    """What a search can choose a row for: rows of the same steps and the same means have it alike."""
+    ports = (*row.inputs, *row.outputs)
+    types = tuple(
+        (replace(port.type, storage=None), port.optional, port.variadic, _reach(port.type)) for port in ports
+    )
+    means = (row.requantize, row.accumulator, row.overflow, row.float, row.work, row.runs_on)
+    return row.kernel, types, str(row.when), str(row.axis), means
+
+
+def _reach(kind: PortType) -> Hashable:
+    """Steps that a storage has; where the zero point is fixed, its sign says which numbers it stores."""
+    store = kind.storage
+    if not isinstance(store, Storage) or store.float_name or kind.symmetric or kind.zero_point is not None:
+        return store
+    return store.qmax - store.qmin
 
 
 def _result(port: PortPattern) -> Any:

@@ -15,6 +15,7 @@ from planner.ir.types.held_pins import same_numbers
 from planner.ir.types.qtypes import Uniform
 from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan
 from planner.plans.rescales import derive_rescales, held_pins, pins
+from planner.version import WORDS
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,7 @@ class PlanFields:
       cost, bound: the price (specification, section 5) and a proven lower bound of it, in element-rescales.
       excused: the price of the bits that facts and rows force consumers to lose, which `cost` leaves out.
       optimal: whether cost equals the least possible.
+      words: revision of the words of `warnings` (`planner.version`).
       sources: where `model` and `target` lay when a command wrote the plan, from its folder on; no part of
         what was decided.
     """
@@ -47,6 +49,7 @@ class PlanFields:
     warnings: tuple[str, ...] = ()
     excused: float = 0.0
     sources: Mapping[str, str] = field(default_factory=dict)
+    words: int = WORDS
 
     @property
     def formats(self) -> tuple[str, ...]:

@@ -108,6 +108,7 @@ class PlanRestDoc(TypedDict):
     optimal: bool
     bound: float
     warnings: list[str]
+    words: NotRequired[int]
     values: dict[str, ValuePlanDoc]
     steps: list[StepDoc]
     sources: NotRequired[dict[str, str]]

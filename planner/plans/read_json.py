@@ -28,7 +28,7 @@ from planner.plans.planschema import (
     ValuePlanDoc,
 )
 from planner.plans.records import KernelPlan, Port, PortTyped, Refused, Step, TargetRef, ValuePlan
-from planner.plans.write_json import VERSION, TypeTexts, rescale_document, row_texts
+from planner.plans.write_json import FIRST_WORDS, VERSION, TypeTexts, rescale_document, row_texts
 from planner.target.records import UNLIMITED, Costs, Row
 from planner.target.show import engines_from_json, files_from_json, row_from_json, work_from_json
 
@@ -108,6 +108,7 @@ def assemble(
         bound=rest["bound"],
         warnings=tuple(rest["warnings"]),
         sources=rest.get("sources", {}),
+        words=rest.get("words", FIRST_WORDS),
     )
 
 

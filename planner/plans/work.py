@@ -5,6 +5,7 @@ the elements that it reads and writes and of its weights, at the rates of its ro
 the borders of integers are priced by `rescale.cost` alone. Source: docs/specification.md, section 11.
 """
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -139,7 +140,12 @@ def kernel_work(kernel: KernelPlan, region: Region, graph: Graph, target: Target
     dynamic = None if kernel.row is None else target.rows[kernel.row].dynamic
     if dynamic is not None:  # float in the plan, but what is multiplied are integers
         bits[kernel.inputs[0].value] = dynamic.storage.bits
-    total = _products(region, graph, bits, rates)
+    unsigned = {
+        port.value
+        for port in kernel.inputs
+        if isinstance(port.type, Uniform) and not port.type.storage.signed
+    }
+    total = _products(region, graph, bits, rates, unsigned)
     for port in (*kernel.inputs, *kernel.outputs):
         if not port.value:
             continue
@@ -151,7 +157,9 @@ def kernel_work(kernel: KernelPlan, region: Region, graph: Graph, target: Target
     return total * kernel.trip_count
 
 
-def _products(region: Region, graph: Graph, bits: dict[str, int], rates: WorkRates) -> float:
+def _products(
+    region: Region, graph: Graph, bits: Mapping[str, int], rates: WorkRates, unsigned: Container[str]
+) -> float:
     """Work of the multiply-accumulates of a kernel's ops; values inside are as wide as its widest operand."""
     inside = max((width for name, width in bits.items() if name not in graph.constants), default=ELEMENT_BITS)
     total = 0.0
@@ -160,7 +168,10 @@ def _products(region: Region, graph: Graph, bits: dict[str, int], rates: WorkRat
         if count is not None:
             found = count(op, graph)
             pair = bits.get(found.a, inside) * bits.get(found.w, inside)
-            total += found.macs * (pair / MAC_BITS if rates.mac is None else rates.mac)
+            rate = pair / MAC_BITS if rates.mac is None else rates.mac
+            if found.w in unsigned and rates.mac_unsigned is not None:
+                rate = rates.mac_unsigned
+            total += found.macs * rate
     return total
 
 

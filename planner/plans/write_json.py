@@ -30,6 +30,8 @@ from planner.target.show import engines_to_json, files_to_json, row_to_json, wor
 
 VERSION: Final = "qplan.plan/1"
 """The `format` of this file."""
+FIRST_WORDS: Final = 1
+"""Revision of the words of warnings that is not written: plans had no such field then."""
 
 
 def plan_to_json(plan: PlanFields) -> str:
@@ -52,7 +54,7 @@ def json_parts(plan: PlanFields) -> Iterator[str]:
     document["rescales"] = (rescale_document(rescale, texts) for rescale in plan.rescales)
     document["steps"] = rest["steps"]
     document["target"] = rest["target"]
-    document |= {name: rest[name] for name in ("sources",) if name in rest}
+    document |= {name: rest[name] for name in ("words", "sources") if name in rest}
     document["graph"] = graph_to_document(plan.graph)
     yield from line_parts(document)
     yield "\n"
@@ -103,6 +105,7 @@ def plan_rest(plan: PlanFields, texts: TypeTexts) -> dict[str, Any]:
         "warnings": list(plan.warnings),
         "values": Lines((_value_line(*item, texts) for item in plan.values.items()), "{}"),
         "steps": Lines(_step_lines(step_rows(plan.steps))),
+        **({"words": plan.words} if plan.words != FIRST_WORDS else {}),
         **({"sources": dict(plan.sources)} if plan.sources else {}),
     }
 

@@ -57,14 +57,12 @@ def target_of(plan: Plan) -> Target | None:
     """The whole target of a plan: its own, or the built-in one that it names; None where neither is there."""
     if isinstance(plan, Planned):
         return plan.whole_target
-    found = _built_in(plan.target.id)
+    found = _built_in(plan.target.id) if plan.target.id in target_ids() else None
     return found if found is not None and found.digest == plan.target.digest else None
 
 
 @cache
 def _built_in(name: str) -> Target | None:
-    if name not in target_ids():
-        return None
     try:
         return load_target(name)
     except PlannerError:

@@ -94,6 +94,7 @@ class WorkRates:
 
     Attributes:
       mac: of a multiply-accumulate; None is `bits_a x bits_w / 1024`.
+      mac_unsigned: the same where the second operand is stored unsigned; None is `mac`.
       element: of an element read or written; None is `bits / 32`.
       byte: of a byte of weights; None is 0.
     """
@@ -101,6 +102,7 @@ class WorkRates:
     mac: float | None = None
     element: float | None = None
     byte: float | None = None
+    mac_unsigned: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

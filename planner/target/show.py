@@ -250,7 +250,12 @@ _FILES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "runtime": _text,
     "reader": _text,
 }
-_WORK: Final[Mapping[str, Callable[[Any], Any]]] = {"mac": _real, "element": _real, "byte": _real}
+_WORK: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "mac": _real,
+    "element": _real,
+    "byte": _real,
+    "mac_unsigned": _real,
+}
 _PARTIAL: Final[Mapping[str, Callable[[Any], Any]]] = {
     "storage": lambda value: parse_storage(_text(value)),
     "products": _whole,

@@ -97,11 +97,6 @@ class Item:
         return data
 
     @property
-    def is_list(self) -> bool:
-        """Whether this is an array."""
-        return isinstance(self.node.data, tuple)
-
-    @property
     def is_null(self) -> bool:
         """Whether this is null."""
         return self.node.data is None

@@ -17,7 +17,7 @@ from planner.factors.form import form_of_plan
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
-from planner.torch.arithmetic import Result, scaled_mean, scaled_sum
+from planner.torch.arithmetic import Result, Term, scaled_mean, scaled_sum
 from planner.torch.operators import FUNCTIONS
 from planner.torch.quantizers import EdgeQuantizer, GroupScale, derived_scale
 from planner.torch.steps import Maker, Read, Step, Write
@@ -114,6 +114,18 @@ class FakeQuantized(torch.nn.Module):
         for parameter in self.scales():
             parameter.requires_grad_(not frozen)
 
+    @torch.no_grad()
+    def fit_weights(self) -> None:
+        """Start the scales of weights where rounding has the least squared error, for training at few bits.
+
+        Plans hold the largest weight: at 2 bits most others are 0 then, and training starts far off.
+        """
+        for name, group in self.spec.groups.items():
+            edges = [edge for edge in self.spec.all_edges if edge.group == name]
+            arrays = [self.constants[self._names[e.value]] for e in edges if e.value in self._trained]
+            if group.moves == "free" and len(arrays) == len(edges):
+                self.group_scales[self._names[name]].fit([*zip(edges, arrays, strict=True)])
+
     def learned(self) -> Learned:
         """The weights and scales as they are now, which `planner.with_learned` takes."""
         with torch.no_grad():
@@ -182,8 +194,13 @@ class FakeQuantized(torch.nn.Module):
         """The whole steps of integers of one grid on another."""
         unit, to = self._scale(base, scales).reshape(()), self._scale(edge, scales).reshape(())
         kind = self.quantizers[edge].edge
-        integers = torch.round(x.double() / unit).long()
-        return scaled_sum([(integers, unit / to)], arithmetic, Result(kind.storage.bits, kind.zero_points[0]))
+        term = Term((torch.round(x.double() / unit).long(),), unit / to)
+        return scaled_sum([term], arithmetic, Result(kind.storage.bits, kind.zero_points[0]))
+
+    def _integers(self, x: Tensor | None, edge: str, scales: Mapping[str, Tensor]) -> Tensor:
+        if x is None:
+            raise TypeError(f"an operand of {self.quantizers[edge].edge.value!r} is absent")
+        return torch.round(x.double() / self._scale(edge, scales).reshape(())).long()
 
     def _scale(self, edge: str, scales: Mapping[str, Tensor]) -> Tensor:
         return scales[self.quantizers[edge].edge.group].detach().double()
@@ -202,24 +219,31 @@ class FakeQuantized(torch.nn.Module):
         if sums is None:
             raise TypeError(f"{write.name!r} has no sums")
         to = self._scale(write.edges[0], scales)
-        reals = [self._operand(read, values, inner, seen, scales) for read in sums.operands]
+        result = Result(edge.storage.bits, edge.zero_points[0], edge.storage.signed)
         terms = []
-        for x, units in zip(reals or [inner[sums.source]], sums.units, strict=True):
+        for part in sums.parts:
             unit = torch.full((), sums.factor, dtype=torch.float64, device=to.device)
-            for one in units:
+            for one in part.units:
                 scale = self._scale(one, scales)
                 unit = unit * (
                     scale.reshape(-1, *[1] * sums.trailing) if scale.numel() > 1 else scale.reshape(())
                 )
-            if x is None:
-                raise TypeError(f"an operand of {write.name!r} is absent")
-            terms.append((torch.round(x.double() * sums.count / unit).long(), unit / to.reshape(())))
-        result = Result(edge.storage.bits, edge.zero_points[0])
+            stored = [
+                self._integers(self._operand(read, values, inner, seen, scales), one, scales)
+                for read, one in zip(part.factors, part.units, strict=False)
+            ]
+            if not stored:
+                stored = [torch.round(inner[sums.source].double() * sums.count / unit).long()]
+            zero_points = tuple(self.quantizers[one].edge.zero_points[0] for one in part.units)
+            single = None
+            if len(stored) > 1:
+                first, second = (self._scale(one, scales).float().reshape(()) for one in part.units)
+                single = first * second / to.float().reshape(())
+            terms.append(Term(tuple(stored), unit / to.reshape(()), part.sign, zero_points, single))
         if sums.count > 1:
-            steps = scaled_mean(*terms[0], sums.count, sums.arithmetic, result)
+            steps = scaled_mean(terms[0], sums.count, sums.arithmetic, result)
         else:
-            zero_points = [self.quantizers[units[0]].edge.zero_points[0] for units in sums.units if units]
-            steps = scaled_sum(terms, sums.arithmetic, result, zero_points)
+            steps = scaled_sum(terms, sums.arithmetic, result)
         if write.activation is None:
             return steps
         ends = FUNCTIONS[write.activation.op.type](

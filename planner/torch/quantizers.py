@@ -7,7 +7,7 @@ Jain et al., "Trained Quantization Thresholds" (2020).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -18,6 +18,9 @@ from planner.training.spec import Edge, Group
 WIDE: Final = 16
 """Bits above which a quotient needs float64: those of biases, as the interpreter has it."""
 LN2: Final = math.log(2.0)
+MOST_FIT: Final = 3.0
+FIT_STEPS: Final = 16
+"""A fit looks at scales of a factor of 2 to the -3 to 1, so many for each factor of 2."""
 
 
 class _Rounded(torch.autograd.Function):
@@ -114,6 +117,20 @@ class GroupScale(torch.nn.Module):
         found: Tensor = _Scale.apply(self.log2, self.start, self.group.power_of_two, low, high)
         return found
 
+    def fit(self, tensors: Sequence[tuple[Edge, Tensor]]) -> None:
+        """Move to where rounding tensors of the group has the least squared error, slice by slice."""
+        best = torch.full_like(self.log2, math.inf)
+        found = torch.zeros_like(self.log2)
+        # From the start outwards, so that of equal errors the nearest stays.
+        for move in sorted(torch.arange(-MOST_FIT, 1.0, 1 / FIT_STEPS).tolist(), key=abs):
+            self.log2.fill_(move)
+            error = sum(
+                (_error_by_slice(edge, x, self()) for edge, x in tensors), start=torch.zeros_like(best)
+            )
+            found = torch.where(error < best, move, found)
+            best = torch.minimum(error, best)
+        self.log2.copy_(found)
+
 
 class EdgeQuantizer(torch.nn.Module):
     """The grid of one edge; its scales are its group's."""
@@ -144,6 +161,16 @@ class EdgeQuantizer(torch.nn.Module):
         gradient = 1.0 / math.sqrt(per_scale * top)
         found: Tensor = _Rounded.apply(x.to(work), *parts, gradient, ties, known)
         return found.to(torch.float32)
+
+
+def _error_by_slice(edge: Edge, x: Tensor, scale: Tensor) -> Tensor:
+    """The squared error of rounding, (slices,): the gradient of a factor for each, which any spread has."""
+    error = (EdgeQuantizer(edge).to(x.device)(x, scale) - x) ** 2
+    with torch.enable_grad():
+        factors = torch.ones_like(scale, requires_grad=True)
+        total = (spread(factors, edge, x.shape) * error).sum()
+    (found,) = torch.autograd.grad(total, factors)
+    return found
 
 
 def spread(parameters: Tensor, edge: Edge, shape: torch.Size) -> Tensor:

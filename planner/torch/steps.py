@@ -1,20 +1,25 @@
 """Steps: a plan's kernels in order as training runs them, with the quantizers that operands and results pass.
 
 Made once of a plan; what they compute is `module`'s. Kernels are those of the reference interpreter
-(`interpreter.blocks`). Source: docs/specification.md, sections 3 and 8.
+(`lowering.blocks`). Source: docs/specification.md, sections 3 and 8.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq
 from typing import Any, Final, TypeGuard
 
 from planner.errors import InputError, unknown_name
-from planner.interpreter.blocks import Block, Floats, moved_kind, needed_regions, stages_of
-from planner.interpreter.calls import HTP, is_accumulator
+from planner.interpreter.blocks import Floats, moved_f32_kind, stages_of
+from planner.interpreter.calls import HTP
 from planner.interpreter.kernels.htp import is_strided_depthwise
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, needed_regions
+from planner.lowering.products import PRODUCTS, Array, product_in
+from planner.ops import defined
+from planner.ops.operands import Operands
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.torch.arithmetic import FOLDED, HTP_STRIDED, SHIFTED, knows
@@ -24,10 +29,10 @@ EVEN: Final = frozenset({"exact_even", "float32_even", "float32_qdq", "float32_s
 """Arithmetics that round ties to even; fixed point rounds them up, and averages away from zero."""
 RESCALING: Final = FOLDED | SHIFTED | {"exact_even", "power_of_two"}
 """Arithmetics in which a rescale is one of integers."""
-PRODUCTS: Final = frozenset({("Conv",), ("ConvTranspose",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})
 FLOATS: Final = frozenset({"float32_even", HTP})
 """Arithmetics whose means are computed in float32."""
-ADDED: Final = frozenset({("Add",)})
+PAIRS: Final = frozenset({"Add", "Mul", "Sub"})
+"""Those of two stored operands that these have kernels of integers for."""
 AVERAGES: Final = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean"})
 BYTE: Final = 8
 
@@ -58,22 +63,34 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A term of a sum.
+
+    Attributes:
+      units: the edges whose scales make its step.
+      factors: stored operands that are multiplied, in the order of `units`; (): what the operators computed.
+      sign: -1 where it is subtracted.
+    """
+
+    units: tuple[str, ...]
+    factors: tuple[Read, ...] = ()
+    sign: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Sum:
     """Integers that a kernel adds up exactly, and how it brings them onto the grid of its result.
 
     Attributes:
       source: the result of the last operator that adds.
-      units: for each term the edges whose scales make its step; a sum of products is one term.
-      operands: the terms where there are several; (): `source` itself.
       trailing: axes behind the channels of the result.
       factor: of a Gemm.
       count: of a mean, the numbers that it is of.
     """
 
     source: str
-    units: tuple[tuple[str, ...], ...]
+    parts: tuple[Part, ...]
     arithmetic: str
-    operands: tuple[Read, ...] = ()
     trailing: int = 0
     factor: float = 1.0
     count: int = 1
@@ -142,13 +159,11 @@ class Maker:
 
     def _block(self, block: Block) -> Step:
         ops = (*block.core, *(() if block.activation is None else (block.activation,)))
-        calls = tuple(self._call(op, block.kinds, block.arithmetic) for op in ops)
+        calls = tuple(self._call(op, block.stored_kinds, block.arithmetic) for op in ops)
         ties = "even" if block.arithmetic in EVEN else "up"
         ties = "away" if ties == "up" and block.core[0].type in AVERAGES else ties
-        kind = moved_kind(block, self.model)
-        ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
         # What only moves data of one type leaves it on its grid; bounds of a Clip are rounded onto it.
-        stays = kind is not None and block.core[0].type != "Clip" and all(port.type == kind for port in ports)
+        stays = block.core[0].type != "Clip" and moved_f32_kind(block, self.model, eq) is not None
         sums = None if stays else self._sums(block, calls)
         activation = None if block.activation is None else calls[-1]
         writes = [Write(name) for name in block.others]
@@ -166,64 +181,72 @@ class Maker:
 
     def _sums(self, block: Block, calls: Sequence[Call]) -> Sum | None:
         """The exact sums of a kernel whose arithmetic is known here; None where it computes in float."""
-        types, y = tuple(op.type for op in block.core), block.result
+        types, y = tuple(op.type for op in block.core), block.y
         if y is None or not y.is_per_tensor or block.others or (block.row is not None and block.row.table):
             return None
         if types == ("GlobalAveragePool",):
             return self._mean(block)
-        return self._added(block, calls) if types in ADDED else self._product(block, types)
+        return self._product(block) if types in PRODUCTS else self._terms(block, calls)
 
     def _mean(self, block: Block) -> Sum | None:
         op = block.core[0]
-        x = block.kinds.get((op.name, 0))
+        x = block.stored_kinds.get((op.name, 0))
         sizes = (self.model.values[op.inputs[0]].shape or ())[2:]
         known = [size for size in sizes if isinstance(size, int)]
         if x is None or not x.is_per_tensor or len(known) < len(sizes) or block.arithmetic in FLOATS:
             return None
         if not knows(block.arithmetic):
             return None
-        units = ((self.edges[op.inputs[0], x],),)
-        return Sum(op.outputs[0], units, block.arithmetic, count=math.prod(known))
+        part = Part((self.edges[op.inputs[0], x],))
+        return Sum(op.outputs[0], (part,), block.arithmetic, count=math.prod(known))
 
-    def _added(self, block: Block, calls: Sequence[Call]) -> Sum | None:
-        op = block.core[0]
-        kinds = [block.kinds.get((op.name, i)) for i in range(len(op.inputs))]
-        whole = [kind for kind in kinds if kind is not None and kind.is_per_tensor]
-        if len(whole) < len(kinds) or not knows(block.arithmetic, len(kinds)):
+    def _terms(self, block: Block, calls: Sequence[Call]) -> Sum | None:
+        """The terms of an operator that adds, subtracts or multiplies stored operands, element by element."""
+        op, values, constants = block.core[0], self.model.values, self.model.constants
+        rule = defined(op.type).terms if len(block.core) == 1 else None
+        if rule is None or (block.arithmetic in FLOATS and op.type not in PAIRS):
             return None
-        reads = tuple(read for read in calls[0].reads if read is not None)
-        units = tuple((self.edges[pair],) for pair in zip(op.inputs, whole, strict=True))
-        return Sum(op.outputs[0], units, block.arithmetic, reads)
+        arrays = {name: constants[name].array for name in op.inputs if name in constants}
+        terms = rule(Operands(op, lambda name: values[name].shape, arrays.get))
+        kinds = {i: block.stored_kinds.get((op.name, i)) for i in range(len(op.inputs))}
+        stored = {i: kind for i, kind in kinds.items() if kind is not None and kind.is_per_tensor}
+        if terms is None or any(term.axes or term.windows is not None for term in terms):
+            return None
+        if stored.keys() != {i for term in terms for i in term.factors}:
+            return None
+        parts = []
+        for term in terms:
+            reads = tuple(read for i in term.factors if (read := calls[0].reads[i]) is not None)
+            units = tuple(self.edges[op.inputs[i], stored[i]] for i in term.factors)
+            parts.append(Part(units, reads, term.sign))
+        results = [port.type for port in block.kernel.outputs if isinstance(port.type, Uniform)]
+        storages = [kind.storage for kind in (*stored.values(), *results)]
+        is_product = len(parts) == 1 and len(parts[0].units) > 1
+        if not knows(block.arithmetic, len(parts), storages if is_product else ()):
+            return None
+        return Sum(op.outputs[0], tuple(parts), block.arithmetic)
 
-    def _product(self, block: Block, types: tuple[str, ...]) -> Sum | None:
-        op = block.core[0]
-        if types not in PRODUCTS or not knows(block.arithmetic):
-            return None
-        x, w = (block.kinds.get((op.name, i)) for i in (0, 1))
-        if x is None or w is None or not x.is_per_tensor or w.is_sub_channel:
-            return None
-        if block.arithmetic == HTP and x.storage.bits > BYTE:
-            return None
-        constants = self.model.constants
-        biases = [
-            block.kinds.get((one.name, i))
-            for one in block.core
-            for i, name in enumerate(one.inputs)
-            if name in constants and (one is not op or i > 1)
-        ]
+    def _product(self, block: Block) -> Sum | None:
+        found = product_in(self.model, block.core, block.kinds, self._known, block.arithmetic)
         # A bias on a grid of its own is no integer of the sum.
-        if not all(bias is not None and is_accumulator(bias, x, w) for bias in biases):
+        if found is None or found.real_bias is not None or not knows(block.arithmetic):
             return None
-        units = ((self.edges[op.inputs[0], x], self.edges[op.inputs[1], w]),)
-        shape = self.model.values[op.inputs[1]].shape or ()
-        rank = len(shape) if op.type.startswith("Conv") else 2
-        alpha = float(op.attributes.get("alpha", 1.0)) if op.type == "Gemm" else 1.0
+        x, w = found.x, found.w
+        if block.arithmetic == HTP and x.kind.storage.bits > BYTE:
+            return None
+        part = Part((self.edges[x.value, x.kind], self.edges[w.value, w.kind]))
+        shape = self.model.values[w.value].shape or ()
         sides = [size for size in shape if isinstance(size, int)]
         arithmetic = block.arithmetic
         if arithmetic == HTP and block.result is not None:
-            least = x.scale * min(w.scales) / block.result.scale
-            arithmetic = HTP_STRIDED if is_strided_depthwise(op, sides, least) else HTP
-        return Sum(block.core[-1].outputs[0], units, arithmetic, (), rank - 2, alpha)
+            least = x.kind.scale * min(w.kind.scales) / block.result.scale
+            arithmetic = HTP_STRIDED if is_strided_depthwise(found.op, sides, least) else HTP
+        rank = len(shape) if found.is_conv else 2
+        return Sum(block.core[-1].outputs[0], (part,), arithmetic, rank - 2, found.alpha)
+
+    def _known(self, name: str) -> Array | None:
+        constant = self.model.constants.get(name)
+        return None if constant is None else constant.array
 
     def _call(self, op: Op, kinds: Mapping[tuple[str, int], Uniform], arithmetic: str) -> Call:
         if op.type not in FUNCTIONS:
@@ -238,11 +261,10 @@ class Maker:
 
     def _static(self, name: str) -> Any:
         """The numbers of a constant that says a shape, an index or a bound, as Python's, which compile."""
-        constant = self.model.constants.get(name)
-        if constant is None or constant.array is None:
+        array = self._known(name)
+        if array is None or (self.model.values[name].is_float and array.size > 1):
             return None
-        is_data = self.model.values[name].is_float and constant.array.size > 1
-        return None if is_data else constant.array.tolist()
+        return array.tolist()
 
     def _read(self, name: str, kind: Uniform | None, arithmetic: str) -> Read | None:
         if not name or (name in self.model.constants and not self.model.values[name].is_float):

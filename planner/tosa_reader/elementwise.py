@@ -23,10 +23,6 @@ Reader = Callable[[Builder, Operation], None]
 
 _DIRECT: Final[Mapping[str, str]] = {
     **{theirs: ours for ours, theirs in OPERATORS.items()},
-    "bitwise_and": "BitwiseAnd",
-    "bitwise_not": "BitwiseNot",
-    "bitwise_or": "BitwiseOr",
-    "bitwise_xor": "BitwiseXor",
     "intdiv": "Div",
 }
 _TRUTHS: Final = of_form(Form.COMPARISON, Form.LOGICAL) | {"Not"}

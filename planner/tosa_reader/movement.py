@@ -98,7 +98,8 @@ def reduction(draft: Builder, op: Operation) -> None:
 
 def argmax(draft: Builder, op: Operation) -> None:
     """ARGMAX, the first of equals."""
-    name = draft.wide(draft.operand(op, 0))
+    name = draft.operand(op, 0)
+    name = name if draft.dtype(name) == "i8" else draft.wide(name)
     attributes = {"axis": integer(op, "axis"), "keepdims": 0}
     draft.through(op.results[0], "ArgMax", [name], draft.made(op), attributes, dtype="i64")
 

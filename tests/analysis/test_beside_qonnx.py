@@ -62,6 +62,7 @@ def beside(tmp_path_factory):
     return list(zip(mine, answers[::2], answers[1::2], strict=True))
 
 
+@pytest.mark.slow
 def test_datatypes_are_those_of_qonnx(beside):
     compared = 0
     for (path, clean, own), theirs, _ in beside:
@@ -172,6 +173,7 @@ def weights(data):
     return [array for array in arrays if sum(dim > 1 for dim in array.shape) > 1]
 
 
+@pytest.mark.slow
 def test_batches_are_those_of_qonnx(tmp_path):
     jobs, mine, named = [], [], []
     for number, path in enumerate(models()):

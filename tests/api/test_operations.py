@@ -73,6 +73,16 @@ def test_children_are_counted_by_task_and_ending(make_service):
     assert 10 << 20 < found["qplan_child_peak_bytes",] < 512 << 20
 
 
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory):
+    """A server and its log, which holds no contents when it has ended either."""
+    folder = tmp_path_factory.mktemp("logged")
+    log = folder / "log"
+    with log.open("wb") as stream, serving(folder, stderr=stream) as server:
+        yield server, log
+    assert CANARY not in log.read_text()
+
+
 @pytest.mark.parametrize(
     "ending",
     [
@@ -85,13 +95,12 @@ def test_children_are_counted_by_task_and_ending(make_service):
     ],
     ids=["planned", "query", "refused"],
 )
-def test_logs_hold_no_contents(tmp_path, ending):
-    log = tmp_path / "log"
-    with log.open("wb") as stream, serving(tmp_path, stderr=stream) as server:
-        plain = {"Accept-Encoding": "identity"}  # the log counts bytes as they were sent
-        client = httpx.Client(base_url=server.url, trust_env=False, timeout=60, headers=plain)
+def test_logs_hold_no_contents(logged, ending):
+    server, log = logged
+    plain = {"Accept-Encoding": "identity"}  # the log counts bytes as they were sent
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=60, headers=plain) as client:
         answer = ending(client)
-        client.close()
+    wait_for(lambda: answer.headers["x-request-id"] in log.read_text())
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     (line,) = [line for line in lines if line.get("request_id") == answer.headers["x-request-id"]]
     assert (line["status"], line["method"], line["client"]) == (
@@ -115,22 +124,24 @@ def test_a_bug_is_logged_by_its_place(make_service, tmp_path, caplog):
     assert record.exc_info[0] is FileNotFoundError
 
 
-def test_a_head_that_never_ends(tmp_path):
-    with serving(tmp_path, QPLAN_HEAD_SECONDS="1") as server:
-        for start in (b"", b"GET /v1/targets HTTP/1.1\r\nHost: loc"):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
-                line.sendall(start)
-                answer = b"".join(iter(lambda: line.recv(65_536), b""))
-            assert answer.startswith(b"HTTP/1.1 408 ")
-            assert b"urn:qplan:problem:slow-head" in answer
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("impatient"), QPLAN_HEAD_SECONDS="1") as server:
+        yield server
 
 
-def test_a_second_head_that_never_ends(tmp_path):
+def test_a_head_that_never_ends(impatient):
+    for start in (b"", b"GET /v1/targets HTTP/1.1\r\nHost: loc"):
+        with socket.create_connection(("127.0.0.1", impatient.port), timeout=20) as line:
+            line.sendall(start)
+            answer = b"".join(iter(lambda: line.recv(65_536), b""))
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"urn:qplan:problem:slow-head" in answer
+
+
+def test_a_second_head_that_never_ends(impatient):
     whole = b"GET /v1/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with (
-        serving(tmp_path, QPLAN_HEAD_SECONDS="1") as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=20) as line,
-    ):
+    with socket.create_connection(("127.0.0.1", impatient.port), timeout=20) as line:
         line.sendall(whole)
         assert line.recv(65_536).startswith(b"HTTP/1.1 200 ")
         line.sendall(whole[:20])
@@ -138,11 +149,8 @@ def test_a_second_head_that_never_ends(tmp_path):
     assert b"urn:qplan:problem:slow-head" in answer
 
 
-def test_what_is_no_http(tmp_path):
-    with (
-        serving(tmp_path) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=20) as line,
-    ):
+def test_what_is_no_http(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
         line.sendall(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
         answer = b"".join(iter(lambda: line.recv(65_536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -166,9 +174,9 @@ def test_connections_beyond_the_most_are_closed(tmp_path):
         assert closed >= 3
 
 
-def test_slow_sockets_hold_nobody_up(tmp_path):
+def test_slow_sockets_hold_nobody_up(server):
     """The small form of the proof in benchmarks/service_load.py: 60 of 200 sockets, seconds of 60."""
-    with serving(tmp_path) as server, ExitStack() as stack:
+    with ExitStack() as stack:
         lines = [
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
             for _ in range(60)

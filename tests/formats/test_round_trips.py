@@ -9,8 +9,11 @@ from xdsl.dialects import builtin
 
 from planner.annotated.document import annotated_from_data, read_annotated, write_annotated
 from planner.annotated.jsontext import number, quote_all
-from planner.ir.graph import model_digest
-from planner.ir.types.qtypes import NoneType
+from planner.errors import ModelError
+from planner.ir.graph import Graph, Region, Value, model_digest
+from planner.ir.types.fit import misfit
+from planner.ir.types.qtypes import NoneType, Uniform
+from planner.ir.types.typetext import parse_storage
 from planner.mlir.module import read_mlir, write_mlir
 from planner.mlir.text.read_module import parse_text
 from planner.plans.read_json import plan_from_json
@@ -112,3 +115,26 @@ def test_what_json_has_no_text_for_is_refused():
     for value in (float("inf"), float("-inf"), float("nan")):
         with pytest.raises(ValueError, match="no number of JSON"):
             number(value)
+
+
+@pytest.mark.parametrize("size", range(1, 6))
+@pytest.mark.parametrize("block", range(1, 8))
+def test_blocks_that_fit_in_json_fit_in_mlir(size, block):
+    """The last block may be shorter than the others, or the only one."""
+    for count in range(1, 7):
+        kind = Uniform(
+            parse_storage("i8"), (0.5,) * count, (0,) * count, "f32", None, ((0, block),), (count,)
+        )
+        value = Value("x", (size,), "f32")
+        region = Region("k", "relu", ("x",), ("y",), (), input_facts=((kind,),))
+        values = {"x": value, "y": Value("y", (size,), "f32")}
+        graph = Graph("m", values, (), ("x",), ("y",), {}, (region,))
+        if misfit(kind, value):
+            with pytest.raises(ModelError, match="does not fit"):
+                read_annotated(write_annotated(graph))
+            with pytest.raises(ModelError, match="does not fit"):
+                read_mlir(write_mlir(graph))
+        else:
+            assert count == -(-size // block)
+            assert_same(read_annotated(write_annotated(graph)), graph)
+            assert_same(read_mlir(write_mlir(graph)), graph)

@@ -79,8 +79,9 @@ class Hand:
             }
             codes.append(table(made, "OperatorCode", **text, **more))
             if kind:
-                fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, kind)
-                fields["BuiltinOptions"] = table(made, kind, **options)
+                union = "BuiltinOptions" if hasattr(tflite.BuiltinOptions, kind) else "BuiltinOptions2"
+                fields[f"{union}Type"] = getattr(getattr(tflite, union), kind)
+                fields[union] = table(made, kind, **options)
             if custom is not None:
                 fields["CustomOptions"] = raw(made, custom)
             operators.append(table(made, "Operator", **fields))

@@ -47,6 +47,7 @@ def changed(chance, seeds):
     return bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2000, MILLION])
 def test_changed_files(count, record_property):
     chance, seeds = random.Random(0), small()  # noqa: S311 - to be repeated, not to be secret
@@ -100,6 +101,7 @@ def test_files_that_are_cut(name, step):
             read_litert(data[:end])
 
 
+@pytest.mark.slow
 def test_small_files_that_are_cut():
     """The last bytes may be a layout's, of fields that are not read: then it is a model."""
     for data in small()[::8]:

@@ -165,13 +165,20 @@ def test_a_branch_that_hands_on_what_it_is_given(flag, tmp_path):
         np.testing.assert_array_equal(found["t2"], -X if flag else X)
 
 
-def test_a_call_is_its_subgraph():
+@pytest.mark.parametrize(
+    ("name", "table", "options"),
+    [
+        ("CALL", "CallOptions", {"Subgraph": 1}),
+        ("STABLEHLO_COMPOSITE", "StableHLOCompositeOptions", {"DecompositionSubgraphIndex": 1}),
+    ],
+)
+def test_a_call_is_its_subgraph(name, table, options):
     main, body = Hand(), Hand()
     for hand in (main, body):
         hand.tensor((4,), "FLOAT32")
         hand.tensor((4,), "FLOAT32")
     body.operator("NEG", 1, [0], [1], "NegOptions", {})
-    main.operator("CALL", 1, [0], [1], "CallOptions", {"Subgraph": 1})
+    main.operator(name, 1, [0], [1], table, options)
     data = main.file([0], [1], [(body, [0], [1])])
     assert [op.type for op in planner.load_model(data).ops] == ["Neg"]
     np.testing.assert_array_equal(run_model(data, {"t0": X})["t1"], -X)

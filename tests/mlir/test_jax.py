@@ -20,6 +20,7 @@ def share(line):
     return float(line.partition(": ")[2].split(" ")[0])
 
 
+@pytest.mark.slow
 def test_a_jax_model_is_planned_and_reads_the_digits_as_well(tmp_path):
     if not PYTHON.exists():
         pytest.skip("no .oracles/jax: run make oracles")

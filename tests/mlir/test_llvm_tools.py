@@ -74,6 +74,7 @@ def digits(target):
     return planner.plan(planner.annotate(model, stats=stats), target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", TOOLS)
 def test_every_tool_parses_models_and_plans(tool):
     """Calls, loops, branches, rescales, weights, types per axis; and the plan comes back out of the tool."""

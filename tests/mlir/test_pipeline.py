@@ -233,6 +233,7 @@ def test_functions_that_an_attribute_names_stay():
     assert [f"private @f{i}(" in found for i in range(6)] == [True] * 5 + [False]
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_calls_is_inlined():
     count = 1200
     links = "".join(

@@ -1,6 +1,7 @@
 """TOSA programs as models: each operator of TOSA 1.0 beside the reference model; what our exporter writes."""
 
 import numpy as np
+import onnx.parser
 import pytest
 
 import planner
@@ -286,6 +287,57 @@ def test_an_operator_computes_what_the_reference_model_does(computed, name):
             np.testing.assert_allclose(found[output], array, rtol=2e-5, atol=2e-5)
         else:
             np.testing.assert_array_equal(found[output], array)
+
+
+WRITTEN = (
+    *("argmax i8", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast i16 to f32"),
+    *("cast i32 to i8", "clamp i8", "clamp i16", "concat i16", "gather i8", "identity", "intdiv"),
+    *("logical_left_shift i8", "max_pool2d i8", "max_pool2d i16", "mul i8", "negate i8", "pad i16"),
+    *("reduce_max i16", "reduce_min i8", "reduce_product", "reverse", "select i8", "table", "tile"),
+)
+"""Programs of integers that stand for no reals, which are written again."""
+NODES = {
+    "toward zero": ("y = Cast <to=3> (x)", np.array([-3.7, -0.5, 0.0, 0.5, 2.5, 100.9], np.float32), "int8"),
+    "negated": ("y = Neg (x)", np.array([-7, 0, 9], np.int32), "int32"),
+    "wrapped": ("y = Add (x, x)", np.array([100, -100, 3], np.int8), "int8"),
+    "divided": ("y = Div (x, x)", np.array([-128, 5, 3], np.int16), "int16"),
+}
+"""ONNX nodes, x, the type of y."""
+
+
+def integer_models():
+    """Graphs and a sample of each, by name."""
+    for name in WRITTEN:
+        operands, attributes, result = CASES[name]
+        text = module(name.partition(" ")[0], operands, attributes, result)
+        graph = planner.load_model(text.encode(), format="mlir")
+        yield name, graph, dict(zip(graph.inputs, numbers(name, operands), strict=True))
+    for name, (nodes, x, kind) in NODES.items():
+        own = {"float32": "float"}.get(str(x.dtype), str(x.dtype))
+        header = '<ir_version: 10, opset_import: ["" : 21]>'
+        text = f"{header} g ({own}[{x.size}] x) => ({kind}[{x.size}] y) {{ {nodes} }}"
+        yield name, planner.load_model(onnx.parser.parse_model(text).SerializeToString()), {"x": x}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """What the reference model computes of our program of each."""
+    jobs, models = [], []
+    for name, graph, sample in integer_models():
+        plan = planner.plan(graph, "tosa-int8")
+        jobs.append((planner.export(graph, plan, "tosa"), [fed(graph, plan, sample)]))
+        models.append((name, graph, sample))
+    found = tosa.run(tmp_path_factory.mktemp("written"), jobs, extensions=TOSA_EXTENSIONS)
+    return {name: (*rest, made) for (name, *rest), made in zip(models, found, strict=True)}
+
+
+@pytest.mark.parametrize("name", [*WRITTEN, *NODES])
+def test_integers_without_a_scale_are_written(written, name):
+    graph, sample, given = written[name]
+    assert not isinstance(given, str), given
+    for output, array in zip(ModelRunner(graph).run(sample).values(), given[0], strict=True):
+        np.testing.assert_allclose(array, output, rtol=2e-5)
+        assert array.dtype == output.dtype
 
 
 def test_every_operator_of_the_specification_is_read_or_named():

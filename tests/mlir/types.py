@@ -1,5 +1,6 @@
 """Types as people write them: what MLIR takes with what we print, and what it refuses."""
 
+TABLE = ",".join(f"{k / 8}" for k in range(-8, 8))
 # (written, printed); torch-mlir takes both and calls them equal.
 KNOWN = [
     ("!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i8:f32, 0.5>"),
@@ -47,6 +48,9 @@ KNOWN = [
     ("!quant.calibrated<f32<-0.998:1.23>>", "!quant.calibrated<f32<-0.998:1.23>>"),
     ("!quant.calibrated<f16<-1.0e+01:2.e1>>", "!quant.calibrated<f16<-10.0:20.0>>"),
     ("!quant.quantile<ui1:f16, {-1.0,1.0}>", "!quant.quantile<ui1:f16, {-1.0,1.0}>"),
+    ("!quant.quantile<ui4:f16, {0.5,1.0,2.0}, <-1:1>>", "!quant.quantile<ui4:f16, {0.5,1.0,2.0}, <-1:1>>"),
+    (f"!quant.quantile<f4E2M1FN:f16, {{{TABLE}}}>", f"!quant.quantile<f4E2M1FN:f16, {{{TABLE}}}>"),
+    (f"!quant.quantile<ui4:f16, {{{TABLE}}}, <0:15>>", f"!quant.quantile<ui4:f16, {{{TABLE}}}, <0:15>>"),
     ("!quant<uniform<i8:f32, 0.5>>", "!quant.uniform<i8:f32, 0.5>"),
 ]
 

@@ -201,7 +201,7 @@ def test_a_scale_near_zero_saturates():
     assert found.tolist() == pytest.approx([-448 * float(scale), 0.0, 448 * float(scale), 448 * float(scale)])
 
 
-COUNTS = [400, pytest.param(20_000, marks=pytest.mark.soak)]
+COUNTS = [60, pytest.param(400, marks=pytest.mark.slow), pytest.param(20_000, marks=pytest.mark.soak)]
 
 
 @pytest.mark.parametrize("count", COUNTS)

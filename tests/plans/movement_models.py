@@ -55,8 +55,10 @@ def bound(build: Build) -> None:
         bounds = build.random.choice(((low,), ("", high), (low, high), (high, low)))
         build.add(build.net.op(kind, x, *bounds), shape)
     else:
-        numbers = (-0.5, 0.0, 0.3, -np.inf if kind == "Max" else np.inf)
-        build.add(build.net.op(kind, x, scalar(build, numbers)), shape)
+        # With a number it is read as Clip or Relu.
+        number = scalar(build, (-0.5, 0.0, 0.3, -np.inf if kind == "Max" else np.inf))
+        other, _ = build.random.choice([item for item in build.known if item[1] == shape])
+        build.add(build.net.op(kind, x, build.random.choice((number, other))), shape)
 
 
 def join(build: Build) -> None:

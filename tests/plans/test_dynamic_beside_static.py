@@ -165,7 +165,7 @@ def test_it_is_explained():
     told = planner.explain(planner.plan(asking(graph, {"op_mo": "dynamic"}), TARGET), "op_mo")
     assert "op_mo.in[0] is quantized at run time, to u8 by the range of each call" in told
     assert "op_mo is annotated: dynamic, by 'op_mo'" in told
-    assert "op_mo.in[1] (o): u8 with 8 scales along axis 1" in told
+    assert "op_mo.in[1] (o): i8<-127:127> with 8 scales along axis 1" in told
 
 
 def test_work_counts_products_of_bytes_and_reading_twice():

@@ -16,6 +16,7 @@ NEAR = {"recurrent": 1.1, "dense-blocks": 1.0, "lattice": 1.0, "shuffle": 1.05, 
 """How many times the bound a plan may cost. A cell's program is too hard, so its bound comes from parts."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 10])
 def test_parts_cost_no_more_than_the_whole(monkeypatch, size):
     graphs = [random_graph(seed, 15 + seed, facts=0.15) for seed in SEEDS]
@@ -30,6 +31,7 @@ def test_parts_cost_no_more_than_the_whole(monkeypatch, size):
     assert sum(bounds) > 1.2 * sum(propagate(graph, TARGET).bound for graph in graphs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regions", [600, pytest.param(3000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("shape", NEAR)
 def test_the_price_is_near_its_bound(shape, regions):

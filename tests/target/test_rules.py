@@ -209,6 +209,20 @@ def test_derive_refusals(scale, zero_point, x, message):
         answer("derive", {"port": "y", "scale": scale, "zero_point": zero_point}, x=(I8, x), y=(I8, None))
 
 
+@pytest.mark.parametrize("attribute", ["scale", "zero_point", "qmin", "qmax"])
+def test_an_expression_reads_each_parameter_of_a_port_and_no_element_of_one(attribute):
+    """A type per tensor has one of each, so `x.scale[0]` is as unknown as `x.shape`."""
+    x = (I8, "i8:f32, 0.25:3")
+    known = {"scale": 0.25, "zero_point": 3, "qmin": -128, "qmax": 127}
+    args = {"port": "y", "scale": f"max(x.{attribute}, 0 - x.{attribute}) / 8"}
+    assert answer("derive", args, x=x, y=(I8, None)) == {
+        "out[0]": f"!quant.uniform<i8:f32, {abs(known[attribute]) / 8}>"
+    }
+    for unknown in (f"x.{attribute}[0]", "x.shape", "x.shape[0]"):
+        with pytest.raises(RuleError, match=r"is none of x\.scale, x\.zero_point, x\.qmin, x\.qmax$"):
+            answer("derive", {"port": "y", "scale": unknown}, x=x, y=(I8, None))
+
+
 @pytest.mark.parametrize(
     ("kind", "store", "expected"),
     [

@@ -33,25 +33,47 @@ def by_device(model: Any, plan: Any, images: Any) -> Any:
     return found.outputs[model.outputs[0]]
 
 
-def by_xnnpack(converted: Any, images: Any) -> tuple[Any, list[str]]:
-    """What ExecuTorch computes on XNNPACK, and the operators that XNNPACK did not take."""
+def by_xnnpack(converted: Any, images: Any) -> tuple[Any, list[str], list[int]]:
+    """What ExecuTorch computes on XNNPACK, operators that XNNPACK did not take, `quantized_products`."""
+    from executorch.backends.xnnpack import xnnpack_preprocess
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
     from executorch.runtime import Runtime
 
+    graphs: list[Any] = []
+    write = xnnpack_preprocess.serialize_xnnpack_binary
+    xnnpack_preprocess.serialize_xnnpack_binary = lambda graph, *rest: (
+        graphs.append(graph) or write(graph, *rest)
+    )
     exported = torch.export.export(converted, (images,))
     lowered = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     nodes = lowered.exported_program().graph.nodes
     others = [str(node.target) for node in nodes if node.op == "call_function"]
     method = Runtime.get().load_program(lowered.to_executorch().buffer).load_method("forward")
     left = [name for name in others if "delegate" not in name and "getitem" not in name]
-    return method.execute([images])[0].numpy(), left
+    return method.execute([images])[0].numpy(), left, quantized_products(graphs)
+
+
+def quantized_products(graphs: Any) -> list[int]:
+    """Convolutions and matrix products of XNNPACK's graphs: those of quantized data and weights, and all."""
+    found = []
+    for graph in graphs:
+        values = {}
+        for value in graph.xvalues:
+            one = value.xvalue_union
+            values[getattr(one, "tensor_value", one).id_out] = hasattr(one, "quant_params")
+        nodes = [node.xnode_union for node in graph.xnodes if hasattr(node.xnode_union, "filter_id")]
+        found += [values[node.input1_id] and values[node.filter_id] for node in nodes]
+    return [sum(found), len(found)]
 
 
 def beside(a: Any, b: Any, step: float) -> dict[str, float]:
-    """The largest difference in steps of the output, the share that differs, and the answers that do."""
+    """The largest difference in steps of the output, the share and the answers that differ, and counts."""
     off = np.abs(a - b) / step
     return {
+        "numbers": off.size,
+        "equal": int((off < 0.5).sum()),
+        "one_step": int(((off >= 0.5) & (off < 1.5)).sum()),
         "steps": float(off.max()),
         "share": float((off > 0.5).mean()),
         "answers": int((a.argmax(1) != b.argmax(1)).sum()),
@@ -84,8 +106,9 @@ def lowered(name: str) -> dict[str, Any]:
     program, model, plan = planned(fitted(name), images)
     prepared = prepare_pt2e(program.module(), planner.torch.PlanQuantizer(plan, biases=False))
     prepared(images)
-    found, left = by_xnnpack(convert_pt2e(prepared), images)
-    return {"off": beside(found, by_device(model, plan, images), step_of(plan)), "left": left}
+    found, left, products = by_xnnpack(convert_pt2e(prepared), images)
+    off = beside(found, by_device(model, plan, images), step_of(plan))
+    return {"off": off, "left": left, "products": products}
 
 
 def trained(name: str) -> dict[str, Any]:

@@ -11,10 +11,14 @@ import torch
 
 import planner
 import planner.torch
+from planner.interpreter.calls import Operand
+from planner.interpreter.kernels.htp import added, multiplied
 from planner.interpreter.kernels.pooling import max_pool
 from planner.ir.graph import Op
+from planner.ir.types.qtypes import uniform
+from planner.ir.types.typetext import parse_storage
 from planner.ops.geometry.windows import pool_geometry
-from planner.torch.arithmetic import Result, scaled_sum
+from planner.torch.arithmetic import Result, Term, scaled_sum
 from planner.torch.operators import FUNCTIONS
 
 SEED = 3
@@ -316,16 +320,87 @@ def refused() -> list[str]:
 def sums() -> dict[str, list[int]]:
     """Random sums by each arithmetic, of one term and of two, as `numbers.npz` has them."""
     drawn = np.load("numbers.npz")
-    terms = [(torch.tensor(drawn["integers"]), torch.tensor(drawn["ratios"]))]
+    terms = [Term((torch.tensor(drawn["integers"]),), torch.tensor(drawn["ratios"]))]
     bytes_of = torch.tensor(drawn["others"])
     two = [
-        (bytes_of.flip(0), torch.tensor(drawn["ratios"][:1])),
-        (bytes_of, torch.tensor(drawn["other_ratio"])),
+        Term((bytes_of.flip(0),), torch.tensor(drawn["ratios"][:1])),
+        Term((bytes_of,), torch.tensor(drawn["other_ratio"])),
     ]
     names = ("exact_even", "power_of_two", "tosa_single", "tosa_double", "gemmlowp", "litert")
     found = {name: scaled_sum(terms, name, Result(8, 0)).long().flatten().tolist() for name in names}
-    for name in names[2:]:
+    for name in names:
         found[f"{name} of two"] = scaled_sum(two, name, Result(8, 0)).long().flatten().tolist()
+    return found
+
+
+def pairs() -> dict[str, int]:
+    """Numbers of Qualcomm's sums, differences and products that differ from the interpreter's."""
+    random, wrong = (
+        np.random.default_rng(SEED),
+        dict.fromkeys(("Add u8", "Sub u8", "Mul u8", "Sub u16", "Mul u16"), 0),
+    )
+    for name in wrong:
+        op, store = name.split()
+        bits = int(store[1:])
+        for _ in range(40):
+            scales = 2.0 ** random.uniform(-12, -2, 3)
+            scales[2] *= scales[0] * 2 ** (bits / 2) if op == "Mul" else 1.0
+            zeros = random.integers(0, 1 << bits, 3)
+            kinds = [
+                uniform(parse_storage(store), float(np.float32(s)), int(z))
+                for s, z in zip(scales, zeros, strict=True)
+            ]
+            stored = random.integers(0, 1 << bits, (2, 500)).astype(f"uint{bits}")
+            a, b = (Operand(array, kind) for array, kind in zip(stored, kinds, strict=False))
+            y = kinds[2]
+            sides = tuple(torch.tensor(side.shifted()) for side in (a, b))
+            result = Result(bits, y.zero_point)
+            unit = [np.float64(kind.scale) for kind in kinds]
+            if op == "Mul":
+                ratio = torch.tensor(unit[0] * unit[1] / unit[2])
+                single = torch.tensor(
+                    np.float32(np.float32(unit[0]) * np.float32(unit[1])) / np.float32(unit[2])
+                )
+                product = Term(sides, ratio, 1, (a.kind.zero_point, b.kind.zero_point), single)
+                steps, wanted = scaled_sum([product], "htp", result), multiplied(a, b, y)
+            else:
+                sign = -1 if op == "Sub" else 1
+                parts = zip(sides, unit, (1, sign), (a, b), strict=False)
+                terms = [
+                    Term((side,), torch.tensor(one / unit[2]), by, (x.kind.zero_point,))
+                    for side, one, by, x in parts
+                ]
+                steps, wanted = scaled_sum(terms, "htp", result), added(a, b, y, sign=sign)
+            if wanted is not None:
+                mine = (steps.numpy() + y.zero_point).clip(0, (1 << bits) - 1)
+                wrong[name] += int((mine != wanted).sum())
+    return wrong
+
+
+class Pairs(torch.nn.Module):
+    """A product, a difference and a sum."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        """Compute them."""
+        z = x * y
+        return z, x - z, (x - z) + y
+
+
+def two_tensors() -> dict[str, int]:
+    """Stored numbers of a product, a difference and a sum that differ from the plan's, by target."""
+    random = np.random.default_rng(SEED)
+    x, y = (np.float32(random.normal(0.3, 1.0, (8, 64))) for _ in range(2))
+    model = planner.load_model(torch.export.export(Pairs(), (torch.tensor(x), torch.tensor(y))))
+    ready = planner.annotate(model, stats=planner.calibrate(model, {"x": x, "y": y}))
+    found = {}
+    for target in ("finn-fpga", "hls4ml-fpga", "litert-int8", "onnxruntime-cpu", "qnn-htp", "tosa-int8"):
+        plan = planner.plan(ready, target)
+        mine = planner.torch.fake_quantized(ready, plan)(torch.tensor(x), torch.tensor(y))
+        device = planner.evaluate(ready, plan, {"x": x, "y": y}).outputs
+        pairs = zip(model.outputs, mine, strict=True)
+        found[target] = sum(
+            int((np.abs(device[name] - part.detach().numpy()) > 1e-6).sum()) for name, part in pairs
+        )
     return found
 
 
@@ -355,6 +430,8 @@ if __name__ == "__main__":
             "refused": refused(),
             "sums": sums(),
             "pools": pools(),
+            "pairs": pairs(),
+            "two tensors": two_tensors(),
         }
         if asked.get("rest")
         else {}

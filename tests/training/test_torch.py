@@ -151,5 +151,15 @@ def test_sums_are_those_of_the_interpreter(answers):
         np.testing.assert_array_equal(np.reshape(stored, wanted.shape), wanted, name)
 
 
+def test_sums_and_products_of_two_tensors_are_those_of_qualcomms_library(answers):
+    assert set(answers["pairs"].values()) == {0}
+
+
+def test_operators_of_two_tensors_compute_what_the_plan_does(answers):
+    """Add, Sub and Mul of two tensors, in every arithmetic that torch knows: no number is off."""
+    assert answers["two tensors"] == dict.fromkeys(answers["two tensors"], 0)
+    assert len(answers["two tensors"]) >= 4
+
+
 def test_pools_leave_out_windows_in_the_end_padding(answers):
     assert answers["pools"] == [True, True]

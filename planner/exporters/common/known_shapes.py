@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from planner.errors import ModelError, UnsupportedExport
-from planner.exporters.common.blocks import Block
 from planner.exporters.common.values import Array, Values
 from planner.factors.form import FIXED_SIZES
 from planner.interpreter.programs import program_of
 from planner.ir.dims import fixed_as_seen, named_dims, open_dims, seen_sizes
 from planner.ir.dims import left_open as open_sizes
 from planner.ir.graph import Graph, Op
+from planner.lowering.blocks import Block
 
 ShapeOf: TypeAlias = Callable[[str], tuple[int, ...]]
 """The sizes of a value that is there."""

@@ -9,11 +9,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from planner.exporters.common.blocks import Block
-from planner.exporters.common.control_flow import Border, Choice, Cycle
 from planner.exporters.common.layouts import plain
-from planner.interpreter.bodies import border_arithmetic
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
+from planner.lowering.bodies import Border, Choice, Cycle, border_arithmetic
 from planner.plans.records import PortTyped
 
 

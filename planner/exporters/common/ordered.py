@@ -12,12 +12,12 @@ from math import prod
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block
 from planner.exporters.common.known_shapes import fold, sizes_blamed
 from planner.exporters.common.layouts import Order, channels_last, laid, plain
 from planner.exporters.common.values import Values
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
 from planner.plans.plan import Plan
 
 Tensor = TypeVar("Tensor")
@@ -172,8 +172,7 @@ class OrderedBuilder(ABC, Generic[Tensor]):
         with sizes_blamed(self.graph, f"kernel {kernel.name!r}"):
             if kernel.name not in self.plan.kernels or fold(self.values, self.sizes, block):
                 return False
-        row = None if kernel.row is None else self.plan.row_of(kernel.name)
-        self.values.arithmetic = "" if row is None else row.requantize
+        self.values.arithmetic = block.arithmetic
         port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
         self.address = f"{port} ({f'row {kernel.row}' if kernel.row else 'in float'})"
         return True

@@ -5,9 +5,9 @@ Nothing here writes. Source: docs/specification.md, section 8.
 
 from typing import Any
 
-from planner.exporters.common.blocks import Block, Operand
 from planner.exporters.common.values import Values
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand
 
 
 def only_stored(values: Values[Any], block: Block) -> Operand | None:

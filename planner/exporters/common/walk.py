@@ -11,11 +11,12 @@ from typing import Generic
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block
-from planner.exporters.common.control_flow import Border, Choice, Cycle, Item
+from planner.exporters.common.control_flow import Item
 from planner.exporters.common.loop_language import Language, Tensor, Trips, Turn
 from planner.exporters.common.values import Values
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
+from planner.lowering.bodies import Border, Choice, Cycle
 
 
 class Walk(Generic[Tensor]):

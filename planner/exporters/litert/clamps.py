@@ -11,12 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp, clamp_of
+from planner.exporters.common.blocks import Clamp, clamp_of
 from planner.exporters.litert.calls import NONE, Call
 from planner.exporters.litert.operations import Tensor
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.storages import full_range
 from planner.litert_reader.vocabulary import FUSED, Bounds
+from planner.lowering.blocks import Block, bounds_of
 
 ALONE: Final[Mapping[str, Bounds]] = {
     "RELU": (0.0, None),
@@ -73,7 +74,7 @@ def _is_missing(operator: str, y: Uniform) -> bool:
 
 
 def _clip_reals(call: Call, x: Tensor) -> Sequence[Tensor] | None:
-    bounds = _bounds(call)
+    bounds = bounds_of(call.op, call.builder.values.known)
     if bounds is None:
         return None
     for operator, known in ALONE.items():
@@ -85,17 +86,3 @@ def _clip_reals(call: Call, x: Tensor) -> Sequence[Tensor] | None:
             limit = call.builder.program.constant(number, x.element, f"{call.stem}_bound")
             x = call.emit(operator, (x, limit), x, "MaximumMinimumOptions", {})
     return [x]
-
-
-def _bounds(call: Call) -> Bounds | None:
-    """Bounds of a Relu or Clip in reals; None where they are known only at run time."""
-    if call.op.type == "Relu":
-        return 0.0, None
-    found: list[float | None] = [call.op.attributes.get("min"), call.op.attributes.get("max")]
-    for i in (1, 2):
-        if call.has(i):
-            known = call.builder.values.known(call.op.inputs[i])
-            if known is None:
-                return None
-            found[i - 1] = float(known.reshape(()))
-    return found[0], found[1]

@@ -13,13 +13,14 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block
-from planner.exporters.common.control_flow import Border, Choice, Item
+from planner.exporters.common.control_flow import Item
 from planner.exporters.common.layouts import plain
 from planner.exporters.common.loop_language import OrderedLanguage, Trips, Turn
 from planner.exporters.common.walk import Walk
 from planner.exporters.litert.operations import Body, Operator, Options, Program, Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
+from planner.lowering.blocks import Block
+from planner.lowering.bodies import Border, Choice
 from planner.plans.records import PortTyped
 
 Writer: TypeAlias = Callable[[ProgramBuilder, Block], None]

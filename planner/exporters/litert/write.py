@@ -10,7 +10,7 @@ from typing import Final
 
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.basics import with_basics
-from planner.exporters.common.blocks import Block, clamp_of
+from planner.exporters.common.blocks import clamp_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import sizes_blamed
 from planner.exporters.common.tables import with_rows_apart
@@ -27,6 +27,7 @@ from planner.ir.graph import Constant, Graph, Op, port_address
 from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.litert_reader.vocabulary import BUILTINS, UNARIES
+from planner.lowering.blocks import Block
 from planner.ops import defined
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped

@@ -10,21 +10,15 @@ from dataclasses import replace
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import (
-    CLAMPS,
-    Block,
-    Clamp,
-    clamp_of,
-    is_written_in_f32,
-    split_tail,
-)
+from planner.exporters.common.blocks import Clamp, clamp_of
 from planner.exporters.onnx.model_builder import SHAPE_READERS, ModelBuilder
 from planner.exporters.onnx.storage_types import ONNX_FLOATS, held_dtype, whole_range
-from planner.interpreter.bodies import border_arithmetic
 from planner.ir.borders import border_op
 from planner.ir.graph import Op
 from planner.ir.structure import JOIN
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import CLAMPS, Block, is_in_f32, split_tail
+from planner.lowering.bodies import border_arithmetic
 from planner.plans.records import PortTyped
 
 
@@ -59,7 +53,7 @@ def write_real(builder: ModelBuilder, block: Block) -> None:
     In float32 where the block is integer all around, whatever the model's own float: that is the arithmetic
     of a plan, and onnxruntime fuses nothing else into integer kernels.
     """
-    is_f32 = is_written_in_f32(builder.graph, block)
+    is_f32 = is_in_f32(block, builder.graph)
     ports = {port.value: port for port in block.kernel.outputs if port.value}
     reads = _Reads(builder, block, is_f32=is_f32)
     raw = {name: raw_name(builder, name, port.type, is_f32=is_f32) for name, port in ports.items()}
@@ -98,7 +92,7 @@ def products(block: Block) -> Iterator[Block]:
     """
     ops, _ = split_tail(block.core)
     for count in range(len(ops) if block.float_result else 0, 0, -1):
-        yield block._replace(core=ops[:count])
+        yield replace(block, core=ops[:count])
 
 
 def hand_on(builder: ModelBuilder, block: Block, product: Block, write: Callable[[str], None]) -> None:

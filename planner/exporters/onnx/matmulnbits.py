@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.block_packing import Steps, packed_blocks
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
 from planner.exporters.onnx.port_support import ONNX_STORAGES, Accepts
@@ -25,6 +24,7 @@ from planner.ir.graph import Graph
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.scales import holds_scales
+from planner.lowering.blocks import Block
 from planner.plans.plan import Plan
 
 WIDTHS: Final = (2, 4, 8)

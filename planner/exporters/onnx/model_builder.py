@@ -14,7 +14,6 @@ import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Operand
 from planner.exporters.common.values import Values, is_cut
 from planner.exporters.onnx.blocked import (
     block_attributes,
@@ -40,6 +39,7 @@ from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op, Shape
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Operand
 from planner.onnx.write import Port
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped

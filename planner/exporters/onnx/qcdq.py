@@ -5,15 +5,16 @@ ops, fused activations included, are float ones between the pairs. Source: the Q
 docs/formats.md.
 """
 
+from dataclasses import replace
 from typing import Final
 
-from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.float_blocks import write_real
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
 from planner.exporters.onnx.qoperator import BYTES
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
+from planner.lowering.blocks import Block
 from planner.plans.plan import Plan
 
 
@@ -24,7 +25,7 @@ def write_qcdq(graph: Graph, plan: Plan) -> bytes:
 
 def write_block(builder: ModelBuilder, block: Block) -> None:
     """Write one region in float; its activation is an op of it like any other."""
-    write_real(builder, block._replace(core=block.region.ops, activation=None))
+    write_real(builder, replace(block, core=block.region.ops, activation=None))
 
 
 FORM: Final = Form(

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.guards.optimisations import CARRIERS
 from planner.exporters.onnx.model_builder import ModelBuilder
@@ -29,6 +28,7 @@ from planner.exporters.onnx.storage_types import held_dtype
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
 from planner.plans.plan import Plan
 
 

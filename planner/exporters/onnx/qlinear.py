@@ -11,13 +11,14 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Operand, operand_of
-from planner.exporters.common.linear_operands import is_row
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
-from planner.interpreter.calls import is_accumulator, is_byte, is_like
+from planner.interpreter.calls import FLOAT32_EVEN, is_like
+from planner.interpreter.kernels.linear import folds, is_known
 from planner.interpreter.kernels.softmax import least_size, overflows
 from planner.ir.graph import Shape
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand, operand_of
+from planner.lowering.products import Product, product_in
 from planner.ops import CONCATS
 
 
@@ -39,116 +40,72 @@ CallMaker: TypeAlias = Callable[[ModelBuilder, Block, Uniform], Call | None]
 FloatCallMaker: TypeAlias = Callable[[ModelBuilder, Block], Call | None]
 
 
-def _is_weight(kind: Uniform, x: Uniform, axis: int) -> bool:
-    fits = kind.storage.bits <= 8 and not kind.blocks and kind.axis in (None, axis)
-    return fits and (kind.storage.signed or not x.storage.signed)
+def _known(builder: ModelBuilder, block: Block, y: Uniform | None) -> Product | None:
+    """The product of a block, where onnxruntime multiplies its types in integers; to float without `y`."""
+    found = product_in(builder.graph, block.core, block.kinds, builder.values.known, FLOAT32_EVEN)
+    return found if found is not None and is_known(found, y) else None
 
 
 def conv(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     """QLinearConv: x, w with their parameters, those of y, and an int32 bias."""
-    op = block.core[0]
-    x, w, b = (operand_of(block, op, i) if i < len(op.inputs) else None for i in range(3))
-    if x is None or w is None or not is_like(x.kind, y) or not _is_weight(w.kind, x.kind, 0):
+    found = _known(builder, block, y)
+    if found is None:
         return None
-    has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
-    if has_bias and (b is None or not is_accumulator(b.kind, x.kind, w.kind)):
-        return None
-    bias = () if b is None else (builder.stored(b.value, b.kind),)
-    inputs = (*builder.triple(x), *builder.triple(w), *builder.parameters(y, block.result), *bias)
-    return Call("QLinearConv", inputs, attributes=op.attributes)
+    bias = () if found.bias is None else (builder.stored(found.bias.value, found.bias.kind),)
+    operands = (*builder.triple(found.x), *builder.triple(found.w))
+    inputs = (*operands, *builder.parameters(y, block.result), *bias)
+    return Call("QLinearConv", inputs, attributes=found.op.attributes)
 
 
 def matmul(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     """QLinearMatMul, batched too; a 2-d weight may have a scale per column."""
-    op = block.core[0]
-    a, b = operand_of(block, op, 0), operand_of(block, op, 1)
-    if a is None or b is None or not is_like(a.kind, y):
+    found = _known(builder, block, y)
+    if found is None:
         return None
-    is_matrix = len(builder.graph.values[b.value].shape or ()) == 2
-    if not _is_weight(b.kind, a.kind, 1) or not (b.kind.is_per_tensor or is_matrix):
-        return None
-    inputs = (*builder.triple(a), *builder.triple(b), *builder.parameters(y, block.result))
-    return Call("QLinearMatMul", inputs)
+    operands = (*builder.triple(found.x), *builder.triple(found.w))
+    return Call("QLinearMatMul", (*operands, *builder.parameters(y, block.result)))
 
 
 def matmul_to_float(builder: ModelBuilder, block: Block) -> Call | None:
     """MatMulIntegerToFloat, batched too; a 2-d weight may have a scale per column."""
-    op = block.core[0]
-    a, b = operand_of(block, op, 0), operand_of(block, op, 1)
-    if a is None or b is None or not is_byte(a.kind):
+    found = _known(builder, block, None)
+    if found is None:
         return None
-    is_matrix = len(builder.graph.values[b.value].shape or ()) == 2
-    if not _is_weight(b.kind, a.kind, 1) or not (b.kind.is_per_tensor or is_matrix):
-        return None
-    first, second = builder.triple(a), builder.triple(b)
+    first, second = builder.triple(found.x), builder.triple(found.w)
     inputs = (first[0], second[0], first[1], second[1], first[2], second[2])
     return Call("MatMulIntegerToFloat", inputs, MICROSOFT)
 
 
 def gemm(builder: ModelBuilder, block: Block, y: Uniform | None = None) -> Call | None:
-    """QGemm of a Gemm: any alpha, beta 1; the result is float without a type."""
-    op = block.core[0]
-    keys = ("alpha", "transA", "transB")
-    attributes = {key: op.attributes[key] for key in keys if key in op.attributes}
-    has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
-    if has_bias and op.attributes.get("beta", 1.0) != 1.0:
-        return None
-    b = operand_of(block, op, 2) if has_bias else None
-    if has_bias and b is None:
-        return None
-    return _qgemm(builder, block, y, _Gemm(operand_of(block, op, 0), operand_of(block, op, 1), b, attributes))
+    """QGemm of a Gemm (any alpha, beta 1), or of MatMul and Add; the result is float without a type.
 
-
-def matmul_add(builder: ModelBuilder, block: Block, y: Uniform | None = None) -> Call | None:
-    """QGemm of MatMul and Add, float without a type; leading dimensions are folded and unfolded behind it."""
-    product, add = block.core
-    side = 1 if add.inputs[0] == product.outputs[0] else 0
-    x, w, b = operand_of(block, product, 0), operand_of(block, product, 1), operand_of(block, add, side)
-    if x is None or w is None or b is None:
-        return None
-    shape, matrix = builder.graph.values[x.value].shape, builder.graph.values[w.value].shape
-    if shape is None or matrix is None or len(shape) < 2 or len(matrix) != 2:
-        return None
-    return _qgemm(builder, block, y, _Gemm(x, w, b, {}, rows=shape[:-1]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Gemm:
-    """Operands of a QGemm; `rows` are the leading dimensions of a MatMul's x, () for a Gemm."""
-
-    a: Operand | None
-    w: Operand | None
-    b: Operand | None
-    attributes: Mapping[str, Any]
+    Leading dimensions of a MatMul are folded, and unfolded behind it.
+    """
+    found = _known(builder, block, y)
     rows: Shape = ()
-
-
-def _qgemm(builder: ModelBuilder, block: Block, y: Uniform | None, gemm: _Gemm) -> Call | None:
-    a, w, b = gemm.a, gemm.w, gemm.b
-    if a is None or w is None or not (is_byte(a.kind) if y is None else is_like(a.kind, y)):
+    shape = None if found is None else builder.graph.values[found.w.value].shape
+    if found is None or shape is None or len(shape) != 2:
         return None
-    out_axis = 0 if gemm.attributes.get("transB") else 1
-    shape = builder.graph.values[w.value].shape
-    columns = shape[out_axis] if shape is not None and len(shape) == 2 else None
-    unknown = [dim for dim in gemm.rows if not isinstance(dim, int)]
-    if not _is_weight(w.kind, a.kind, out_axis) or len(unknown) > 1 or not isinstance(columns, int):
+    if len(block.core) > 1:
+        sizes = builder.graph.values[found.x.value].shape
+        if sizes is None or len(sizes) < 2 or not folds(sizes):
+            return None
+        rows = sizes[:-1]
+    columns, op = shape[found.w_axis], found.op
+    if not isinstance(columns, int):
         return None
-    alpha = gemm.attributes.get("alpha", 1.0)
-    if b is not None and not (
-        is_accumulator(b.kind, a.kind, w.kind, alpha) and is_row(builder.values, b.value, columns)
-    ):
-        return None
-    bias = "" if b is None else _row(builder, b, columns)
-    tensor, *parameters = builder.triple(a)
+    bias = "" if found.bias is None else _row(builder, found.bias, columns)
+    tensor, *parameters = builder.triple(found.x)
     reshape = ""
-    if len(gemm.rows) > 1:
-        tensor = _folded(builder, tensor, shape[0] if shape else -1)
-        rows = [dim if isinstance(dim, int) else -1 for dim in gemm.rows]
-        reshape = builder.file.constant(f"{block.result}_shape", np.asarray([*rows, columns], np.int64))
-    inputs = (tensor, *parameters, *builder.triple(w), bias)
+    if len(rows) > 1:
+        tensor = _folded(builder, tensor, shape[0])
+        whole = [dim if isinstance(dim, int) else -1 for dim in (*rows, columns)]
+        reshape = builder.file.constant(f"{block.result}_shape", np.asarray(whole, np.int64))
+    inputs = (tensor, *parameters, *builder.triple(found.w), bias)
     if y is not None:
         inputs = (*inputs, *builder.parameters(y, block.result))
-    return Call("QGemm", inputs, MICROSOFT, gemm.attributes, reshape)
+    attributes = {key: op.attributes[key] for key in ("alpha", "transA", "transB") if key in op.attributes}
+    return Call("QGemm", inputs, MICROSOFT, attributes, reshape)
 
 
 def _folded(builder: ModelBuilder, tensor: str, depth: Any) -> str:
@@ -245,7 +202,7 @@ _softmax: Final = unary("QLinearSoftmax", defaults={"axis": -1, "opset": 13}, ke
 FLOAT_CALLS: Final[Mapping[tuple[str, ...], FloatCallMaker]] = {
     ("Gemm",): gemm,
     ("MatMul",): matmul_to_float,
-    ("MatMul", "Add"): matmul_add,
+    ("MatMul", "Add"): gemm,
 }
 """Integer operators whose result is float, by the types of a region's ops without a final Relu or Clip."""
 
@@ -258,7 +215,7 @@ CALLS: Final[Mapping[tuple[str, ...], CallMaker]] = {
     ("GlobalAveragePool",): unary("QLinearGlobalAveragePool", defaults={"channels_last": 0}),
     ("LeakyRelu",): unary("QLinearLeakyRelu", defaults={}, keep=("alpha",)),
     ("MatMul",): matmul,
-    ("MatMul", "Add"): matmul_add,
+    ("MatMul", "Add"): gemm,
     ("Mul",): elementwise("QLinearMul"),
     ("Sigmoid",): unary("QLinearSigmoid", defaults={}),
     ("Softmax",): softmax,

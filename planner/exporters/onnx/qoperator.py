@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, clamp_of, moved_kind
+from planner.exporters.common.blocks import clamp_of
 from planner.exporters.onnx.float_blocks import (
     hand_on,
     is_idle,
@@ -27,6 +27,7 @@ from planner.exporters.onnx.storage_types import held_dtype
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, moved_kind
 from planner.ops import OPERATORS, of_form
 from planner.ops.forms import Form as Family
 from planner.plans.plan import Plan
@@ -110,7 +111,7 @@ def _emit(builder: ModelBuilder, block: Block, call: Call, result: str) -> None:
 
 def write_movement(builder: ModelBuilder, block: Block) -> bool:
     """Write data movement on stored integers; False where types differ or the integer kernel is missing."""
-    op, kind = block.region.ops[0], moved_kind(builder.values, block)
+    op, kind = block.region.ops[0], moved_kind(block, builder.graph, builder.values.is_same)
     if kind is None or not kind.is_per_tensor or not block.kernel.outputs:
         return False
     if 8 * held_dtype(kind).itemsize not in INTEGER_MOVEMENT.get(op.type, ()):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import RuleError, UnsupportedExport
-from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.common.blocks import blocks
 from planner.exporters.common.tables import with_rows_apart
 from planner.exporters.onnx.float_blocks import write_border
 from planner.exporters.onnx.integers.dynamic import write_dynamic
@@ -21,6 +21,7 @@ from planner.exporters.onnx.port_support import Accepts, beyond, refuse_unsuppor
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.scales import holds_scales
+from planner.lowering.blocks import Block
 from planner.plans.plan import Plan
 
 

@@ -9,11 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp, Operand
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.pointwise import only_stored, varying_axis
 from planner.exporters.common.thresholds import Integers
 from planner.exporters.qonnx.finn_builder import FinnModelBuilder, layout_of
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand
 from planner.ops import defined
 
 _NORMALISED: Final = "BatchNormalization"

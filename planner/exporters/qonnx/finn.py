@@ -7,15 +7,15 @@ quantized kernel without such a form is refused; float kernels remain float. Sou
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import eq
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import RuleError, UnsupportedExport
-from planner.exporters.common.blocks import Block, Clamp, Operand, blocks, clamp_of, operand_of
+from planner.exporters.common.blocks import Clamp, blocks, clamp_of
 from planner.exporters.common.linear_operands import (
-    Product,
     largest,
     range_of,
     rounding_of,
@@ -36,8 +36,9 @@ from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.fixed_point import is_fixed_point
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand, moved_kind, operand_of
+from planner.lowering.products import Product
 from planner.plans.plan import Plan
 
 Writer: TypeAlias = Callable[[FinnModelBuilder, Block, Uniform, Clamp], bool]
@@ -93,22 +94,20 @@ def _problem(kind: object, *, is_constant: bool) -> str:
 
 
 def _write_block(streams: FinnModelBuilder, block: Block) -> None:
-    row = None if block.kernel.row is None else streams.plan.row_of(block.kernel.name)
-    streams.values.arithmetic = FLOAT32_EVEN if row is None else row.requantize
+    streams.values.arithmetic = block.arithmetic or FLOAT32_EVEN
     if not block.is_integer:
         _write_floats(streams, block, block.region.ops, {})
         return
     if _write_movement(streams, block) or _hand_on(streams, block):
         return
     writer = WRITERS.get(tuple(op.type for op in block.core), channelwise)
-    outputs = [port for port in block.kernel.outputs if port.value]
-    kind = outputs[0].type if len(outputs) == 1 else None
-    if isinstance(kind, Uniform) and _follows(streams.values.arithmetic):
+    kind = block.y
+    if kind is not None and _follows(streams.values.arithmetic):
         clamp = clamp_of(streams.values, block.activation, kind)
         if clamp is not None and clamp.low < clamp.high and writer(streams, block, kind, clamp):
             return
     ops = "+".join(op.type for op in block.region.ops)
-    port = outputs[0].address if outputs else block.kernel.name
+    port = next((port.address for port in block.kernel.outputs if port.value), block.kernel.name)
     raise UnsupportedExport(
         f"{port} (row {block.kernel.row}): thresholds do not compute {ops} in {streams.values.arithmetic} "
         "with these types; finn accepts Conv, Gemm and MatMul with constant weights and sums below 2^24, "
@@ -193,12 +192,8 @@ def _write_floats(streams: FinnModelBuilder, block: Block, ops: Sequence[Op], in
 
 def _write_movement(streams: FinnModelBuilder, block: Block) -> bool:
     """Data-movement operators take integers less their zero point as they are."""
-    op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
-    kinds = [port.type for port in ports if port.value]
-    kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)
-    if len(block.region.ops) > 1 or kind is None or not is_movement(op, streams.graph):
-        return False
-    if any(other != kind for other in kinds) or op.type == "Clip":
+    op, kind = block.region.ops[0], moved_kind(block, streams.graph, eq)
+    if kind is None or op.type == "Clip":
         return False
     inputs = [
         streams.values.integers(name, kind)

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block, Clamp
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.linear_operands import shifted_weight
 from planner.exporters.common.thresholds import Integers, least_arguments, least_floats
 from planner.exporters.common.values import Values
@@ -22,6 +22,7 @@ from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import rescaled
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
 from planner.onnx.quantized.formulas import Array
 from planner.onnx.write import OPSET
 from planner.ops import LINEAR

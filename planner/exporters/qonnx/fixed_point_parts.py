@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block
 from planner.ir.graph import Constant, Graph, Op, Region, Shape, Value
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.storages import storage
+from planner.lowering.blocks import Block
 from planner.onnx.naming import unused
 from planner.plans.records import KernelPlan, Port, PortTyped
 

@@ -20,7 +20,6 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block
 from planner.exporters.common.values import numbers_of
 from planner.exporters.qonnx.fixed_point_parts import (
     FACTOR_BITS,
@@ -39,6 +38,7 @@ from planner.exporters.qonnx.fixed_point_parts import (
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.storages import storage
+from planner.lowering.blocks import Block
 from planner.ops import OPERATORS, of_form
 from planner.ops.forms import Form
 from planner.plans.records import Port, PortTyped

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.common.blocks import blocks
 from planner.exporters.onnx.onnx_file import MAX_STEM
 from planner.exporters.qonnx.fixed_point_parts import Extent
 from planner.exporters.qonnx.fixed_point_scales import in_powers_of_two
@@ -27,6 +27,7 @@ from planner.exporters.qonnx.quant_parameters import QUANT_NAME
 from planner.exporters.qonnx.windows import windows
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Bipolar, Uniform
+from planner.lowering.blocks import Block
 from planner.ops import LINEAR
 from planner.plans.plan import Plan
 from planner.plans.records import Port, PortTyped

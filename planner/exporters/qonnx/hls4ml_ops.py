@@ -16,12 +16,12 @@ import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block
 from planner.exporters.qonnx.quant_parameters import BIPOLAR_NAME
 from planner.exporters.qonnx.windows import window
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.storages import storage
+from planner.lowering.blocks import Block
 from planner.onnx.nodes import Node
 from planner.ops import of_form
 from planner.ops.forms import Form
@@ -88,7 +88,7 @@ def readable(graph: Graph, blocks: Sequence[Block]) -> tuple[Graph, list[Block]]
                 seen = {name: block.kinds.get((op.name, i)) for i, name in enumerate(op.inputs)} | draft.kinds
                 kinds |= {(step.name, i): seen[name] for i, name in enumerate(step.inputs) if name in seen}
             ops += steps
-        made.append(block._replace(region=replace(block.region, ops=tuple(ops)), kinds=kinds))
+        made.append(replace(block, region=replace(block.region, ops=tuple(ops)), kinds=kinds))
     values, constants = {**graph.values, **draft.values}, {**graph.constants, **draft.constants}
     return replace(graph, values=values, constants=constants), made
 

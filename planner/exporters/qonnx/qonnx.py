@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.common.blocks import blocks
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
 from planner.exporters.qonnx.quant_parameters import range_problem
@@ -18,6 +18,7 @@ from planner.exporters.qonnx.windows import windows
 from planner.ir.graph import Graph
 from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Bipolar, Uniform
+from planner.lowering.blocks import Block
 from planner.ops import defined
 from planner.plans.plan import Plan
 

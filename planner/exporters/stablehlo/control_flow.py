@@ -12,8 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block
-from planner.exporters.common.control_flow import Border, Choice, Cycle, Item
+from planner.exporters.common.control_flow import Item
 from planner.exporters.common.loop_language import Language, Trips, Turn
 from planner.exporters.common.walk import Walk
 from planner.exporters.stablehlo.function import Program
@@ -22,6 +21,8 @@ from planner.exporters.stablehlo.operations import binary, convert, reshape
 from planner.exporters.stablehlo.program_builder import ProgramBuilder
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
+from planner.lowering.bodies import Border, Choice, Cycle
 from planner.mlir.generic import Block as Region
 from planner.mlir.generic import Operation
 from planner.plans.records import PortTyped

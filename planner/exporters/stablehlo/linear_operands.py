@@ -5,7 +5,7 @@ Source: StableHLO specification, convolution and dot_general; `common.linear_ope
 
 import numpy as np
 
-from planner.exporters.common.linear_operands import Product, largest, shifted_weight, stored_bias
+from planner.exporters.common.linear_operands import largest, shifted_weight, stored_bias
 from planner.exporters.stablehlo.floats.windows import (
     conv_shape,
     gemm_dots,
@@ -18,6 +18,7 @@ from planner.exporters.stablehlo.operations import Geometry, convolution, dot_ge
 from planner.exporters.stablehlo.program_builder import ProgramBuilder
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.ir.graph import Op
+from planner.lowering.products import Product
 
 
 def weight_of(product: Product) -> Array | None:

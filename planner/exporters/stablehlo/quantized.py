@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.blocks import Block, Operand, operand_of
-from planner.exporters.common.linear_operands import INT32, Product, product_of, stored_bias
+from planner.exporters.common.linear_operands import INT32, product_of, stored_bias
 from planner.exporters.stablehlo.floats.windows import conv_shape, multiplied
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.linear_operands import geometry_of, reach_of, weight_of
@@ -34,6 +33,8 @@ from planner.exporters.stablehlo.program_builder import Form, ProgramBuilder
 from planner.exporters.stablehlo.tensors import Tensor, quantized, quantized_text, storage_width
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Storage, Uniform, uniform
+from planner.lowering.blocks import Block, Operand, operand_of
+from planner.lowering.products import Product
 from planner.stablehlo_reader.vocabulary import BINARIES, OPERATIONS, UNARIES, VARIADICS
 
 Kernel: TypeAlias = Callable[[ProgramBuilder, Block, Uniform], Tensor | None]

@@ -5,11 +5,12 @@ operations between dequantize and quantize. Source: docs/formats.md; docs/specif
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from planner.errors import UnsupportedExport
 from planner.exporters.common.basics import with_basics
-from planner.exporters.common.blocks import CLAMPS, Block, Clamp, clamp_of, moved_kind, split_tail
+from planner.exporters.common.blocks import Clamp, clamp_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, left_open, sizes_blamed
 from planner.exporters.common.tables import with_rows_apart
@@ -31,6 +32,7 @@ from planner.exporters.stablehlo.verbatim import is_verbatim, restate
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.written_scales import written_scales
+from planner.lowering.blocks import CLAMPS, Block, moved_kind, split_tail
 from planner.mlir.generic import Function, module_text
 from planner.plans.plan import Plan
 from planner.plans.records import Port
@@ -99,12 +101,10 @@ def _heading(builder: ProgramBuilder, results: list[tuple[str, Tensor]]) -> Iter
 
 
 def _write_block(builder: ProgramBuilder, block: Block) -> None:
-    row = None if block.kernel.row is None else builder.plan.row_of(block.kernel.name)
-    builder.values.arithmetic = builder.form.arithmetic or ("" if row is None else row.requantize)
+    row = block.kernel.row
+    builder.values.arithmetic = builder.form.arithmetic or block.arithmetic
     address = next((port.address for port in block.kernel.outputs), block.kernel.name)
-    builder.p.start(
-        block.kernel.name, f"{address} ({'in float' if row is None else f'row {block.kernel.row}'})"
-    )
+    builder.p.start(block.kernel.name, f"{address} ({'in float' if row is None else f'row {row}'})")
     if block.is_integer:
         builder.p.remark(f"{block.kernel.name}: {block.kernel.kernel}")
     with sizes_blamed(builder.graph, builder.p.place):
@@ -119,7 +119,7 @@ def _write_block(builder: ProgramBuilder, block: Block) -> None:
 
 def _write_movement(builder: ProgramBuilder, block: Block) -> bool:
     """Write a data-movement operator, or a clamp alone, on stored elements; False where types differ."""
-    op, kind = block.core[0], moved_kind(builder.values, block)
+    op, kind = block.core[0], moved_kind(block, builder.graph, builder.values.is_same)
     if kind is None or not kind.is_per_tensor or not block.kernel.outputs:
         return False
     if op.type in CLAMPS:
@@ -221,7 +221,7 @@ def _handed_on(builder: ProgramBuilder, block: Block, made: dict[str, Tensor]) -
     """Make the float result of an integer product, and return the ops that are still to be written."""
     whole, tail = split_tail(block.core)
     is_linear = INTEGER_KERNELS.get(tuple(op.type for op in whole)) is linear
-    product = linear_to_float(builder, block._replace(core=whole)) if is_linear else None
+    product = linear_to_float(builder, replace(block, core=whole)) if is_linear else None
     if product is None:
         return block.core
     name = whole[-1].outputs[0]

@@ -12,14 +12,15 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block
-from planner.exporters.common.control_flow import Border, Choice, Item
+from planner.exporters.common.control_flow import Item
 from planner.exporters.common.layouts import plain
 from planner.exporters.common.loop_language import OrderedLanguage, Trips, Turn
 from planner.exporters.common.walk import Walk
 from planner.exporters.tosa.operations import Body, Program, Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
+from planner.lowering.bodies import Border, Choice
 
 Writer: TypeAlias = Callable[[ProgramBuilder, Block], None]
 Tensors: TypeAlias = Sequence[Tensor]

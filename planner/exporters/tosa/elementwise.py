@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp, Operand, stored_operands
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import Order, plain
 from planner.exporters.common.linear_operands import INT32
 from planner.exporters.tosa.operations import Tensor
@@ -17,6 +17,7 @@ from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, h
 from planner.exporters.tosa.scaling import UNIT, Factor, factor_of, rescale, sum_of, widened
 from planner.interpreter.fixed_point import ratios
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand, stored_operands
 
 _SIGNS: Final = {"Add": 1, "Sub": -1}
 

@@ -1,7 +1,9 @@
 """Floats: what a plan leaves float, where TOSA's float profile (PRO-FP) has operators for it.
 
 Results are those of float32 arithmetic, but exponentials, reciprocals and sums may differ from another
-engine's in their last bits. Source: TOSA 1.0, elementwise and activation operators.
+engine's in their last bits. Integers that stand for no reals are written here too: arithmetic of 8 and 16
+bits in 32, of which the last bits stay, as ONNX's wraps.
+Source: TOSA 1.0, elementwise and activation operators.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import axes_of, plain
 from planner.exporters.tosa.elementwise import joined, selected
 from planner.exporters.tosa.float_conversion import bounded, scaled
@@ -20,12 +22,14 @@ from planner.exporters.tosa.matrices import Matrices
 from planner.exporters.tosa.movement import move
 from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.pooling import average_reals, reduced
-from planner.exporters.tosa.program_builder import ProgramBuilder, held
+from planner.exporters.tosa.program_builder import PLAIN_ELEMENTS, ProgramBuilder, held
 from planner.exporters.tosa.resizing import resize_reals
-from planner.exporters.tosa.scaling import widened
+from planner.exporters.tosa.scaling import clamp, widened
 from planner.ir.graph import Op
 from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, bounds_of
+from planner.onnx.dtypes import NAMES
 from planner.ops import of_form
 from planner.ops.forms import Form
 from planner.tosa_reader import vocabulary
@@ -59,7 +63,7 @@ def _is_computable(builder: ProgramBuilder, ops: Sequence[Op]) -> bool:
     )
 
 
-def write_real(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> None:
+def write_real(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> None:
     """A block that its row computes in float32: reals of what it reads, the ops, their result quantized.
 
     Raises:
@@ -68,7 +72,7 @@ def write_real(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) 
     result = _computed(builder, block, block.core)[block.core[-1].outputs[0]]
     port = block.kernel.outputs[0].value
     stored = builder.quantize(port, result, y)
-    builder.settle(port, y, stored, clamp.low, clamp.high)
+    builder.settle(port, y, stored, ends.low, ends.high)
 
 
 def _computed(builder: ProgramBuilder, block: Block, ops: Sequence[Op]) -> Mapping[str, Tensor]:
@@ -165,13 +169,20 @@ def _results(builder: ProgramBuilder, op: Op, operands: Sequence[Tensor]) -> Seq
     if is_movement(op, builder.graph) and (op.type not in FLOAT_OPS or op.type == "Resize"):
         return move(builder, op, operands, None)
     writer = FLOAT_OPS.get(op.type)
-    found = None if writer is None else writer(builder, op, operands)
-    return None if found is None else [found]
+    if writer is None:
+        return None
+    narrow = next((x.element for x in operands if x.element in _NARROW and op.type not in _OF_ANY_WIDTH), "")
+    if narrow:
+        operands = [builder.program.cast(x, "i32") for x in operands]
+    found = writer(builder, op, operands)
+    if found is None:
+        return None
+    return [builder.program.cast(found, narrow) if narrow and found.element == "i32" else found]
 
 
 def _data(op: Op) -> Sequence[int]:
     """Which operands are data: not the shapes, indices and bounds of data movement and reductions."""
-    several = ("Gemm", "LayerNormalization", "MatMul", "Pow", "Where")
+    several = ("Gemm", "LayerNormalization", "MatMul", "Where")
     is_variadic = op.type in several or op.type in _PAIRS
     return range(len(op.inputs)) if is_variadic else (0,)
 
@@ -204,6 +215,8 @@ def _times(builder: ProgramBuilder, a: Tensor, b: Tensor, stem: str) -> Tensor:
 
 def _divide(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
     a, b = builder.program.alike(tensors)
+    if a.element != "f32":
+        return joined(builder, "intdiv", [a, b], op.outputs[0])
     inverse = builder.program.emit("reciprocal", [b], b, f"{op.outputs[0]}_inverse")
     return _times(builder, a, inverse, op.outputs[0])
 
@@ -282,7 +295,7 @@ def _pad(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor |
 
 
 def _most(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
-    if op.attributes.get("select_last_index"):
+    if op.attributes.get("select_last_index") or tensors[0].element == "i32":  # which TOSA's takes none of
         return None
     return _place_of_most(builder, op, tensors[0], op.outputs[0])
 
@@ -299,35 +312,37 @@ def _unary(kind: str) -> FloatOp:
 
 
 def _negate(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    if tensors[0].element != "f32":
+        none = builder.program.tensor(np.zeros((1,) * len(tensors[0].shape)), "i32", tensors[0].order)
+        return joined(builder, "sub", [none, tensors[0]], op.outputs[0])
     return scaled(builder.program, tensors[0], -1.0, op.outputs[0])
 
 
 def _clip(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """Relu, and Clip with constant bounds."""
-    limit = float(np.finfo(np.float32).max)
-    low, high = (
-        (0.0 if op.type == "Relu" else op.attributes.get("min", -limit)),
-        op.attributes.get("max", limit),
-    )
-    for i, name in enumerate(op.inputs[1:3]):
-        if name and not builder.values.is_constant(name):
-            return None
-        if name:
-            number = float(builder.values.array(name).reshape(()))
-            low, high = (number, high) if i == 0 else (low, number)
+    bounds = bounds_of(op, builder.values.known)
+    if bounds is None:
+        return None
+    is_real = tensors[0].element == "f32"
+    limit = float(np.finfo(np.float32).max) if is_real else float(np.iinfo(np.int32).max)
+    low, high = (end if bound is None else bound for bound, end in zip(bounds, (-limit, limit), strict=True))
+    if not is_real:
+        ends = int(max(low, -limit - 1)), int(min(high, limit))
+        return clamp(builder.program, tensors[0], *ends, op.outputs[0])
     return bounded(builder.program, tensors[0], max(low, -limit), min(high, limit), op.outputs[0])
 
 
 def _mean(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
-    """ReduceMean, ReduceSum and GlobalAveragePool over constant axes."""
+    """ReduceMean, ReduceProd, ReduceSum and GlobalAveragePool over constant axes."""
     x, rank = tensors[0], len(tensors[0].shape)
     axes = axes_of(builder.values, op, rank)
     if axes is None:
         return None
     count = prod(x.sizes[axis] for axis in axes)
+    kind = "reduce_product" if op.type == "ReduceProd" else "reduce_sum"
     for axis in axes:
-        x = reduced(builder, "reduce_sum", x, axis, f"{op.outputs[0]}_sum")
-    if op.type != "ReduceSum":
+        x = reduced(builder, kind, x, axis, f"{op.outputs[0]}_sum")
+    if op.type in ("GlobalAveragePool", "ReduceMean"):
         x = scaled(builder.program, x, 1 / count, op.outputs[0])
     if op.attributes.get("keepdims", 1):
         return x
@@ -378,19 +393,34 @@ def _averaged(builder: ProgramBuilder, x: Tensor, axes: Sequence[int], share: fl
 
 def _cast(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """To a float, an integer or a flag; a flag becomes a float by way of an integer."""
-    x, wanted = tensors[0], _ONNX_ELEMENTS.get(op.attributes.get("to", 0))
-    if wanted is None or (x.element == "f32" and wanted != "f32"):
+    x, wanted = tensors[0], PLAIN_ELEMENTS.get(NAMES.get(op.attributes.get("to", 0), ""))
+    if wanted is None or (x.element == "f32" and wanted == "i1"):
         return None
+    if x.element == "f32" and wanted != "f32":
+        x = _toward_zero(builder, x, op.outputs[0])
     if x.element == "i1" and wanted == "f32":
-        x = builder.program.emit("cast", [x], replace(x, element="i32"), f"{op.outputs[0]}_i32")
-    if x.element == wanted:
-        return x
-    return builder.program.emit("cast", [x], replace(x, element=wanted), op.outputs[0])
+        x = builder.program.cast(x, "i32")
+    return builder.program.cast(x, wanted)
 
 
-_ONNX_ELEMENTS: Final[Mapping[int, str]] = {1: "f32", 6: "i32", 7: "i32", 9: "i1"}
+def _toward_zero(builder: ProgramBuilder, x: Tensor, stem: str) -> Tensor:
+    """A float tensor without its fraction, which ONNX's Cast leaves out and TOSA's rounds."""
+    program = builder.program
+    none = program.constant(np.zeros((1,) * len(x.shape)), "f32")
+    down, up = (program.emit(kind, [x], x, f"{stem}_{kind}") for kind in ("floor", "ceil"))
+    is_below = program.emit("greater", [none, x], replace(x, element="i1"), f"{stem}_below")
+    return program.emit("select", [is_below, up, down], x, f"{stem}_whole")
+
+
+_NARROW: Final = frozenset({"i8", "i16"})
+_OF_ANY_WIDTH: Final = {"ArgMax", "Cast", "Where"} | {
+    ours for ours, theirs in vocabulary.OPERATORS.items() if theirs.startswith("bitwise_")
+}
+"""Operators that TOSA has for 8 and 16 bits as well."""
 _WHOLE_POWERS: Final = (1, 2, 3, 4)
-_PAIRS: Final = of_form(Form.COMPARISON, Form.CONCAT, Form.LOGICAL, Form.PRODUCT, Form.SUM, Form.VARIADIC)
+_PAIRS: Final = of_form(
+    *(Form.BINARY, Form.COMPARISON, Form.CONCAT, Form.LOGICAL, Form.PRODUCT, Form.SUM, Form.VARIADIC)
+)
 
 COMPARISONS: Final = of_form(Form.COMPARISON)
 
@@ -416,6 +446,7 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Pad": _pad,
     "Pow": _power,
     "ReduceMean": _mean,
+    "ReduceProd": _mean,
     "ReduceSum": _mean,
     "Relu": _clip,
     "Resize": resize_reals,

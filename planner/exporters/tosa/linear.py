@@ -13,11 +13,10 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.blocks import Block, Clamp, operand_of
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import plain
 from planner.exporters.common.linear_operands import (
     INT32,
-    Product,
     is_plain_transpose,
     largest,
     product_of,
@@ -36,6 +35,8 @@ from planner.exporters.tosa.scaling import factor_of, narrowed, rescale
 from planner.interpreter.fixed_point import ratios
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, operand_of
+from planner.lowering.products import Product
 from planner.mlir.generic import array_text
 from planner.ops.geometry.windows import conv_geometry
 

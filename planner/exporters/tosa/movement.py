@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.blocks import Block, Clamp, operand_of
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import axes_of, cut_and_grown, filling_of, pads_of, plain
 from planner.exporters.common.moves import Lowering
 from planner.exporters.common.values import Array
@@ -24,6 +24,7 @@ from planner.exporters.tosa.pooling import max_pool, reduced
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, operand_of
 from planner.ops import CONCATS
 from planner.tosa_reader.vocabulary import BINARIES
 

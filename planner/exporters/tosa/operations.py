@@ -141,6 +141,12 @@ class Program(OrderedProgram[Tensor]):
         self._comment = ""
         return replace(like, name=name)
 
+    def cast(self, tensor: Tensor, element: str) -> Tensor:
+        """CAST; the tensor itself where it has the element type."""
+        if tensor.element == element:
+            return tensor
+        return self.emit("cast", [tensor], replace(tensor, element=element), f"{tensor.name}_{element}")
+
     def constant(self, array: Array, element: str, stem: str = "c") -> str:
         """A `tosa.const`, small ones only once."""
         key = (element, array.shape, array.astype(np.float32 if element == "f32" else np.int64).tobytes())

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import channels_last, plain
 from planner.exporters.common.linear_operands import INT32
 from planner.exporters.common.values import Array
@@ -26,6 +26,7 @@ from planner.interpreter.kernels.table import is_tosa_pool
 from planner.ir.arithmetic.rescaling import mean_factor
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand, operand_of
 from planner.ops.geometry.windows import pool_geometry, pooled_sizes, window_counts
 from planner.ops.operands import Operands
 

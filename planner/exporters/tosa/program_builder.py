@@ -31,10 +31,15 @@ from planner.plans.rescales import uses
 
 _Key = TypeVar("_Key", bound=Hashable)
 
-PLAIN_ELEMENTS: Final[Mapping[str, str]] = {"f32": "f32", "bool": "i1", "i32": "i32", "i64": "i32"}
+PLAIN_ELEMENTS: Final[Mapping[str, str]] = {
+    "f32": "f32",
+    "bool": "i1",
+    "i8": "i8",
+    "i16": "i16",
+    "i32": "i32",
+    "i64": "i32",
+}
 """Elements of tensors that are not quantized, by the model's element type; TOSA's indices have 32 bits."""
-CONSTANT_ELEMENTS: Final[Mapping[str, str]] = {**PLAIN_ELEMENTS, "i8": "i8"}
-"""And those of constants: rows of tables are stored in bytes."""
 
 
 class ProgramBuilder(OrderedBuilder[Tensor]):
@@ -90,11 +95,11 @@ class ProgramBuilder(OrderedBuilder[Tensor]):
         array, dtype = self.values.array(value), self.graph.values[value].dtype
         if self.in_f32 and self.graph.values[value].is_float:
             array, dtype = array.astype(np.float32), "f32"
-        if dtype not in CONSTANT_ELEMENTS:
-            raise self.refuse(f"constant {value!r} is {dtype}; tosa accepts {', '.join(CONSTANT_ELEMENTS)}")
+        if dtype not in PLAIN_ELEMENTS:
+            raise self.refuse(f"constant {value!r} is {dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
         if dtype == "i64" and array.size and max(-int(array.min()), int(array.max())) > INT32:
             raise self.refuse(f"constant {value!r} has integers beyond 32 bits; tosa accepts none")
-        return self.program.tensor(array, CONSTANT_ELEMENTS[dtype], order or plain(array.ndim), value)
+        return self.program.tensor(array, PLAIN_ELEMENTS[dtype], order or plain(array.ndim), value)
 
     def store(self, value: str, kind: Uniform) -> Tensor:
         """A constant that a kernel reads as it reads activations: quantized by the program."""

@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.exporters.common.blocks import Block
 from planner.exporters.common.layouts import plain
 from planner.exporters.common.loop_language import Trips
 from planner.exporters.tosa.control_flow import count_of, from_end, looped, plus
@@ -22,6 +21,7 @@ from planner.exporters.tosa.program_builder import ProgramBuilder
 from planner.interpreter.kernels.litert import rounds_so
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
 
 States: TypeAlias = tuple[Tensor, ...]
 

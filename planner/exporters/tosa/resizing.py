@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp, operand_of
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import channels_last
 from planner.exporters.common.linear_operands import INT32, largest
 from planner.exporters.tosa.operations import Tensor
@@ -15,6 +15,7 @@ from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.resizing import ARITHMETICS, Steps, linear_steps
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, operand_of
 
 
 def resize(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.exporters.common.blocks import Block, Clamp, Operand
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.common.layouts import plain
 from planner.exporters.common.pointwise import only_stored, varying_axis
 from planner.exporters.common.values import Array
@@ -23,6 +23,7 @@ from planner.interpreter.kernels.litert import LITERT, tabulated
 from planner.interpreter.memory import as_f32
 from planner.interpreter.programs import Read, program_of
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand
 from planner.ops import defined
 
 _WIDEST: Final = 16

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.basics import with_basics
-from planner.exporters.common.blocks import Block, Clamp, clamp_of, is_written_in_f32, moved_kind, operand_of
+from planner.exporters.common.blocks import Clamp, clamp_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import sizes_blamed
 from planner.exporters.common.tables import with_rows_apart
@@ -30,6 +30,7 @@ from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
 from planner.ir.graph import BOUNDARY, Graph, Op, port_address
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, is_in_f32, moved_kind, operand_of
 from planner.mlir.generic import module_text
 from planner.ops import CONCATS
 from planner.plans.plan import Plan
@@ -103,7 +104,7 @@ def _write_block(builder: ProgramBuilder, block: Block) -> None:
     if not builder.begin(block):
         return
     kernel = block.kernel
-    builder.in_f32 = is_written_in_f32(builder.graph, block)
+    builder.in_f32 = is_in_f32(block, builder.graph)
     types = ", ".join(str(item.type.storage) for item in kernel.outputs if isinstance(item.type, Uniform))
     builder.program.remark(f"{kernel.name}: {kernel.kernel} ({kernel.row or 'float'}) {types}".strip())
     try:
@@ -122,9 +123,8 @@ def _write_kernel(builder: ProgramBuilder, block: Block) -> None:
     if _write_movement(builder, block) or compare(builder, block) or argmax(builder, block):
         return
     ops = tuple(op.type for op in block.core)
-    outputs = [port for port in block.kernel.outputs if port.value]
-    y = outputs[0].type if len(outputs) == 1 else None
-    if isinstance(y, Uniform):
+    y = block.y
+    if y is not None:
         builder.checked_arithmetic()
         clamp = clamp_of(builder.values, block.activation, held(y))
         writer = WRITERS.get(ops)
@@ -146,7 +146,7 @@ def _write_kernel(builder: ProgramBuilder, block: Block) -> None:
 
 def _write_movement(builder: ProgramBuilder, block: Block) -> bool:
     """A lone op that moves stored integers of one type, a Relu or Clip among them."""
-    op, kind = block.core[0], moved_kind(builder.values, block)
+    op, kind = block.core[0], moved_kind(block, builder.graph, builder.values.is_same)
     if kind is None:
         return False
     if op.type in ("Clip", "Relu"):

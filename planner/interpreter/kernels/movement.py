@@ -4,10 +4,10 @@ Filling is the zero point. Ops that pick by value (TopK, Scatter) or at places c
 movement and run in onnxruntime. Source: `ops.steps`.
 """
 
-from planner.interpreter.blocks import Block
 from planner.interpreter.memory import Memory
 from planner.interpreter.requantize import Array
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
 from planner.ops import defined, find_movements
 from planner.ops.operands import Operands
 from planner.ops.steps import apply

@@ -32,13 +32,14 @@ from planner.interpreter.kernels.elementwise import (
     qlinear_where,
 )
 from planner.interpreter.kernels.htp import added, multiplied
-from planner.interpreter.kernels.linear import conv, conv_transpose, gemm, matmul, matmul_add
+from planner.interpreter.kernels.linear import linear
 from planner.interpreter.kernels.pooling import qlinear_average_pool, qlinear_global_average_pool, window_sums
 from planner.interpreter.kernels.resizing import resize
 from planner.interpreter.kernels.softmax import least_size, overflows, qlinear_softmax
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import apply_scale_32, reciprocal_scale
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.products import PRODUCTS
 from planner.ops import CONCATS
 from planner.ops.geometry.windows import PoolGeometry, pool_geometry, window_counts
 from planner.ops.sums import Term
@@ -199,20 +200,15 @@ OF_ONNXRUNTIME: Final[Mapping[str, Callable[..., Array | None]]] = {
     "Softmax": _softmax,
 }
 """Kernels of a call and its operands, in bytes of one sign."""
-SUMS_OF_PRODUCTS: Final = frozenset({conv, conv_transpose, gemm, matmul, matmul_add})
-OF_HTP: Final = frozenset({*SUMS_OF_PRODUCTS, add, multiply})
+OF_HTP: Final = frozenset({add, linear, multiply})
 """The kernels that `htp` has an arithmetic of its own for."""
 KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     **{(kind,): concat for kind in CONCATS},
+    **dict.fromkeys(PRODUCTS, linear),
     ("Add",): add,
     ("AveragePool",): average_pool,
-    ("Conv",): conv,
-    ("ConvTranspose",): conv_transpose,
-    ("Gemm",): gemm,
     ("GlobalAveragePool",): computed,
     ("LeakyRelu",): computed,
-    ("MatMul",): matmul,
-    ("MatMul", "Add"): matmul_add,
     ("Mul",): multiply,
     ("Pow",): computed,
     ("ReduceMean",): reduced,

@@ -32,7 +32,6 @@ from planner.stablehlo_reader.program import read_hlo_model
 from planner.tosa_reader.program import read_tosa_model
 
 Form: TypeAlias = Literal["attributes", "casts", "types"]
-FORMS: Final[tuple[Form, ...]] = ("attributes", "casts", "types")
 Hop: TypeAlias = UniformType | None
 """A type that a value goes through, as it is spelled; None for reals."""
 Written: TypeAlias = CastOp | StatisticsOp

@@ -11,7 +11,6 @@ from typing import Final, Literal, TypeAlias
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, NoneType, QType, Uniform
 
 Spelling: TypeAlias = Literal["qplan", "rfc"]
-SPELLINGS: Final = ("qplan", "rfc")
 OURS: Final = ("constant", "region", "return", "stats")
 """Ops of the RFC's `quant` dialect that upstream has not."""
 UPSTREAM_BITS: Final = 32

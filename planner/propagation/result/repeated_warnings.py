@@ -26,6 +26,7 @@ from planner.propagation.selection.chosen import Chosen, Request
 from planner.propagation.selection.row_layout import Layouts
 from planner.propagation.solver.classes import build_classes
 from planner.target.records import PortPattern, PortType, Target
+from planner.version import WORDS
 
 LEFT_OUT: Final = "left out: "
 IN_FLOAT: Final = "runs in float: "
@@ -37,7 +38,7 @@ DONE: Final = "done all the same"
 def check_warnings(plan: Plan, model: Graph) -> None:
     """Refuse a plan whose warnings are not those of its rows and types.
 
-    A plan of an earlier planner has its warnings in that one's words, and they are not compared.
+    A plan of another planner has its warnings in that one's words, and they are not compared.
 
     Args:
       model: with the numbers of its constants.
@@ -46,7 +47,7 @@ def check_warnings(plan: Plan, model: Graph) -> None:
       PlanInvalid: the first warning that is missing, or that nothing in the plan gives rise to.
     """
     graph = replace(plan.graph, module=plan.graph.module or model.module)
-    if plan_key(graph, plan.model, plan.target.digest, plan.options) != plan.key:
+    if plan.words != WORDS or plan_key(graph, plan.model, plan.target.digest, plan.options) != plan.key:
         return
     # What a function of the user's derives cannot be derived again here: it is not in the plan.
     derived = tuple(

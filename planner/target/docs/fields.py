@@ -197,5 +197,6 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "WorkModel.byte": ("", 0.1),
     "WorkModel.element": ("", 0.25),
     "WorkModel.mac": ("", 0.0625),
+    "WorkModel.mac_unsigned": ("", 0.125),
 }
 """Description ("" where the field has its own) and an example."""

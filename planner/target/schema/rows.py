@@ -83,6 +83,9 @@ class WorkModel(Model):
     mac: Price | None = Field(None, description="Per multiply-accumulate; null is bits_a x bits_w / 1024.")
     element: Price | None = Field(None, description="Per element read or written; null is bits / 32.")
     byte: Price | None = Field(None, description="Per byte of weights; null is 0.")
+    mac_unsigned: Price | None = Field(
+        None, description="Per multiply-accumulate with unsigned weights, or second operand; null is mac."
+    )
 
 
 class RemoveModel(Model):

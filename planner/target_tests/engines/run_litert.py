@@ -7,7 +7,7 @@ with the refusal.
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,7 @@ def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
     interpreter = Interpreter(
         str(folder / job["file"]), experimental_op_resolver_type=KERNELS[job["kernels"]], num_threads=1
     )
-    runner = (
-        interpreter.get_signature_runner() if interpreter.get_signature_list() else by_tensor(interpreter)
-    )
+    runner = runner_of(interpreter, job["samples"][0][1] if job["samples"] else [])
     names: list[str] = []
     for k, (archive_name, keys) in enumerate(job["samples"]):
         if k:
@@ -39,6 +37,16 @@ def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
         arrays = {str(i): found[name] for i, name in enumerate(names)}
         np.savez(folder / f"answer_{number}_{k}.npz", **arrays)  # type: ignore[arg-type]
     (folder / f"answer_{number}.json").write_text(json.dumps(names), encoding="utf-8")
+
+
+def runner_of(interpreter: Any, keys: Sequence[str]) -> Callable[..., dict[str, np.ndarray]]:
+    """The first subgraph's signature of these inputs; without one that is complete, its tensors by name."""
+    signatures = interpreter.get_signature_list()
+    fitting = [key for key, said in signatures.items() if said["outputs"] and {*said["inputs"]} == {*keys}]
+    runners = [interpreter.get_signature_runner(key) for key in fitting]
+    # Which subgraph a signature is of the runtime says nowhere else.
+    first = [runner for runner in runners if runner._subgraph_index == 0]  # noqa: SLF001
+    return first[0] if len(first) == 1 else by_tensor(interpreter)
 
 
 def by_tensor(interpreter: Any) -> Callable[..., dict[str, np.ndarray]]:

@@ -96,6 +96,26 @@ def test_a_heartbeat_prolongs_the_lease(engine):
     assert queue.get(engine, held.id).heartbeat > before
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_set_strands_no_job(engine, monkeypatch, hours):
+    """One is taken over even from an owner that lives, as after any silence; it ends once all the same."""
+    submit(engine)
+    (old,) = lease(engine, "one")
+    waiting = submit(engine)
+    now = queue.now
+    monkeypatch.setattr(queue, "now", lambda connection: now(connection) + 3600 * hours)
+    assert {job.id for job in lease(engine, "two")} == {old.id, waiting.id}
+    assert not queue.finish(engine, old, {"by": "one"})
+    assert lease(engine, "three") == []
+
+
+def test_a_job_that_is_put_back_waits_its_pause(engine):
+    submit(engine)
+    (held,) = lease(engine)
+    assert queue.release(engine, held, seconds=LONG)
+    assert lease(engine) == []
+
+
 def test_lost_workers_are_replaced_three_times(engine):
     submit(engine)
     for attempt in range(queue.LOSSES - 1):
@@ -164,6 +184,20 @@ def test_the_same_key_is_the_same_job(engine):
     assert submit(engine, key="k").id == submit(engine, key="k").id
     assert submit(engine, key="k").id != submit(engine, key="l").id
     assert len({submit(engine).id for _ in range(3)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "is_new"), [("storage-full", True), ("worker-lost", True), ("timeout", False)]
+)
+def test_a_key_is_free_again_after_a_failure_of_the_service(engine, name, is_new):
+    first = submit(engine, key="mine")
+    (held,) = lease(engine)
+    assert submit(engine, key="mine").id == first.id
+    queue.fail(engine, held, {"name": name, "detail": ""})
+    second = submit(engine, key="mine")
+    assert (second.id != first.id) is is_new
+    assert submit(engine, key="mine").id == second.id
+    assert queue.get(engine, first.id).state == "failed"
 
 
 def test_too_many_jobs_are_refused(engine):

@@ -70,17 +70,21 @@ def _conv(y=Y, **attributes):
 @pytest.mark.parametrize(
     ("form", "arithmetic"), [("stablehlo", "float32_spec"), ("stablehlo-int", "exact_even")]
 )
-def test_a_vector_times_a_matrix_has_its_bias_on_the_axis_that_is_left(form, arithmetic):
-    """(4,) times (4, 3): the channels of the result are its axis 0."""
-    w, b = _reals(4, 3), _reals(3, scale=0.2)
-    kind = weight(w, 1)
+@pytest.mark.parametrize(
+    ("x", "stack"), [((4,), ()), ((5, 4), (2,)), ((2, 5, 4), (2,))], ids=["vector", "one", "stacks"]
+)
+def test_a_product_has_its_bias_on_the_axis_of_the_columns(form, arithmetic, x, stack):
+    """(4,) times (4, 3) has one axis; of stacks of matrices (2, 4, 3) columns are the last axis, not 1."""
+    w, b = _reals(*stack, 4, 3), _reals(3, scale=0.2)
+    kind = i8(0.01) if stack else weight(w, 1)
     types = {"x": X, "w": kind, "b": bias(X, kind), "y": Y}
-    ops = [op("MatMul", "x w", "h"), op("Add", "h b", "y")]
-    graph = model(
-        ops, inputs={"x": (4,)}, outputs={"y": (3,)}, constants={"w": w, "b": b}, shapes={"h": (3,)}
-    )
+    ops, shape = [op("MatMul", "x w", "h"), op("Add", "h b", "y")], (*stack, *x[-2:-1], 3)
+    graph = model(ops, inputs={"x": x}, outputs={"y": shape}, constants={"w": w, "b": b}, shapes={"h": shape})
     plan = plan_of(graph, [(["h", "y"], "x w b", "y")], types, "float32_spec")
-    assert _off(form, arithmetic, graph, plan)[:2] == (0, 3)
+    text = EXPORTERS[form](graph, plan).decode()
+    (line,) = (line for line in text.splitlines() if "stablehlo.dot_general" in line)
+    assert "f32" not in line.replace(":f32", "").rpartition("->")[2]
+    assert _off(form, arithmetic, graph, plan)[:2] == (0, np.prod(shape))
 
 
 @pytest.mark.parametrize("columns", [50, pytest.param(1000, marks=pytest.mark.soak)])

@@ -9,7 +9,6 @@ from math import prod
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.linear_operands import largest
 from planner.exporters.onnx.integers.linear import is_byte
 from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps, single
@@ -19,6 +18,7 @@ from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.kernels.table import is_tosa_pool
 from planner.ir.graph import Op, Shape
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand, operand_of
 from planner.ops.geometry.windows import PoolGeometry
 
 

@@ -7,19 +7,19 @@ sum is multiplied twice, as that fusion takes the first of many scales for all (
 pages; probed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block
 from planner.exporters.common.linear_operands import INT32
 from planner.exporters.onnx.float_blocks import hand_on
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.storage_types import ONNX_FLOATS
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
 from planner.onnx.dtypes import ENUMS
 from planner.target.records import DynamicRange
 
@@ -30,8 +30,7 @@ def write_dynamic(builder: ModelBuilder, block: Block) -> bool:
     Raises:
       UnsupportedExport: activations or weights of more than 8 bits, which no integer operator multiplies.
     """
-    row = builder.plan.row_of(block.kernel.name) if block.kernel.row else None
-    by = None if row is None else row.dynamic
+    by = None if block.row is None else block.row.dynamic
     if by is None:
         return False
     op = block.core[0]
@@ -50,7 +49,7 @@ def write_dynamic(builder: ModelBuilder, block: Block) -> bool:
             f"{block.kernel.inputs[1].address} (row {block.kernel.row}): {problem}",
             hint="`planner.evaluate` computes it",
         )
-    product = block._replace(core=block.core[:1])
+    product = replace(block, core=block.core[:1])
     hand_on(builder, block, product, _Product(builder, op, kind, by).write)
     return True
 

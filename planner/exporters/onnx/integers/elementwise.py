@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.linear_operands import largest
 from planner.exporters.common.thresholds import Integers, fit, fit_pairs, least_arguments
 from planner.exporters.onnx.float_blocks import write_clamped
@@ -22,6 +21,7 @@ from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.elementwise import has_scalar_rows, product_onto, qlinear_add
 from planner.interpreter.kernels.litert import COMPARISONS, LITERT, in_256ths
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand, operand_of
 
 
 def plus(builder: ModelBuilder, block: Block, y: Uniform) -> bool:

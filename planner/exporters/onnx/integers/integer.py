@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block, operand_of
 from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.integers.averaging import average_pool, global_average_pool
 from planner.exporters.onnx.integers.elementwise import compare, concat, plus, times, where
@@ -27,6 +26,7 @@ from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, operand_of
 from planner.ops import CONCATS
 from planner.plans.plan import Plan
 
@@ -45,10 +45,8 @@ def write_integer(graph: Graph, plan: Plan) -> bytes:
 
 def write_block(builder: ModelBuilder, block: Block) -> None:
     """Write one region in integer arithmetic; in float where the plan's own arithmetic is float there."""
-    row = None if block.kernel.row is None else builder.plan.row_of(block.kernel.name)
-    builder.values.arithmetic = FLOAT32_EVEN if row is None else row.requantize
-    arithmetic = builder.values.arithmetic
-    if row is not None and arithmetic != FLOAT32_EVEN and not is_fixed_point(arithmetic):
+    arithmetic = builder.values.arithmetic = block.arithmetic or FLOAT32_EVEN
+    if arithmetic != FLOAT32_EVEN and not is_fixed_point(arithmetic):
         known = ", ".join((FLOAT32_EVEN, *ARITHMETICS))
         raise UnsupportedExport(
             f"{_first(block)} (row {block.kernel.row}) computes in {arithmetic}, which is no "
@@ -76,8 +74,7 @@ def _write_kernel(builder: ModelBuilder, block: Block) -> bool:
 def _refuse_integer_kernels(builder: ModelBuilder, block: Block) -> None:
     """Refuse an integer kernel that has no form here: a float one would give other numbers."""
     ops = tuple(op.type for op in block.core)
-    ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
-    is_integer = all(isinstance(port.type, Uniform) and not port.type.blocks for port in ports)
+    is_integer = all(isinstance(port.type, Uniform) and not port.type.blocks for port in block.ports)
     is_float = (
         ops not in KERNELS
         or ops in _FUNCTIONS

@@ -9,10 +9,8 @@ from functools import partial
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.blocks import Block, Operand
 from planner.exporters.common.linear_operands import (
     INT32,
-    Product,
     largest,
     product_of,
     range_of,
@@ -26,8 +24,11 @@ from planner.exporters.onnx.integers.rounding_steps import cast
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.storage_types import ONNX_FLOATS, Array, held_dtype
 from planner.interpreter.calls import FLOAT32_EVEN
+from planner.interpreter.kernels.linear import folds
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand
+from planner.lowering.products import Product
 
 
 def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
@@ -87,9 +88,8 @@ def _computes(builder: ModelBuilder, part: Block) -> bool:
     """Whether a part of a block is an integer kernel of the row's arithmetic: onnxruntime has not all."""
     if builder.values.arithmetic != FLOAT32_EVEN:
         return True
-    dims = builder.graph.values[part.core[0].inputs[0]].shape
-    is_folded = dims is not None and sum(not isinstance(dim, int) for dim in dims[:-1]) < 2
-    return part.core[0].type != "Conv" and (len(part.core) == 1 or is_folded)
+    shape = builder.graph.values[part.core[0].inputs[0]].shape
+    return part.core[0].type != "Conv" and (len(part.core) == 1 or folds(shape))
 
 
 def _reach(builder: ModelBuilder, product: Product) -> int:

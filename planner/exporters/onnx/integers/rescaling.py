@@ -5,7 +5,7 @@ Source: docs/specification.md, section 3; interpreter `memory.rescaled`, which s
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp, clamp_of
+from planner.exporters.common.blocks import Clamp, clamp_of
 from planner.exporters.common.roundings import Rounding
 from planner.exporters.common.thresholds import Integers, Steps, fit, least_arguments
 from planner.exporters.onnx.integers.rounding_steps import write_steps
@@ -13,6 +13,7 @@ from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.storage_types import held_dtype
 from planner.interpreter.memory import rescaled
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
 
 
 def rescale(builder: ModelBuilder, tensor: str, source: Uniform, wanted: Uniform, result: str) -> bool:

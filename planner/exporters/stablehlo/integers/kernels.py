@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of, stored_operands
-from planner.exporters.common.linear_operands import Product, largest, product_of, shifted_weight, stored_bias
+from planner.exporters.common.blocks import Clamp
+from planner.exporters.common.linear_operands import largest, product_of, shifted_weight, stored_bias
 from planner.exporters.common.values import is_cut
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.integers.rounding import Grid, Term, fits, rounded
@@ -39,6 +39,8 @@ from planner.interpreter.calls import onto, terms_of
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block, Operand, operand_of, stored_operands
+from planner.lowering.products import Product
 from planner.ops import CONCATS, sums
 from planner.ops.operands import Operands
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array, stored_dtype
-from planner.exporters.common.blocks import Block, Clamp
+from planner.exporters.common.blocks import Clamp
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.operations import binary, convert, joined, reshape, spread, take
 from planner.exporters.stablehlo.program_builder import ProgramBuilder
@@ -20,6 +20,7 @@ from planner.exporters.stablehlo.tensors import Tensor, storage_element
 from planner.interpreter.programs import Program as FloatProgram
 from planner.interpreter.programs import Read, program_of
 from planner.ir.types.qtypes import Uniform
+from planner.lowering.blocks import Block
 from planner.ops import OPERATORS, of_form
 from planner.ops.forms import Form
 

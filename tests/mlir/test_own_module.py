@@ -12,8 +12,8 @@ from planner.cli.app import run
 from planner.errors import UnsupportedExport
 from planner.ir.graph import Constant
 from tests.conftest import ROOT
+from tests.mlir.test_cast_module import MODULE, TARGETS, back, port_types, ranged
 from tests.oracles.opt import TOOLS, parsed
-from tests.plans.test_cast_module import MODULE, TARGETS, back, port_types, ranged
 
 FORMATS = ("mlir", "mlir-casts")
 TYPE = re.compile(r"!quant\.uniform<(?:[^<>]|<[^<>]*>)*>")

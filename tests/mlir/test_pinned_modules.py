@@ -9,9 +9,9 @@ import planner
 from planner.interpreter.evaluate import evaluate
 from planner.ir.types.qtypes import Uniform
 from planner.plans.read_mlir import cast_module
+from tests.mlir.pinned_modules import pinned_module, said
+from tests.mlir.test_cast_module import TARGETS, port_types
 from tests.oracles.opt import parsed
-from tests.plans.pinned_modules import pinned_module, said
-from tests.plans.test_cast_module import TARGETS, port_types
 
 FORMS = ("types", "casts")
 SAMPLE = np.array([0.337, -1.213, 2.0717, 0.6371], np.float32)
