@@ -237,8 +237,11 @@ class Maker:
         part = Part((self.edges[x.value, x.kind], self.edges[w.value, w.kind]))
         shape = self.model.values[w.value].shape or ()
         sides = [size for size in shape if isinstance(size, int)]
-        is_strided = block.arithmetic == HTP and is_strided_depthwise(found.op, sides)
-        arithmetic = HTP_STRIDED if is_strided else block.arithmetic
+        arithmetic = block.arithmetic
+        results = [port.type for port in block.kernel.outputs if isinstance(port.type, Uniform)]
+        if arithmetic == HTP and results:
+            least = x.kind.scale * min(w.kind.scales) / results[0].scale
+            arithmetic = HTP_STRIDED if is_strided_depthwise(found.op, sides, least) else HTP
         rank = len(shape) if found.is_conv else 2
         return Sum(block.core[-1].outputs[0], (part,), arithmetic, rank - 2, found.alpha)
 

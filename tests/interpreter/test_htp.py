@@ -9,12 +9,13 @@ import pytest
 import planner
 from planner.interpreter.calls import Operand
 from planner.interpreter.kernels.htp import (
+    Steps,
     Sums,
     added,
     is_strided_depthwise,
     multiplied,
-    multipliers,
     onto_grid,
+    steps_of,
     strided_onto_grid,
 )
 from planner.ir.graph import Op
@@ -40,6 +41,7 @@ def of(store, zero):
 @pytest.mark.parametrize("bits", [8, 16])
 def test_the_page_says_what_is_computed(bits, strided):
     htp, rng = page_function("htp"), np.random.default_rng(bits)
+    constants = page_function("htp_constants")
     kernel = (lambda sums, ratio, _, y: strided_onto_grid(sums, ratio, y)) if strided else onto_grid
     for _ in range(200):
         zx, zy = (int(zero) for zero in rng.integers(0, 1 << bits, 2))
@@ -47,15 +49,18 @@ def test_the_page_says_what_is_computed(bits, strided):
         products = int(rng.integers(-1 << (bits + 10), 1 << (bits + 10)))
         ratio = np.float32(rng.uniform(2.0**-14, 2.0**-3))
         sums = Sums(*(np.asarray(n) for n in (products + bias - zx * taps, bias, taps)))
-        found = kernel(sums, np.asarray([ratio]), of(f"u{bits}", zx), of(f"u{bits}", zy))
-        wanted = htp(products, bias, taps, float(ratio), zx, zy, bits, strided)
+        step = Steps(np.float32(0.0003), np.asarray([ratio]))
+        found = kernel(sums, step, of(f"u{bits}", zx), of(f"u{bits}", zy))
+        (constant,) = constants(np.asarray([bias]), step.ratio, step.unit, zy)
+        constant = bias + np.floor(float(np.float32(zy) / ratio) + 0.5) if strided else constant
+        wanted = htp(products, int(constant), taps, float(ratio), zx, bits, strided)
         assert int(found[0]) == min(max(wanted, 0), (1 << bits) - 1)
 
 
 def test_a_weight_of_one_leaves_multiples_of_256():
     x = np.arange(0, 65536, 77)
     sums = Sums(x, np.zeros((), np.int64), np.ones((), np.int64))
-    found = onto_grid(sums, np.ones(1, np.float32), of("u16", 0), of("u16", 0))
+    found = onto_grid(sums, Steps(np.float32(1), np.ones(1, np.float32)), of("u16", 0), of("u16", 0))
     np.testing.assert_array_equal(found, x // 256 * 256)
 
 
@@ -63,7 +68,7 @@ def test_a_weight_of_one_leaves_multiples_of_256():
 def test_thresholds_that_the_library_showed(total, stored):
     """At a ratio of 0.01: sums lose three bits, and the multiplier is 1311 / 1024."""
     sums = Sums(np.asarray([total]), np.zeros((), np.int64), np.zeros((), np.int64))
-    found = onto_grid(sums, np.asarray([0.01], np.float32), of("u8", 0), of("u8", 0))
+    found = onto_grid(sums, Steps(np.float32(1), np.asarray([0.01], np.float32)), of("u8", 0), of("u8", 0))
     assert int(found[0]) == stored
 
 
@@ -82,14 +87,24 @@ def test_thresholds_that_the_library_showed(total, stored):
 )
 def test_depthwise_convolutions_of_stride_2(group, strides, weight, is_one):
     op = Op("c", "Conv", ("x", "w"), ("y",), {"group": group, "strides": strides})
-    assert is_strided_depthwise(op, weight) is is_one
+    assert is_strided_depthwise(op, weight, 2.0**-16) is is_one
+    assert not is_strided_depthwise(op, weight, 2.0**-16.1), "one channel beyond its shift of 30"
 
 
-def test_multipliers_go_by_the_largest_scale():
-    """Of a channel of mobilenetv2_100 the library takes 1123 of 2048, a product in order gives 1122.5."""
+def test_steps_go_by_the_largest_scale():
     scales = np.asarray([0.3, 0.1, 0.07], np.float32)
-    whole = np.float32(0.02) * scales[0] / np.float32(0.05)
-    np.testing.assert_array_equal(multipliers(0.02, scales, 0.05), whole * (scales / scales[0]))
+    step = steps_of(0.02, scales, 0.05)
+    assert step.unit == np.float32(0.02) * scales[0]
+    np.testing.assert_array_equal(step.ratio, step.unit / np.float32(0.05) * (scales / scales[0]))
+
+
+def test_a_bias_beyond_28_bits_coarsens_the_others():
+    """The library showed multiples of 4 beside one of 2^30."""
+    biases = np.asarray([1 << 30, 16218, 10829, -252])
+    sums = Sums(biases, biases, np.zeros((), np.int64))
+    step = Steps(np.float32(1e-4), np.asarray([2.0**-24, 1, 1, 1], np.float32))
+    found = onto_grid(sums, step, of("u8", 0), of("u16", 0))
+    assert found.tolist() == [64, 16216, 10828, 0]
 
 
 def test_x_times_its_sigmoid_is_one_function():

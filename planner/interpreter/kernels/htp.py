@@ -30,6 +30,10 @@ _STRIDED_DIGITS: Final = 15
 """Of the multiplier of a depthwise convolution of stride 2."""
 _STRIDED_SIDES: Final = range(3, 8)
 """Of a kernel, along each of its two axes, that such a convolution has its own arithmetic for."""
+_LEAST_STRIDED: Final = 2.0**-16
+"""The ratio that 15 bits and a shift of 30 express: with less in one channel the layer is as others."""
+_BIAS_BITS: Final = 28
+"""That the largest bias of a layer is counted in."""
 _KEPT: Final = 4
 """Binary digits of a step that sums keep at least."""
 _WORD: Final = 8
@@ -55,17 +59,30 @@ class Sums:
     taps: Array
 
 
-def onto_grid(sums: Sums, multiplier: Array, x: Uniform, y: Uniform) -> Array:
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """Sizes of a step of the sums, float32.
+
+    Attributes:
+      unit: of the channel with the largest scale of weights.
+      ratio: of each sum, in steps of the result.
+    """
+
+    unit: np.float32
+    ratio: Array
+
+
+def onto_grid(sums: Sums, step: Steps, x: Uniform, y: Uniform) -> Array:
     """Return sums of products on the grid of `y`.
 
     Args:
-      sums: whose parts broadcast with `multiplier`.
-      multiplier: float32, a step of the sum in steps of `y`.
+      sums: whose parts broadcast with the ratios.
+      step: of the sums.
       x: type of the activations.
       y: of the result.
     """
-    factor = np.asarray(multiplier, np.float32)
-    constant = _with_zero(sums.bias, factor, y)
+    factor = step.ratio
+    constant = _with_zero(sums.bias, step, y)
     lost = _WORD if x.storage.bits > 8 else 0
     if lost:
         corrections = sums.taps.astype(np.int64) * x.zero_point
@@ -88,32 +105,33 @@ def onto_grid(sums: Sums, multiplier: Array, x: Uniform, y: Uniform) -> Array:
     return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
 
 
-def is_strided_depthwise(op: Op, weight: Sequence[int]) -> bool:
+def is_strided_depthwise(op: Op, weight: Sequence[int], least: float) -> bool:
     """Whether a convolution is a depthwise one of stride 2, as the library tells them.
 
     Args:
       op: any operator.
       weight: the shape of its weights.
+      least: the smallest ratio of its channels.
     """
     strides = tuple(op.attributes.get("strides", ()))
-    if op.type != "Conv" or strides != (2, 2):
+    if op.type != "Conv" or strides != (2, 2) or least < _LEAST_STRIDED:
         return False
     channels, inside, *sides = weight
     is_depthwise = inside == 1 and op.attributes.get("group", 1) == channels > 1
     return is_depthwise and all(side in _STRIDED_SIDES for side in sides)
 
 
-def strided_onto_grid(sums: Sums, multiplier: Array, y: Uniform) -> Array:
+def strided_onto_grid(sums: Sums, step: Steps, y: Uniform) -> Array:
     """Return sums of a depthwise convolution of stride 2 on the grid of `y`.
 
     Args:
-      sums: whose parts broadcast with `multiplier`; the taps are not read.
-      multiplier: float32, a step of the sum in steps of `y`.
+      sums: whose total broadcasts with the ratios; its parts are not read.
+      step: of the sums.
       y: of the result.
     """
-    factor = np.asarray(multiplier, np.float32)
-    total = sums.total - sums.bias + _with_zero(sums.bias, factor, y)
-    mantissa, exponent = np.frexp(factor.astype(np.float64))
+    zero = (np.float32(y.zero_point) / step.ratio).astype(np.float64)
+    total = sums.total + np.floor(zero + 0.5).astype(np.int64)
+    mantissa, exponent = np.frexp(step.ratio.astype(np.float64))
     digits = np.floor(np.ldexp(mantissa, _STRIDED_DIGITS) + 0.5)
     # Exact in float64: a sum of 32 bits times 15.
     steps = np.floor(np.ldexp(total * digits, exponent - _STRIDED_DIGITS) + 0.5)
@@ -121,23 +139,32 @@ def strided_onto_grid(sums: Sums, multiplier: Array, y: Uniform) -> Array:
     return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
 
 
-def multipliers(x: float, weights: Array, y: float) -> Array:
-    """Return float32 steps of sums in steps of the result, by way of the largest scale of the weights.
+def steps_of(x: float, weights: Array, y: float) -> Steps:
+    """Return the steps of sums, by way of the largest scale of the weights.
 
     Args:
       x: the scale of the activations, and what the sum is multiplied with.
-      weights: scales, (channels,) or one.
+      weights: scales, of any shape.
       y: the scale of the result.
     """
     scales = np.asarray(weights, np.float32)
-    largest = scales.max(initial=0)
-    return np.asarray(np.float32(x) * largest / np.float32(y) * (scales / largest))
+    largest = scales.max()
+    unit = np.float32(x) * largest
+    return Steps(unit, np.asarray(unit / np.float32(y) * (scales / largest)))
 
 
-def _with_zero(bias: Array, factor: Array, y: Uniform) -> Array:
-    """The bias with the zero point of the result in steps of the sum, ties away from zero."""
-    real = bias + (np.float32(y.zero_point) / factor).astype(np.float64)
-    return np.asarray(np.trunc(real + np.copysign(0.5, real)), np.int64)
+def _with_zero(bias: Array, step: Steps, y: Uniform) -> Array:
+    """The bias, in 28 bits of the layer's largest, with the zero point of the result; ties away from zero.
+
+    Each operation is one of float32.
+    """
+    reals = bias.astype(np.float32) * step.unit
+    largest = np.abs(reals).max(initial=0)
+    if largest > 0:
+        part = np.float32(largest / np.float32(2**_BIAS_BITS))
+        reals = np.rint(reals * (np.float32(1) / part)).astype(np.float32) * part
+    sums = (reals / step.unit + np.float32(y.zero_point) / step.ratio).astype(np.float64)
+    return np.trunc(sums + np.copysign(0.5, sums)).astype(np.int64)
 
 
 def added(a: Operand, b: Operand, y: Uniform, *, sign: int) -> Array:

@@ -27,8 +27,8 @@ from planner.interpreter.kernels.conv import conv_accumulate, conv_transpose_acc
 from planner.interpreter.kernels.htp import (
     Sums,
     is_strided_depthwise,
-    multipliers,
     onto_grid,
+    steps_of,
     strided_onto_grid,
 )
 from planner.interpreter.kernels.matmul import matmul_accumulate
@@ -151,12 +151,13 @@ def _requantize(
         scales = np.float32(alpha) * np.float32(x.scale) * np.asarray(w.scales, np.float32)
         return quantize_array(acc.astype(np.float32) * scales.reshape(shape), y, ARITHMETICS[FLOAT32_SPEC])
     if call.arithmetic == HTP and taps is not None:
-        factors = multipliers(x.scale * alpha, np.asarray(w.scales, np.float32), y.scale).reshape(shape)
+        step = steps_of(x.scale * alpha, np.asarray(w.scales).reshape(shape), y.scale)
         added = np.zeros((), np.int64) if bias is None else bias.stored.astype(np.int64)
         sums = Sums(acc, added.reshape(-1, *shape[1:]), taps)
-        if found.weight is not None and is_strided_depthwise(found.op, found.weight.shape):
-            return strided_onto_grid(sums, factors, y)
-        return onto_grid(sums, factors, x, y)
+        least = float(step.ratio.min())
+        if found.weight is not None and is_strided_depthwise(found.op, found.weight.shape, least):
+            return strided_onto_grid(sums, step, y)
+        return onto_grid(sums, step, x, y)
     if not call.is_onnxruntime:
         ratio = ratios(w.scales, math.prod((x.scale, alpha)), y.scale)
         terms = [(acc, ratio.reshape(shape))]
