@@ -14,11 +14,11 @@ from planner.factors.plain import plain_factors
 from planner.ir.dtypes import UNKNOWN
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.onnx.affine import fold_affine
-from planner.onnx.bounds import clip_at_numbers
 from planner.onnx.dtypes import NAMES
 from planner.onnx.folding import fold_constants
 from planner.onnx.gemm import plain_gemms
 from planner.onnx.naming import rewritten, unused, use_counts
+from planner.onnx.operators.bounds import clip_at_numbers
 from planner.onnx.shapes import infer
 from planner.onnx.structure.branches import inline_known_branches
 from planner.onnx.structure.recurrent import name_states, time_first
