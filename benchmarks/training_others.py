@@ -20,7 +20,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "training-others.md"
 WIDTHS: Final = (8, 4, 3, 2)
 SEEDS: Final = (0, 1, 2)
-EPOCHS: Final = 3
+EPOCHS: Final = {"digits": 3, "resnet": 8}
 ROADS: Final = {"ours": "executorch", "torchao": "executorch", "brevitas": "brevitas"}
 """Roads, and the environment of each."""
 NAMES: Final = {"ours": "under the plan", "torchao": "torchao PT2E", "brevitas": "Brevitas"}
@@ -41,7 +41,7 @@ def runs(network: str, road: str) -> Iterator[dict[str, Any]]:
     folder.mkdir(parents=True, exist_ok=True)
     lists = [",".join(map(str, numbers)) for numbers in (WIDTHS, SEEDS)]
     script = ["-P", "benchmarks/training_others_side.py"]
-    line = [str(python), *script, network, road, str(folder), str(EPOCHS), *lists]
+    line = [str(python), *script, network, road, str(folder), str(EPOCHS[network]), *lists]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -74,7 +74,7 @@ def row(bits: int, road: str, found: list[dict[str, Any]]) -> str:
 def page(known: list[dict[str, Any]]) -> str:
     """The page of finished runs."""
     text = f"""# Training under a plan beside other roads
-Made by `python -m benchmarks.training_others --write`: weights of few bits, activations of 8; {EPOCHS} epochs
+Made by `python -m benchmarks.training_others --write`: weights of few bits, activations of 8; some epochs
 from one float network, Adam at one rate; mean and standard deviation of {len(SEEDS)} seeds. Under the plan
 scales of weights start by `fit_weights`. torchao: `prepare_qat_pt2e` with XNNPACK's quantizer. Brevitas: its
 layers with their default quantizers, read as QONNX; one quantizer for both sides of a sum. Both with their
@@ -84,7 +84,7 @@ float: kernels that fall back.
     for network, what in NETWORKS.items():
         mine = [one for one in known if one["network"] == network]
         for device in mine[0]["found"]:
-            text += f"\n## {network}, {device}\n{what[0].upper()}{what[1:]}.\n\n"
+            text += f"\n## {network}, {device}\n{EPOCHS[network]} epochs of {what}.\n\n"
             text += f"| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|\n"
             text += "".join(rows(mine, device))
     return text

@@ -29,6 +29,8 @@ from benchmarks.training_side import figures, training_data
 
 DIGITS = "examples/digits"
 FLOAT_EPOCHS = 20
+SCALE_RATE: Final = 1e-2
+"""Of scales under the plan, as in the how-to."""
 DEVICES = ("finn-fpga",)
 ACTIVATIONS = 8
 """Bits of all activations; weights have those of the run."""
@@ -244,7 +246,7 @@ def ours(task: Task, bits: int, epochs: int, device: str) -> dict[str, Any]:
     ready, before = after_calibration(task, bits, device)
     module = planner.torch.fake_quantized(ready, planner.plan(ready, device))
     module.fit_weights()
-    groups = [{"params": module.weights()}, {"params": module.scales(), "lr": 5 * task.rate}]
+    groups = [{"params": module.weights()}, {"params": module.scales(), "lr": SCALE_RATE}]
     seconds = train(task, module, groups, epochs)
     found = of_plan(task, planner.with_learned(ready, module), device)
     return {"before": before, "torch": right_of(task, module), "seconds": seconds} | found

@@ -19,8 +19,8 @@ from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
 from planner.torch.arithmetic import Result, Term, scaled_mean, scaled_sum
 from planner.torch.operators import FUNCTIONS
-from planner.torch.quantizers import EdgeQuantizer, GroupScale, derived_scale
-from planner.torch.steps import Maker, Read, Step, Write
+from planner.torch.quantizers import EdgeQuantizer, GroupScale, derived_scale, spread
+from planner.torch.steps import Maker, Part, Read, Step, Sum, Write
 from planner.training.groups import training_spec
 from planner.training.learned import Learned
 from planner.training.spec import TrainingSpec
@@ -81,11 +81,22 @@ class FakeQuantized(torch.nn.Module):
             values[name] = self._through(edge, x.float() if self._dtypes[name] else x, scales, "even")
         for step in self._steps:
             inner: dict[str, Tensor] = {}
+            whole: dict[str, Tensor] = {}
+            of_products = {
+                write.sums.source: write.sums
+                for write in step.writes
+                if write.sums is not None and not write.sums.parts[0].factors
+            }
             for call in step.calls:
                 operands = [self._operand(read, values, inner, seen, scales) for read in call.reads]
                 found = FUNCTIONS[call.op.type](call.op, operands, call.statics)
                 results = found if isinstance(found, tuple) else (found,)
                 inner.update(zip(call.op.outputs, results, strict=False))
+                for name in of_products.keys() & {*call.op.outputs}:
+                    sums, x = of_products[name], inner[name]
+                    whole[name], exact = self._exact(sums, x, values, inner, seen, scales)
+                    # What is 0, or an end of a range, has to be that: gradients stop there.
+                    inner[name] = exact + (x - x.detach())
             for write in step.writes:
                 x = inner[write.name]
                 for i, edge in enumerate(write.edges):
@@ -93,7 +104,7 @@ class FakeQuantized(torch.nn.Module):
                     if i and write.rescales:
                         known = self._rescaled(write.edges[0], edge, x, scales, write.rescales)
                     elif not i and write.sums is not None:
-                        known = self._known(write, values, inner, seen, scales)
+                        known = self._known(write, whole, values, inner, seen, scales)
                     x = self._through(edge, x, scales, write.ties, known)
                 values[write.name] = x
         outputs = tuple(values[name] for name in self._outputs)
@@ -200,15 +211,68 @@ class FakeQuantized(torch.nn.Module):
     def _integers(self, x: Tensor | None, edge: str, scales: Mapping[str, Tensor]) -> Tensor:
         if x is None:
             raise TypeError(f"an operand of {self.quantizers[edge].edge.value!r} is absent")
-        return torch.round(x.double() / self._scale(edge, scales).reshape(())).long()
+        scale = spread(self._scale(edge, scales), self.quantizers[edge].edge, x.shape)
+        return torch.round(x.double() / scale).long()
+
+    def _again(
+        self,
+        sums: Sum,
+        values: Mapping[str, Tensor],
+        inner: Mapping[str, Tensor],
+        seen: dict[tuple[str, str], Tensor],
+        scales: Mapping[str, Tensor],
+    ) -> Tensor:
+        """The integers of a sum by its operators on integers, which float64 holds."""
+        whole: dict[str, Tensor] = {}
+        for call, edges in sums.again:
+            operands = [
+                None
+                if read is None
+                else whole[read.name]
+                if read.name in whole
+                else self._integers(self._operand(read, values, inner, seen, scales), edge, scales).double()
+                for read, edge in zip(call.reads, edges, strict=True)
+            ]
+            found = FUNCTIONS[call.op.type](call.op, operands, call.statics)
+            whole[call.op.outputs[0]] = found[0] if isinstance(found, tuple) else found
+        return torch.round(whole[sums.source]).long()
 
     def _scale(self, edge: str, scales: Mapping[str, Tensor]) -> Tensor:
         return scales[self.quantizers[edge].edge.group].detach().double()
 
+    def _unit(self, sums: Sum, part: Part, scales: Mapping[str, Tensor]) -> Tensor:
+        """The float64 step of a term."""
+        unit: Tensor | float = sums.factor
+        for one in part.units:
+            scale = self._scale(one, scales)
+            unit = unit * (
+                scale.reshape(-1, *[1] * sums.trailing) if scale.numel() > 1 else scale.reshape(())
+            )
+        return torch.as_tensor(unit)
+
     @torch.no_grad()
-    def _known(
+    def _exact(  # noqa: PLR0917 - what a forward has
+        self,
+        sums: Sum,
+        x: Tensor,
+        values: Mapping[str, Tensor],
+        inner: Mapping[str, Tensor],
+        seen: dict[tuple[str, str], Tensor],
+        scales: Mapping[str, Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        """The integers of a sum of products or of a mean, and their reals: float32 has rounded on its way."""
+        unit = self._unit(sums, sums.parts[0], scales)
+        if sums.again:
+            integers = self._again(sums, values, inner, seen, scales)
+        else:
+            integers = torch.round(x.double() * sums.count / unit).long()
+        return integers, (integers.double() * unit / sums.count).float()
+
+    @torch.no_grad()
+    def _known(  # noqa: PLR0917 - what a forward has
         self,
         write: Write,
+        whole: Mapping[str, Tensor],
         values: Mapping[str, Tensor],
         inner: Mapping[str, Tensor],
         seen: dict[tuple[str, str], Tensor],
@@ -218,28 +282,21 @@ class FakeQuantized(torch.nn.Module):
         sums, edge = write.sums, self.quantizers[write.edges[0]].edge
         if sums is None:
             raise TypeError(f"{write.name!r} has no sums")
-        to = self._scale(write.edges[0], scales)
+        to = self._scale(write.edges[0], scales).reshape(())
         result = Result(edge.storage.bits, edge.zero_points[0], edge.storage.signed)
         terms = []
         for part in sums.parts:
-            unit = torch.full((), sums.factor, dtype=torch.float64, device=to.device)
-            for one in part.units:
-                scale = self._scale(one, scales)
-                unit = unit * (
-                    scale.reshape(-1, *[1] * sums.trailing) if scale.numel() > 1 else scale.reshape(())
-                )
             stored = [
                 self._integers(self._operand(read, values, inner, seen, scales), one, scales)
                 for read, one in zip(part.factors, part.units, strict=False)
             ]
-            if not stored:
-                stored = [torch.round(inner[sums.source].double() * sums.count / unit).long()]
             zero_points = tuple(self.quantizers[one].edge.zero_points[0] for one in part.units)
             single = None
             if len(stored) > 1:
                 first, second = (self._scale(one, scales).float().reshape(()) for one in part.units)
-                single = first * second / to.float().reshape(())
-            terms.append(Term(tuple(stored), unit / to.reshape(()), part.sign, zero_points, single))
+                single = first * second / to.float()
+            integers = tuple(stored) or (whole[sums.source],)
+            terms.append(Term(integers, self._unit(sums, part, scales) / to, part.sign, zero_points, single))
         if sums.count > 1:
             steps = scaled_mean(terms[0], sums.count, sums.arithmetic, result)
         else:
@@ -253,7 +310,7 @@ class FakeQuantized(torch.nn.Module):
         )
         if isinstance(ends, tuple):
             raise TypeError("an activation has one result")
-        low, high = torch.round(ends.float() / to.float().reshape(())).double()
+        low, high = torch.round(ends.float() / to.float()).double()
         return steps.clamp(low, high)
 
 

@@ -77,7 +77,7 @@ class Part:
     sign: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Sum:
     """Integers that a kernel adds up exactly, and how it brings them onto the grid of its result.
 
@@ -86,6 +86,8 @@ class Sum:
       trailing: axes behind the channels of the result.
       factor: of a Gemm.
       count: of a mean, the numbers that it is of.
+      again: operators that run on integers too, in float64, with the edges of their operands: float32 holds
+        sums of products of bytes, and no wider ones.
     """
 
     source: str
@@ -94,6 +96,7 @@ class Sum:
     trailing: int = 0
     factor: float = 1.0
     count: int = 1
+    again: tuple[tuple[Call, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,7 +189,7 @@ class Maker:
             return None
         if types == ("GlobalAveragePool",):
             return self._mean(block)
-        return self._product(block) if types in PRODUCTS else self._terms(block, calls)
+        return self._product(block, calls) if types in PRODUCTS else self._terms(block, calls)
 
     def _mean(self, block: Block) -> Sum | None:
         op = block.core[0]
@@ -226,7 +229,7 @@ class Maker:
             return None
         return Sum(op.outputs[0], tuple(parts), block.arithmetic)
 
-    def _product(self, block: Block) -> Sum | None:
+    def _product(self, block: Block, calls: Sequence[Call]) -> Sum | None:
         found = product_in(self.model, block.core, block.kinds, self._known, block.arithmetic)
         # A bias on a grid of its own is no integer of the sum.
         if found is None or found.real_bias is not None or not knows(block.arithmetic):
@@ -243,7 +246,14 @@ class Maker:
             least = x.kind.scale * min(w.kind.scales) / results[0].scale
             arithmetic = HTP_STRIDED if is_strided_depthwise(found.op, sides, least) else HTP
         rank = len(shape) if found.is_conv else 2
-        return Sum(block.core[-1].outputs[0], (part,), arithmetic, rank - 2, found.alpha)
+        is_wide = x.kind.storage.bits + w.kind.storage.bits > 2 * BYTE
+        again = []
+        for call in calls[: len(block.core)] if is_wide and found.alpha == 1.0 else ():
+            kinds = [block.stored_kinds.get((call.op.name, i)) for i in range(len(call.op.inputs))]
+            named = zip(call.op.inputs, kinds, strict=True)
+            again.append((call, tuple("" if kind is None else self.edges[n, kind] for n, kind in named)))
+        source = block.core[-1].outputs[0]
+        return Sum(source, (part,), arithmetic, rank - 2, found.alpha, again=tuple(again))
 
     def _known(self, name: str) -> Array | None:
         constant = self.model.constants.get(name)

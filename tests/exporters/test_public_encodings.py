@@ -88,6 +88,19 @@ FORMS = {
         WEIGHT,
         "!quant.any<i4>",
     ),
+    # Qualcomm, ai-hub-models, an override of SSD MobileNet V2: 16 bits of a value, among the parameters.
+    "a value among parameters": (
+        of_old(
+            param={
+                VALUE: [
+                    {"bitwidth": 16, "dtype": "int", "is_symmetric": "False"}
+                    | {"max": 1.38, "min": 0.0, "offset": 0, "scale": 2.1058e-05}
+                ]
+            }
+        ),
+        VALUE,
+        "!quant.uniform<u16:f32, ",
+    ),
     # Section 3 again: a float tensor has a type and a width.
     "float weight": (of_old(param={WEIGHT: [{"bitwidth": 16, "dtype": "float"}]}), WEIGHT, "!quant.none"),
     # Section 5: 1.0.0, offsets as floats, as AIMET writes them.

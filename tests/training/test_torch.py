@@ -97,15 +97,15 @@ def test_pytorch_has_its_way_with_a_module(answers):
 
 @pytest.mark.soak
 def test_inductor_compiles_a_module(tmp_path):
-    """A minute of a C++ compiler: the same numbers, and training keeps the plan.
+    """A minute of a C++ compiler: the same numbers and gradients, and training keeps the plan.
 
-    Gradients differ by 3 % of a weight's largest one at most; the cause was not looked for.
+    Gradients were 3 % off where sums of 0 were 1e-9 in float32, of one sign or the other, in front of a Relu.
     """
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     found = ask(tmp_path, {"law": [], "inductor": True})["inductor"]
     assert found["different"] == 0
-    assert found["gradients"] < 0.1
+    assert found["gradients"] < 1e-5
     assert all(map(np.isfinite, found["losses"]))
     assert found["same"]
 
