@@ -25,7 +25,7 @@ def test_the_command_keeps_everything_of_a_file_that_does_not_run_at_defaults(qp
     told = "the exported file does not run at onnxruntime's defaults: Resize 'up' fails with optimisations of"
     assert f"verdict: poor: {told}" in found.out
     assert found.out.endswith("missed: onnx-qdq: does not run at the engine's defaults\n")
-    written = {"plan.json", "plan.mlir", "report.html", "onnx-qdq.onnx", "effort.json"}
+    written = {"annotations.json", "plan.json", "plan.mlir", "report.html", "onnx-qdq.onnx", "effort.json"}
     assert {path.name for path in out.iterdir()} == written
     is_told = "fails with optimisations of level" in (out / "report.html").read_text(encoding="utf-8")
     assert is_told

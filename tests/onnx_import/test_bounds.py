@@ -20,6 +20,7 @@ SPELLED = {
     "both": ("m = Max(x, a) y = Min(m, b)", ["Clip"]),
     "both, from above": ("m = Min(x, b) y = Max(m, z)", ["Clip"]),
     # Max(Min(x, -0.4), 0.75) is 0.75 everywhere; a Clip gives -0.4.
+    "relu6": ("r = Relu(x) y = Min(r, b)", ["Clip"]),
     "crossed": ("m = Min(x, a) y = Max(m, b)", ["Clip", "Clip"]),
     "one bound twice": ("m = Max(x, a) y = Max(m, z)", ["Clip", "Relu"]),
     "read twice": ("m = Max(x, a) n = Min(m, b) y = Add(m, n)", ["Clip", "Clip", "Add"]),
