@@ -325,10 +325,11 @@ def test_view_writes_the_page_of_a_plan(qplan, planned, tmp_path):
 
 def test_explain_names_the_line_of_the_target(qplan, planned):
     plan = planner.plan_from_json((planned / "plan.json").read_text())
-    address = next(k.outputs[0].address for k in plan.kernels_in_order if k.row)
+    kernel = next(kernel for kernel in plan.kernels_in_order if kernel.row)
+    address = kernel.outputs[0].address
     answer = qplan("explain", planned / "plan.json", address)
     assert (answer.code, address in answer.out) == (0, True)
-    assert "_onnxruntime-kernels.yaml:" in answer.out
+    assert plan.target.rows[kernel.row].source in answer.out
     assert qplan("explain", planned / "plan.json", address, "--json").json["lines"] == answer.out.splitlines()
 
 
