@@ -9,6 +9,7 @@ import planner
 from planner.ir.asked import with_wanted
 from planner.plan_model import plan as plan_model
 from planner.plan_search.measuring import bench_of, measured_table
+from planner.plan_search.options import levels_of
 from planner.plan_search.trials import State
 from tests.exporters.plans import model, op
 
@@ -98,3 +99,28 @@ def test_parts_of_a_block_that_a_level_keeps_whole_may_be_float():
     for options in table.kernels.values():
         assert any(set(option.stores.values()) == {"float"} and not any(option.noise) for option in options)
     assert planner.search(ready, device, samples, goal="sqnr=90", trials=4).trials
+
+
+TWO_SIGNS = """apiVersion: planner/v1
+kind: Target
+id: two
+version: 1.0.0
+types: {w: {storage: i8, symmetric: true}}
+kernels:
+  - {kernel: MatMul, in: {a: {storage: u8}, b: w}, out: {y: {storage: u8}}}
+  - {kernel: MatMul, in: {a: {storage: i8}, b: w}, out: {y: SECOND}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "levels"),
+    [
+        ("{storage: i8}", {"", "float", "u8"}),  # no level of i8
+        ("{storage: i8, symmetric: true}", {"", "float", "i8"}),  # coarser steps, another zero point
+        ("{storage: i16}", {"", "float", "i16"}),
+    ],
+)
+def test_a_row_of_the_other_sign_is_nothing_to_choose(second, levels):
+    ready, _ = attention()
+    device = planner.load_target(TWO_SIGNS.replace("SECOND", second))
+    assert {level for level in levels_of(ready, device) if "{" not in level} == levels

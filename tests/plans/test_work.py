@@ -52,10 +52,19 @@ def test_what_nothing_is_said_of_is_counted_in_bit_operations():
         ("{element: 2}", MACS / 16 + (READ + WRITTEN) * 2),
         ("{byte: 0.25}", MACS / 16 + READ / 4 + WRITTEN / 2 + WEIGHTS / 4),
         ("{mac: 1, element: 1, byte: 1}", MACS + READ + WRITTEN + WEIGHTS),
+        ("{mac: 1, mac_unsigned: 3, element: 0}", MACS),
     ],
 )
 def test_rates_of_a_row(rates, product):
     assert _plan(TARGET + f"    work: {rates}\n").work.kernels == product + 2 * WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("rates", "rate"), [("{mac: 1, mac_unsigned: 3, element: 0}", 3), ("{mac: 1, element: 0}", 1)]
+)
+def test_products_of_unsigned_weights_have_a_rate_of_their_own(rates, rate):
+    target = TARGET.replace("{storage: i8, symmetric: true}", "{storage: u8}")
+    assert _plan(target + f"    work: {rates}\n").work.kernels == MACS * rate + 2 * WRITTEN
 
 
 @pytest.mark.parametrize(
