@@ -108,16 +108,23 @@ def test_a_weight_grows_where_multipliers_are_too_small(w):
 
 def test_growing_that_costs_more_than_casts_leaves_the_row():
     """Ten bits of a weight are worth 2 x 9.5 an element of the result; two inputs cost 2, the result 3."""
-    plan = planned(dense(NUMBERS / 1000), [row("", RANGED.format("1/2048", "1")), WIDE])
+    plan = planned(dense(NUMBERS / 100), [row("", RANGED.format("1/200", "1")), WIDE])
     assert plan.kernels["k"].row == "fc@21"
     (left,) = told(plan, *REMEDIES)
-    assert left[2].endswith("the row takes 1/2048 to 1")
-    many = planned(dense(NUMBERS / 1000, elements=100), [row("", RANGED.format("1/2048", "1")), WIDE])
+    assert left[2].endswith("the row takes 1/200 to 1")
+    many = planned(dense(NUMBERS / 100, elements=100), [row("", RANGED.format("1/200", "1")), WIDE])
     assert many.kernels["k"].row == "fc@20"
     least = planned(
-        dense(NUMBERS / 1000, elements=100), [row("", RANGED.format("1/2048", "1")), WIDE], max_bits_lost=1.0
+        dense(NUMBERS / 100, elements=100), [row("", RANGED.format("1/200", "1")), WIDE], max_bits_lost=1.0
     )
     assert least.kernels["k"].row == "fc@21"
+
+
+def test_channels_that_cannot_move_the_result_grow_for_nothing():
+    """What is lost of weights whose products are within half a step of the result is lost to nobody."""
+    plan = planned(dense(NUMBERS / 1000), [row("", RANGED.format("1/2048", "1")), WIDE], max_bits_lost=1.0)
+    assert plan.kernels["k"].row == "fc@20"
+    assert "1/2048" in told(plan, *REMEDIES)[0][2]
 
 
 def test_a_pinned_result_or_weight_does_not_grow():
