@@ -29,6 +29,7 @@ def right(model: planner.Graph, plan: planner.Plan) -> float:
 
 torch.manual_seed(0)
 module = planner.torch.fake_quantized(model, plan)  # was: module = Network()
+module.fit_weights()
 optimizer = torch.optim.Adam(
     [{"params": module.weights(), "lr": 2e-3}, {"params": module.scales(), "lr": 1e-2}]
 )
