@@ -86,8 +86,8 @@ class Sum:
       trailing: axes behind the channels of the result.
       factor: of a Gemm.
       count: of a mean, the numbers that it is of.
-      again: operators to run on integers as well, in float64, with how each operand is quantized: float32
-        holds sums of products of bytes, and no wider ones.
+      again: operators to run a second time in float64, each operand in its quantizer's steps: float32
+        has room for sums of products of bytes, and of none that are wider.
     """
 
     source: str
