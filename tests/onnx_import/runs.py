@@ -1,10 +1,14 @@
 """Running a source file and what we re-emit of it in onnxruntime, on the same random inputs."""
 
+import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import onnx.parser
 import onnxruntime as ort
+from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.case.test_case import TestCase
 
 from planner.ir.graph import Graph
 from planner.onnx.read import read_onnx
@@ -73,3 +77,11 @@ def read_same(source: bytes | Path, feeds: dict[str, np.ndarray] | None = None) 
 
 def op_types(graph: Graph) -> list[str]:
     return [op.type for op in graph.ops]
+
+
+@cache
+def every_node_case() -> list[TestCase]:
+    """The onnx package's own node tests; making them warns of numbers that overflow."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return list(collect_testcases(None))

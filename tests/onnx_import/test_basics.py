@@ -1,18 +1,17 @@
 """Basics: every rule computes what onnx's own node cases and onnxruntime say, by ops that have no rule."""
 
-import warnings
 from functools import cache
 
 import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
 from planner.onnx.composites.basics import BASICS
 from planner.onnx.composites.body import Body, StaysWhole
 from planner.onnx.read import read_onnx
+from tests.onnx_import.runs import every_node_case
 
 WHOLE = {
     "test_batchnorm_epsilon_training_mode": "it trains",
@@ -52,12 +51,9 @@ def spelled_out(data):
 @cache
 def node_cases():
     """The onnx package's cases of one op that has a rule; the reader turns the axes of those in batches."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        every = collect_testcases(None)
     return {
         case.name: case
-        for case in every
+        for case in every_node_case()
         if [node.op_type for node in case.model.graph.node] == [kind := case.model.graph.node[0].op_type]
         and kind in BASICS
         and "batchwise" not in case.name

@@ -1,6 +1,5 @@
 """Composites: what is taken apart computes what onnxruntime computes for the operator whole."""
 
-import warnings
 from functools import cache
 
 import ml_dtypes
@@ -9,12 +8,12 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
 from planner.onnx.composites.take_apart import BODIES
 from planner.onnx.read import read_onnx
 from planner.onnx.write import write_graph
+from tests.onnx_import.runs import every_node_case
 
 MS = "com.microsoft"
 B, S, N, H = 2, 5, 4, 16
@@ -552,12 +551,9 @@ def test_another_form_stays_whole_and_a_note_says_why(made, inputs, constants, r
 @cache
 def node_cases():
     """The onnx package's own node tests of operators that have bodies; those called "expanded" have none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        every = collect_testcases(None)
     return {
         case.name: case
-        for case in every
+        for case in every_node_case()
         if any(node.op_type in BODIES and not node.domain for node in case.model.graph.node)
     }
 

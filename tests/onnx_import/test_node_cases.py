@@ -1,15 +1,14 @@
 """The onnx package's own node tests of quantization operators, in our runner and through our importer."""
 
-import warnings
 from functools import cache
 
 import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 
 from planner.interpreter.models import ModelRunner
 from planner.onnx.read import read_onnx, read_written
+from tests.onnx_import.runs import every_node_case
 
 OPERATORS = frozenset(
     {
@@ -26,9 +25,7 @@ OPERATORS = frozenset(
 
 @cache
 def cases():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        every = collect_testcases(None)
+    every = every_node_case()
     return {case.name: case for case in every if OPERATORS & {node.op_type for node in case.model.graph.node}}
 
 

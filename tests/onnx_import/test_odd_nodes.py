@@ -4,17 +4,16 @@ A change that ends the process in onnx or onnxruntime fails this file as a whole
 """
 
 import random
-import warnings
 from collections import Counter
 from functools import cache
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnx.backend.test.case.node import collect_testcases
 
 from planner.errors import PlannerError
 from planner.onnx.read import read_onnx, read_written
+from tests.onnx_import.runs import every_node_case
 
 NUMBERS = (0, -1, -2, 3, 7, 1000, 1 << 31, 1 << 62, -(1 << 63))
 LARGEST = 20_000
@@ -23,9 +22,7 @@ COUNTS = [600, pytest.param(50_000, marks=pytest.mark.soak)]
 
 @cache
 def cases() -> tuple[onnx.ModelProto, ...]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        every = [case.model for case in collect_testcases(None)]
+    every = [case.model for case in every_node_case()]
     return tuple(model for model in every if model is not None and model.ByteSize() < LARGEST)
 
 

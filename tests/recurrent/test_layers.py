@@ -1,13 +1,11 @@
 """Recurrent layers of every form: one kernel each, states in classes, and files that engines run alike."""
 
-import warnings
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 
 from planner.checker.check import check
 from planner.interpreter.compare import compare
@@ -17,6 +15,7 @@ from planner.onnx.sessions import open_session
 from planner.onnx.write import write_graph
 from planner.pipeline import annotate, calibrate, evaluate, export, plan
 from planner.target.load import load_target
+from tests.onnx_import.runs import every_node_case
 from tests.recurrent.layers import LAYERS, data, sample
 
 DEVICE = load_target(Path(__file__).parent / "device.yaml")
@@ -96,9 +95,7 @@ def test_numbers_stay_near_the_float_layer(name):
 
 @cache
 def cases():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        every = collect_testcases(None)
+    every = every_node_case()
     kinds = {"GRU", "LSTM", "RNN"}
     return {case.name: case for case in every if kinds & {node.op_type for node in case.model.graph.node}}
 
