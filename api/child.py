@@ -23,8 +23,10 @@ from planner.calibration.statistics import Statistics, calibration_digest
 from planner.calibration.statsjson import read_statistics
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
+from planner.formats.litert.reader.scan import scan_litert
+from planner.formats.stablehlo.identifier import is_serialized
+from planner.formats.stablehlo.reader.serialized import serialized_text
 from planner.ir.graph import Graph, source_digest
-from planner.litert_reader.scan import scan_litert
 from planner.pipeline import annotate, check, export_whole, load_model, open_sizes
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, Planned
@@ -32,8 +34,6 @@ from planner.plans.read_json import plan_from_json
 from planner.plans.write_json import json_parts
 from planner.report.html import write_report
 from planner.report.view import view_json
-from planner.stablehlo_reader.identifier import is_serialized
-from planner.stablehlo_reader.serialized import serialized_text
 from planner.target.lint.findings import lint
 from planner.target.load import load_target
 from planner.target.records import QuantFn, Target

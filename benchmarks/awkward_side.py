@@ -25,8 +25,8 @@ from benchmarks.comparison import AS_WRITTEN, OPTIMIZED, decibel, open_session
 from benchmarks.counting import float_ops, integer_ops
 from benchmarks.ort_quantize import ACTIVATION, WEIGHT, FolderReader
 from planner.errors import PlannerError
-from planner.onnx.read import read_onnx
-from planner.onnx.write import write_graph
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import write_graph
 from tests.awkward.job import samples_of
 from tests.awkward.models import AWKWARD
 from tests.exact_products import use_exact_products

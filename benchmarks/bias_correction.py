@@ -15,8 +15,8 @@ from typing import Final
 import planner
 from benchmarks.comparison import AS_WRITTEN, open_session, sqnr
 from benchmarks.samples import BenchModel, evaluation, models, samples
+from planner.formats.onnx.write import write_graph
 from planner.ir.graph import Graph
-from planner.onnx.write import write_graph
 
 SQUASHING: Final = frozenset({"Sigmoid", "Softmax"})
 PASSING: Final = frozenset({"Flatten", "If", "ReduceMean", "Reshape", "Squeeze", "Unsqueeze"})

@@ -19,8 +19,8 @@ from benchmarks.bias_correction import with_logits
 from benchmarks.needed_ranges import cross_entropy, texts
 from benchmarks.samples import evaluation, model_folder, photos, resize, samples
 from planner.calibration.statistics import Statistics
+from planner.formats.onnx.sessions import open_session, session_options
 from planner.ir.graph import Graph
-from planner.onnx.sessions import open_session, session_options
 from planner.target.load import load_target
 from planner.target.records import Target
 

@@ -18,7 +18,7 @@ Run = Callable[[Path, Path, str, Path], int]
 def ours() -> Run:
     """Import our side; the function returns how many values got statistics."""
     from planner.calibration.run import calibrate
-    from planner.onnx.read import read_onnx
+    from planner.formats.onnx.read import read_onnx
 
     return lambda model, folder, method, _work: len(calibrate(read_onnx(model), folder, method=method).values)
 

@@ -19,11 +19,11 @@ import planner
 from benchmarks.needed_ranges import cross_entropy, texts
 from benchmarks.samples import evaluation, model_folder, samples
 from planner.calibration.statistics import Statistics, range_of
+from planner.formats.onnx.sessions import open_session, session_options
+from planner.formats.onnx.write import write_graph
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.types.qtypes import storage
 from planner.ir.types.ranges import uniform_from_range
-from planner.onnx.sessions import open_session, session_options
-from planner.onnx.write import write_graph
 from planner.target.load import load_target
 from planner.weight_conditioning.activations import activations, output_change
 from planner.weight_conditioning.equalize import numbers, rescale, touched

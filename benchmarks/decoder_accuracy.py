@@ -18,9 +18,9 @@ from benchmarks.conditioning import operands_alone
 from benchmarks.kv_cache import likelihoods
 from benchmarks.needed_ranges import texts
 from benchmarks.samples import Array, Sample, model_folder
+from planner.formats.onnx.sessions import open_session, session_options
+from planner.formats.onnx.write import write_graph
 from planner.ir.graph import Graph
-from planner.onnx.sessions import open_session, session_options
-from planner.onnx.write import write_graph
 from planner.target.load import load_target
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "results" / "decoder-accuracy.md"

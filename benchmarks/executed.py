@@ -1,6 +1,6 @@
 """Which tests execute which lines of the planner, recorded and used for an order: a plugin of pytest.
 
-Usage: `pytest -p benchmarks.executed --executed-to FILE --executed-of planner/onnx,planner/conversion TESTS`
+Usage: `pytest -p benchmarks.executed --executed-to FILE --executed-of planner/ir,planner/ops TESTS`
 records, `--executed-order FILE` runs only the tests that the file lists, in its order. `benchmarks.mutants`
 does both.
 """

@@ -14,7 +14,7 @@ from typing import Final
 
 import planner
 from benchmarks.chain import chain_samples, write_chain
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 

@@ -22,7 +22,7 @@ import numpy as np
 import planner
 from benchmarks.samples import model_folder
 from planner.errors import PlannerError
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from tests.exporters import bodies

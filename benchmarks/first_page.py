@@ -25,7 +25,7 @@ from benchmarks.onnxruntime_baseline import PhaseFailed, prepare, run_phase
 from benchmarks.quantizers import ROOT, Case, case
 from benchmarks.samples import write_samples
 from planner.accuracy.verdict import share_text
-from planner.exporters.file_coverage import coverage_in_file
+from planner.formats.file_coverage import coverage_in_file
 
 Record = Mapping[str, Any]
 README: Final = ROOT / "README.md"

@@ -23,12 +23,12 @@ from benchmarks.comparison import AS_WRITTEN, decibel, open_session, sqnr
 from benchmarks.onnxruntime_baseline import PhaseFailed, prepare, run_phase
 from benchmarks.samples import BenchModel, Sample, evaluation, models, samples, write_samples
 from planner.errors import UnsupportedExport
-from planner.exporters.runnable import runnable
+from planner.formats.onnx.read import read_written
+from planner.formats.onnx.sessions import FAILURES, one_line
+from planner.formats.onnx.write import Node, write_graph, write_model
+from planner.formats.runnable import runnable
 from planner.interpreter.models import ModelRunner
 from planner.ir.graph import Graph
-from planner.onnx.read import read_written
-from planner.onnx.sessions import FAILURES, one_line
-from planner.onnx.write import Node, write_graph, write_model
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "results" / "benchmarks.md"
 HEADING: Final = "## Formats\n"

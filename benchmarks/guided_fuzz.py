@@ -53,10 +53,10 @@ def fuzz(name: str, seconds: int, corpus: Path) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["api", "planner"]):
-        from planner.annotated.document import read_annotated
         from planner.errors import PlannerError
-        from planner.litert_reader.read import read_litert
-        from planner.mlir.text.read_module import read_mlir
+        from planner.formats.annotated.document import read_annotated
+        from planner.formats.litert.reader.read import read_litert
+        from planner.formats.mlir.text.read_module import read_mlir
         from tests.litert_reader.files import of_floats, of_rows
         from tests.soak import test_fuzz as seeds
 

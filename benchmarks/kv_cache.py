@@ -17,8 +17,8 @@ import numpy as np
 
 import planner
 from benchmarks.samples import model_folder
+from planner.formats.onnx.sessions import open_session, session_options
 from planner.ir.graph import Graph
-from planner.onnx.sessions import open_session, session_options
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "results" / "kv-cache.md"
 STEPS: Final = 128

@@ -29,9 +29,9 @@ from benchmarks.decoder_accuracy import reals
 from benchmarks.kv_cache import cache_bytes, likelihoods, run_text
 from benchmarks.needed_ranges import texts
 from benchmarks.samples import Array, Sample, model_folder
+from planner.formats.onnx.sessions import open_session, session_options
+from planner.formats.onnx.write import write_graph
 from planner.ir.graph import Graph
-from planner.onnx.sessions import open_session, session_options
-from planner.onnx.write import write_graph
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "language.md"

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.decoder import Size, samples, size_of, write_decoder
 from benchmarks.large_jobs import jobs
-from planner.exporters.onnx.block_packing import Steps, packed_blocks
+from planner.formats.onnx.writer.block_packing import Steps, packed_blocks
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "large-models.md"

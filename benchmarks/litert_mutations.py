@@ -12,7 +12,7 @@ import sys
 import time
 
 from planner.errors import ModelError
-from planner.litert_reader.read import read_litert
+from planner.formats.litert.reader.read import read_litert
 from tests.litert_reader.files import FLOAT, OFFICIAL, path_of
 from tests.litert_reader.test_bad_files import changed, small
 

@@ -19,9 +19,9 @@ import numpy as np
 import planner
 from planner.accuracy.choices import choices_of
 from planner.accuracy.own_noise import own_noise
+from planner.formats.onnx.sessions import observing_options, open_graph
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
-from planner.onnx.sessions import observing_options, open_graph
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MODELS: Final = Path(os.environ.get("QPLAN_MODELS", ROOT.parent / "shared" / "models"))

@@ -35,15 +35,25 @@ PAGE: Final = ROOT / "docs" / "results" / "mutants.md"
 FOLDERS: Final = ("planner", "tests", "targets", "benchmarks", "examples", "api")
 """What a copy holds besides the files of the root."""
 TESTS: Final = {
-    "annotated": ("formats",),
     "checker": ("plans",),
     "client": ("api/test_client.py", "api/test_client_tls.py"),
-    "onnx": ("onnx_import", "conversion"),
+    "formats": ("exporters",),
+    "formats/annotated": ("formats",),
+    "formats/litert": ("litert_reader", "exporters/litert"),
+    "formats/litert/reader": ("litert_reader",),
+    "formats/litert/writer": ("exporters/litert",),
+    "formats/mlir": ("mlir",),
+    "formats/onnx": ("onnx_import", "conversion"),
+    "formats/onnx/writer": ("exporters",),
+    "formats/stablehlo": ("mlir", "formats", "exporters/stablehlo"),
+    "formats/stablehlo/reader": ("mlir", "formats"),
+    "formats/stablehlo/writer": ("exporters/stablehlo",),
+    "formats/tosa": ("mlir", "formats", "exporters/tosa"),
+    "formats/tosa/reader": ("mlir", "formats"),
+    "formats/tosa/writer": ("exporters/tosa",),
     "ops": ("ops", "propagation"),
     "propagation": ("propagation", "cases"),
-    "stablehlo_reader": ("mlir", "formats"),
     "torch": ("training",),
-    "tosa_reader": ("mlir", "formats"),
 }
 """Tests whose folders are not named as the packages that they guard."""
 QUICK: Final = "not slow and not soak"
@@ -135,7 +145,7 @@ def guards_of(file: str) -> tuple[str, ...]:
     parts = Path(file).parts[1:-1]
     if not parts:
         return tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("test_*.py")))
-    for names in (parts[:2], parts[:1]):
+    for names in (parts[:3], parts[:2], parts[:1]):
         path = "/".join(names)
         found = tuple(f"tests/{one}" for one in TESTS.get(path, (path,)) if (ROOT / "tests" / one).exists())
         if found:

@@ -16,8 +16,8 @@ import numpy as np
 import planner
 from benchmarks.samples import model_folder
 from planner.calibration.statistics import Statistics
+from planner.formats.onnx.sessions import open_session, session_options
 from planner.ir.graph import Graph
-from planner.onnx.sessions import open_session, session_options
 from planner.target.load import load_target
 from planner.target.records import Target
 

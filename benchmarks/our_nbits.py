@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.memory import peak_rss_mb
-from planner.exporters.to_file import write_to
+from planner.formats.to_file import write_to
 from planner.pipeline import annotate, check, load_model
 from planner.plan_model import plan as plan_model
 from planner.weight_conditioning.condition import condition

@@ -17,8 +17,8 @@ PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "constants": ("propagation/decide.py", "_derived"),
     "records, key": ("result/plan_builder.py", "assemble"),
     "check": ("checker/check.py", "check"),
-    "blocks": ("exporters/qdq.py", "write_block"),
-    "file": ("exporters/sheet.py", "finish"),
+    "blocks": ("writer/qdq.py", "write_block"),
+    "file": ("writer/model_builder.py", "finish"),
 }
 """Part by part, the function whose calls are counted; none calls another's."""
 RUNS: Final = 5

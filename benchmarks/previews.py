@@ -19,8 +19,8 @@ from typing import Any, Final
 from benchmarks.replanning import TYPES
 from benchmarks.service import server
 from benchmarks.topologies import SEED, residual
-from planner.annotated.document import write_annotated
 from planner.client import Client
+from planner.formats.annotated.document import write_annotated
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "previews.md"

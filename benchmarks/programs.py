@@ -13,7 +13,7 @@ from typing import Final
 
 import planner
 from benchmarks.chain import chain_samples, write_chain
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 
 BLOCKS: Final = 500
 ROUNDS: Final = 5

@@ -29,8 +29,8 @@ from qonnx.transformation.quant_constant_folding import FoldTransposeIntoQuantIn
 
 from planner.analysis.datatypes import datatypes
 from planner.conversion.convert import convert
+from planner.formats.onnx.read import read_written
 from planner.interpreter.models import ModelRunner
-from planner.onnx.read import read_written
 
 CONVERSIONS: Final[Mapping[type, str]] = {
     BatchNormToAffine: "batchnorm-to-affine",

@@ -25,7 +25,7 @@ from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.scan_zip import scan_npz
 from api.problems import Refused
 from planner.errors import PlannerError
-from planner.litert_reader.scan import scan_litert
+from planner.formats.litert.reader.scan import scan_litert
 
 MODEL, NODES, ATTRIBUTES, TENSORS, INFOS = 7, 1, 5, 5, 13
 MOST_OPERATORS: Final = 1_999_990

@@ -17,9 +17,9 @@ import numpy as np
 
 import planner
 from planner.errors import PlannerError
+from planner.formats.mlir.passes.tool import split
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
-from planner.mlir.passes.tool import split
 from tests.oracles.hlo import printed
 
 STAGES = ("read", "planned", "evaluated", "exported", "equal to upstream's expectation")

@@ -17,9 +17,9 @@ from benchmarks.engine_models import ROOT, compared
 from benchmarks.stablehlo_programs import programs, reached
 from benchmarks.suite_rows import Tally
 from planner.errors import PlannerError
+from planner.formats.mlir.passes.tool import run_parts, split
 from planner.interpreter.models import ModelRunner
 from planner.ir.graph import Graph
-from planner.mlir.passes.tool import run_parts, split
 from planner.plans.plan import Plan
 from planner.target_tests.engines.apart import TOSA_EXTENSIONS
 from tests.exporters.tosa.running import agreed, fed

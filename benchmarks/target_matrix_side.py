@@ -19,9 +19,9 @@ from benchmarks.samples import SAMPLERS, Sample, model_folder, samples
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
 from planner.errors import PlanInvalid, PlannerError
+from planner.formats.onnx.read import read_onnx
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph
-from planner.onnx.read import read_onnx
 from planner.pipeline import check
 from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan

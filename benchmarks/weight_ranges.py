@@ -19,9 +19,9 @@ from benchmarks.bias_correction import with_logits
 from benchmarks.calibration_methods import DECODER, TRAINED, by_outputs, by_tokens, feeds_of, judged
 from benchmarks.needed_ranges import texts
 from benchmarks.samples import model_folder
+from planner.formats.onnx.write import write_graph
 from planner.ir.expand import expand
 from planner.ir.graph import Constant, Graph
-from planner.onnx.write import write_graph
 
 BITS: Final = (4, 3, 2)
 BLOCK: Final = 32

@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 
 from benchmarks.samples import model_folder
+from planner.formats.onnx.read import read_written
 from planner.interpreter.models import ModelRunner
-from planner.onnx.read import read_written
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PYTHON: Final = ROOT / ".oracles" / "qonnx" / "bin" / "python"

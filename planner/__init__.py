@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from planner.conversion.convert import convert
     from planner.costs import cost
     from planner.errors import Conflict, PlanInvalid, PlannerError
-    from planner.exporters.integer_kernels import IntegerKernel, integer_kernels
+    from planner.formats.integer_kernels import IntegerKernel, integer_kernels
     from planner.interpreter.compare import Comparison
     from planner.interpreter.models import run_model as run
     from planner.ir.arithmetic.multipliers import multiplier
@@ -66,7 +66,7 @@ _HOMES: Final = {
     "Comparison": "planner.interpreter.compare",
     "Conflict": "planner.errors",
     "Graph": "planner.ir.graph",
-    "IntegerKernel": "planner.exporters.integer_kernels",
+    "IntegerKernel": "planner.formats.integer_kernels",
     "Losses": "planner.accuracy.losses",
     "Plan": "planner.plans.plan",
     "PlanInvalid": "planner.errors",
@@ -89,7 +89,7 @@ _HOMES: Final = {
     "export": "planner.pipeline",
     "export_to": "planner.pipeline",
     "images": "planner.calibration.sources.images",
-    "integer_kernels": "planner.exporters.integer_kernels",
+    "integer_kernels": "planner.formats.integer_kernels",
     "load_model": "planner.pipeline",
     "load_statistics": "planner.calibration.statsjson",
     "load_target": "planner.target.load",

@@ -17,13 +17,13 @@ from typing import Final
 import numpy as np
 
 from planner.errors import require_name
+from planner.formats.onnx.dtypes import NARROW_BITS, NUMPY
+from planner.formats.onnx.quantized.dialect import MULTI_THRESHOLD
+from planner.formats.onnx.quantized.expand import expand
+from planner.formats.onnx.quantized.quantizers import Quantizer, find_quantizers
+from planner.formats.onnx.read import read_written
+from planner.formats.onnx.shapes import infer
 from planner.ir.graph import Graph, Op
-from planner.onnx.dtypes import NARROW_BITS, NUMPY
-from planner.onnx.quantized.dialect import MULTI_THRESHOLD
-from planner.onnx.quantized.expand import expand
-from planner.onnx.quantized.quantizers import Quantizer, find_quantizers
-from planner.onnx.read import read_written
-from planner.onnx.shapes import infer
 from planner.ops import defined, of_form
 from planner.ops.forms import Form
 from planner.ops.macs import Count

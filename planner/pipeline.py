@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from planner import annotated, mlir
 from planner.accuracy.metrics import Metric
 from planner.accuracy.readers import measure_readers
 from planner.calibration.run import calibrate as run_calibration
@@ -19,12 +18,20 @@ from planner.calibration.run import calibrate_on, require_numbers
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.errors import InputError, ModelError, expect, require_name
-from planner.exporters.common.known_shapes import taken_for_one, with_fixed_sizes
-from planner.exporters.onnx.write import write_form
-from planner.exporters.table import EXPORTERS, form_of, refuse_bodies, refuse_layout, require_format
-from planner.exporters.to_file import write_to, write_whole
 from planner.factors.form import form_of_plan
 from planner.foreign_files import foreign_folder, refuse_foreign
+from planner.formats import annotated, mlir
+from planner.formats.common.known_shapes import taken_for_one, with_fixed_sizes
+from planner.formats.litert.identifier import starts_as_litert
+from planner.formats.litert.reader.read import read_litert
+from planner.formats.onnx.normalise import normalise
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.sessions import Optimisation
+from planner.formats.onnx.writer.write import write_form
+from planner.formats.stablehlo.identifier import is_serialized, payload
+from planner.formats.stablehlo.reader.serialized import serialized_text
+from planner.formats.table import EXPORTERS, form_of, refuse_bodies, refuse_layout, require_format
+from planner.formats.to_file import write_to, write_whole
 from planner.interpreter.compare import Comparison, Evaluated
 from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
@@ -33,16 +40,9 @@ from planner.interpreter.reference import ReferenceKind
 from planner.ir.dims import with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts, with_sizes
-from planner.litert_reader.identifier import starts_as_litert
-from planner.litert_reader.read import read_litert
 from planner.model_objects import as_bytes, sniffed
-from planner.onnx.normalise import normalise
-from planner.onnx.read import read_onnx
-from planner.onnx.sessions import Optimisation
 from planner.plan_model import annotate, check, plan
 from planner.plans.plan import Plan, require_plan
-from planner.stablehlo_reader.identifier import is_serialized, payload
-from planner.stablehlo_reader.serialized import serialized_text
 
 __all__ = [
     "annotate",

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner import exporters
+import planner.formats
 from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.annotate import annotated_values
 from planner.calibration.statistics import Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import StatsError, expect, require_name
-from planner.exporters.writable import refuse_unwritable, unwritten
 from planner.factors.absorb import absorb_factors
 from planner.factors.form import form_of_plan, has_fixed_sizes, with_sizes_fixed
+from planner.formats.writable import refuse_unwritable, unwritten
 from planner.fusion.fuse import fuse
 from planner.ir.asked import refuse_unknown
 from planner.ir.expand import expand
@@ -105,7 +105,7 @@ def plan(
     device = as_target(target, functions)
     expect(formats, (list, tuple), "formats are a list of names of formats")
     for name in formats:
-        require_name("export format", name, exporters.FORMATS)
+        require_name("export format", name, planner.formats.FORMATS)
     model = expand(model)
     if has_fixed_sizes(device, formats):
         model = with_sizes_fixed(model)

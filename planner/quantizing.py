@@ -29,11 +29,11 @@ from planner.errors import (
     UnsupportedExport,
     require_name,
 )
-from planner.exporters.file_coverage import coverage_of_file
-from planner.exporters.runnable import ARITHMETICS, not_the_file, runnable
-from planner.exporters.table import EXPORTERS, require_format
-from planner.exporters.to_file import STREAMED, copy_written, has_large_weights, write_to
 from planner.factors.form import has_fixed_sizes
+from planner.formats.file_coverage import coverage_of_file
+from planner.formats.runnable import ARITHMETICS, not_the_file, runnable
+from planner.formats.table import EXPORTERS, require_format
+from planner.formats.to_file import STREAMED, copy_written, has_large_weights, write_to
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Comparison, Evaluated
 from planner.ir.asked import with_wanted

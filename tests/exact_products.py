@@ -17,7 +17,7 @@ import onnxruntime
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper, numpy_helper
 
-from planner.onnx.sessions import FAILURES
+from planner.formats.onnx.sessions import FAILURES
 
 WEIGHTS = {
     "ConvInteger": (1, 3, 2),

@@ -6,7 +6,7 @@ from onnx import TensorProto, helper
 
 from planner.costs import MODES, cost_of
 from planner.errors import UnknownName
-from planner.onnx.read import read_written
+from planner.formats.onnx.read import read_written
 from tests.conversion.files import GENERAL, file_of, quant_node
 from tests.oracles.executor import ask
 

@@ -12,7 +12,7 @@ import planner
 import planner.torch
 from planner import errors
 from planner.cli.app import TARGET_VERBS, VERBS
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.target.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,7 +11,7 @@ import planner
 from planner import installation
 from planner.cli.app import run
 from planner.errors import PlannerError
-from planner.exporters.table import require_format
+from planner.formats.table import require_format
 from planner.installation import install_command, service_package, targets_folder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -92,7 +92,7 @@ def test_pictures_are_refused_before_any_is_opened(monkeypatch, tmp_path):
 
 
 def test_serialized_mlir_is_refused_before_its_module_is_read(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("planner.stablehlo_reader.serialized.is_available", lambda: False)
+    monkeypatch.setattr("planner.formats.stablehlo.reader.serialized.is_available", lambda: False)
     monkeypatch.setattr("planner.cli.dialects._module_text", never)
     assert (
         run(["mlir", str(tmp_path / "none.mlir"), "--to", "mlirbc", "-o", str(tmp_path / "out.mlirbc")]) != 0

@@ -88,7 +88,7 @@ def test_sources_of_mlir(source):
 
 
 def test_bytes_of_an_annotated_model():
-    from planner.annotated.document import write_annotated
+    from planner.formats.annotated.document import write_annotated
 
     text = write_annotated(planner.annotate(planner.load_model(DIGITS)))
     assert planner.load_model(text.encode()).outputs == ("probabilities",)

@@ -59,9 +59,9 @@ def test_the_same_seed_draws_the_same_and_every_mutant_compiles():
 @pytest.mark.parametrize(
     ("file", "tests"),
     [
-        ("planner/exporters/litert/movement.py", ("tests/exporters/litert",)),
+        ("planner/formats/litert/writer/movement.py", ("tests/exporters/litert",)),
         ("planner/fusion/fuse.py", ("tests/fusion",)),
-        ("planner/onnx/read.py", ("tests/onnx_import", "tests/conversion")),
+        ("planner/formats/onnx/read.py", ("tests/onnx_import", "tests/conversion")),
         ("planner/client/__init__.py", ("tests/api/test_client.py", "tests/api/test_client_tls.py")),
     ],
 )

@@ -15,7 +15,7 @@ from planner.errors import (
     StatsError,
     UnknownName,
 )
-from planner.onnx.read import read_written
+from planner.formats.onnx.read import read_written
 from tests.conftest import ROOT
 from tests.conversion.files import file_of, quant_node
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import planner
-from planner.onnx.sessions import open_session
+from planner.formats.onnx.sessions import open_session
 
 FILE = Path(os.environ.get("QPLAN_MODELS", "../shared/models")) / "sequence" / "silero_vad_16k_op15.onnx"
 RATE, CHUNK, CONTEXT = 16_000, 512, 64

@@ -1,6 +1,6 @@
 """Scans of text before a parser has it: YAML of targets, MLIR of models. Nothing is built, time is linear.
 
-The parsers have limits of their own (`planner.target.yamltree`, `planner.mlir.parse`); these keep libyaml
+The parsers have limits of their own (`target.yamltree`, `formats.mlir.parse`); these keep libyaml
 and xDSL from input whose cost grows faster than its length. Source: YAML 1.2.2; MLIR LangRef.
 """
 

@@ -30,14 +30,14 @@ from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import read_statistics
 from planner.errors import UnsupportedExport
-from planner.exporters.file_coverage import coverage_in_file, coverage_of_file
-from planner.exporters.runnable import ARITHMETICS, is_runnable, runnable
 from planner.factors.form import in_form_of_plan
+from planner.formats.file_coverage import coverage_in_file, coverage_of_file
+from planner.formats.litert.identifier import is_litert
+from planner.formats.runnable import ARITHMETICS, is_runnable, runnable
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Evaluated, compare
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
-from planner.litert_reader.identifier import is_litert
 from planner.pipeline import check, export, exportable
 from planner.plans.plan import Plan
 from planner.plans.read_json import plan_from_json

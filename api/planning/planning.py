@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
-from planner.annotated.document import annotated_from_data
 from planner.calibration.annotate import GLOB_SIGNS
 from planner.calibration.statsjson import read_statistics
+from planner.formats.annotated.document import annotated_from_data
 from planner.ir.graph import Graph
 from planner.plan_model import check
 from planner.plans.plan import Planned

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from planner.annotated.schema import AnnotatedDoc
+from planner.formats.annotated.schema import AnnotatedDoc
 from planner.installation import targets_folder
 from planner.plans.planschema import PLAN
 

@@ -25,8 +25,8 @@ from benchmarks.shipped.tasks import TASKS, made_ready
 from benchmarks.shipped.wheels import ROOT, default_cache
 from planner.constants.quantize import dequantize_array
 from planner.errors import PlannerError
-from planner.exporters.runnable import ARITHMETICS
 from planner.factors.form import form_of_plan
+from planner.formats.runnable import ARITHMETICS
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import definitions

@@ -25,8 +25,8 @@ from api.settings import VARIABLES, Settings, defaults
 from planner import errors
 from planner.cli.app import app
 from planner.cli.help.groups import EXAMPLES, GROUPS, TARGET_EXAMPLES
-from planner.exporters.format_texts import FORMAT_TEXTS
-from planner.exporters.table import FORMATS
+from planner.formats.format_texts import FORMAT_TEXTS
+from planner.formats.table import FORMATS
 from planner.target.docs.keydocs import key_tables
 from planner.target.lint.codes import MEANINGS
 from planner.target.lint.findings import CHECKS

@@ -21,6 +21,8 @@ from planner.calibration.run import OBSERVED_DTYPES, SMALL, threads_for
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import Statistics
 from planner.errors import InputError, SampleError, quantity
+from planner.formats.onnx.dtypes import NUMPY
+from planner.formats.onnx.sessions import FAILURES, observing_options, one_line, open_graph
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.roles import is_movement, port_inputs, port_outputs
@@ -28,8 +30,6 @@ from planner.ir.structure import BORDERS
 from planner.ir.types.qtypes import AtReaders, Calibrated, Storage, Uniform
 from planner.ir.types.ranges import uniform_from_range
 from planner.ir.types.typetext import parse_storage
-from planner.onnx.dtypes import NUMPY
-from planner.onnx.sessions import FAILURES, observing_options, one_line, open_graph
 from planner.ops import of_form
 from planner.ops.forms import Form
 from planner.propagation.propagate import operand_types

@@ -12,10 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.costs import storage_bits
-from planner.ir.graph import Graph, Op
-from planner.ir.roles import is_movement, port_inputs
-from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
-from planner.onnx.quantized.dialect import (
+from planner.formats.onnx.quantized.dialect import (
     FLOAT_QUANT,
     IM2COL,
     MAX_POOL_NHWC,
@@ -24,7 +21,10 @@ from planner.onnx.quantized.dialect import (
     TRUNC,
     XNOR_POPCOUNT,
 )
-from planner.onnx.quantized.quantizers import Quantizer, Reader, find_quantizers, reader_of
+from planner.formats.onnx.quantized.quantizers import Quantizer, Reader, find_quantizers, reader_of
+from planner.ir.graph import Graph, Op
+from planner.ir.roles import is_movement, port_inputs
+from planner.ir.types.qtypes import AnyType, Bipolar, Uniform
 from planner.ops import of_form
 from planner.ops.forms import Form
 

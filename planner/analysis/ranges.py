@@ -13,14 +13,14 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.errors import ModelError, PlannerError, SampleError, require_name
+from planner.formats.onnx.folding import fold_constants
+from planner.formats.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, MULTI_THRESHOLD, QUANT, TRUNC
+from planner.formats.onnx.quantized.formulas import Array
+from planner.formats.onnx.shapes import infer
 from planner.interpreter.models import ModelRunner
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.types.qtypes import Bipolar, Uniform
-from planner.onnx.folding import fold_constants
-from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, MULTI_THRESHOLD, QUANT, TRUNC
-from planner.onnx.quantized.formulas import Array
-from planner.onnx.shapes import infer
 from planner.ops import defined, find_movements, of_form
 from planner.ops.forms import Form
 from planner.ops.operands import operands_of

@@ -13,13 +13,13 @@ import numpy as np
 from planner.analysis.datatypes import datatypes
 from planner.analysis.ranges import Range, ranges
 from planner.calibration.samples import Source, open_samples
+from planner.formats.onnx.folding import fold_constants
+from planner.formats.onnx.quantized.compound_ops import open_compounds
+from planner.formats.onnx.quantized.formulas import Array
+from planner.formats.onnx.read import read_written
+from planner.formats.onnx.shapes import infer
 from planner.interpreter.models import ModelRunner
 from planner.ir.graph import Graph, Shape
-from planner.onnx.folding import fold_constants
-from planner.onnx.quantized.compound_ops import open_compounds
-from planner.onnx.quantized.formulas import Array
-from planner.onnx.read import read_written
-from planner.onnx.shapes import infer
 
 _FEW: Final = 8
 

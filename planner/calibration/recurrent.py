@@ -13,9 +13,9 @@ import numpy as np
 import onnxruntime
 
 from planner.calibration.observe import Array
+from planner.formats.onnx.sessions import observing_options, open_session
+from planner.formats.onnx.write import Node, write_model
 from planner.ir.graph import Graph, Op
-from planner.onnx.sessions import observing_options, open_session
-from planner.onnx.write import Node, write_model
 
 CELL: Final = 2
 """Index of the cell state among an LSTM's results."""

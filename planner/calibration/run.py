@@ -34,9 +34,9 @@ from planner.calibration.statistics import (
     with_seen,
 )
 from planner.errors import ModelError, SampleError, unknown_name
+from planner.formats.onnx.sessions import FAILURES, observing_options, one_line, open_graph
+from planner.formats.onnx.structure.recurrent import RECURRENT
 from planner.ir.graph import Graph, Op, without_written
-from planner.onnx.sessions import FAILURES, observing_options, one_line, open_graph
-from planner.onnx.structure.recurrent import RECURRENT
 
 Progress = Callable[[int, int | None], None]
 

@@ -17,9 +17,9 @@ from planner.calibration.sources.channels import moved_hint
 from planner.calibration.sources.foreign import LABELS, as_array, count_of, is_array, named, unwrapped
 from planner.calibration.sources.images import has_images
 from planner.errors import SampleError, nearest_names
+from planner.formats.onnx.dtypes import NUMPY
 from planner.ir.graph import Dim, Graph, Shape, Value
 from planner.ir.types.fit import shape_text
-from planner.onnx.dtypes import NUMPY
 
 Sample: TypeAlias = Mapping[str, Array]
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any] | Callable[[], Iterable[Any]]

@@ -66,7 +66,7 @@ def condition(
 ) -> None:
     """Change the weights of a float model so that quantization loses less, and list the changes."""
     import planner
-    from planner.onnx.write import write_graph
+    from planner.formats.onnx.write import write_graph
 
     only_one_stdin(model, target, data, stats, annotations)
     graph = read_model(model, dims=sizes_of(dim))
@@ -120,8 +120,8 @@ def _beside(done: "Conditioned", data: bytes, name: str) -> dict[str, bytes]:
     """Statistics and facts of a conditioned model, which its ONNX file does not hold, if there are any."""
     from planner.calibration.annotations import FORMAT
     from planner.calibration.statistics import calibration_digest
+    from planner.formats.onnx.read import read_onnx
     from planner.ir.types.wanted import wanted_to_data
-    from planner.onnx.read import read_onnx
 
     found = {}
     if done.stats is not None:

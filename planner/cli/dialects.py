@@ -134,9 +134,9 @@ def _runnable(model: str, dims: Mapping[str, int]) -> "Graph":
     """A model as it is written; of MLIR and JSON, with the rounding that its types say."""
     from planner.cli.files import model_format
     from planner.conversion.pins import with_rounding
-    from planner.onnx.read import read_written
+    from planner.formats.onnx.read import read_written
+    from planner.formats.stablehlo.identifier import is_serialized
     from planner.pipeline import load_model
-    from planner.stablehlo_reader.identifier import is_serialized
 
     data = read_bytes(model, "model") if model == STDIN or Path(model).is_file() else b""
     if is_serialized(data) or (data and model_format(data) in ("json", "mlir")):
@@ -220,7 +220,7 @@ def tensors(
     """Print the QONNX datatype, the bounds and the constant channels of each tensor."""
     from planner.analysis.tensors import as_json, rows, tensors_of
     from planner.calibration.samples import open_samples
-    from planner.onnx.read import read_written
+    from planner.formats.onnx.read import read_written
 
     only_one_stdin(model, data)
     source = read_bytes(model, "model") if model == STDIN else Path(model)
@@ -315,10 +315,10 @@ def mlir(
     json: JsonOption = False,
 ) -> int:
     """Parse, verify, transform and print MLIR modules."""
-    from planner.mlir.passes.table import PASSES
-    from planner.mlir.passes.tool import SEPARATOR, run_parts
-    from planner.mlir.pipeline_text import read_pipeline
-    from planner.stablehlo_reader.serialized import SERIALS, require_jaxlib
+    from planner.formats.mlir.passes.table import PASSES
+    from planner.formats.mlir.passes.tool import SEPARATOR, run_parts
+    from planner.formats.mlir.pipeline_text import read_pipeline
+    from planner.formats.stablehlo.reader.serialized import SERIALS, require_jaxlib
 
     if to in SERIALS:
         require_jaxlib("serialized MLIR is written")
@@ -362,8 +362,8 @@ def mlir(
 
 def _module_text(file: str) -> str:
     """The text of a module, of serialized MLIR too."""
-    from planner.stablehlo_reader.identifier import is_serialized
-    from planner.stablehlo_reader.serialized import serialized_text
+    from planner.formats.stablehlo.identifier import is_serialized
+    from planner.formats.stablehlo.reader.serialized import serialized_text
 
     data = read_bytes(file, "module")
     if not is_serialized(data):
@@ -373,7 +373,7 @@ def _module_text(file: str) -> str:
 
 
 def _write_serialized(out: str | None, texts: list[str], form: str) -> None:
-    from planner.stablehlo_reader.serialized import SERIALS, serialize
+    from planner.formats.stablehlo.reader.serialized import SERIALS, serialize
 
     if out is None or len(texts) > 1:
         raise InputError(f"--to {form} writes one module to a file", hint="name it with -o")

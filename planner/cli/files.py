@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cli.console import say, warn, write_text
 from planner.errors import InputError
-from planner.litert_reader.identifier import is_litert
+from planner.formats.litert.identifier import is_litert
 
 if TYPE_CHECKING:
     from planner.ir.graph import Graph

@@ -92,8 +92,8 @@ def annotate(
 ) -> None:
     """Attach statistics and your own constraints to a model, and write it as an annotated model."""
     import planner
-    from planner.annotated.document import write_annotated
-    from planner.mlir.module import write_mlir
+    from planner.formats.annotated.document import write_annotated
+    from planner.formats.mlir.module import write_mlir
 
     only_one_stdin(model, stats, annotations)
     keep_from(out, model, stats, annotations)
@@ -138,7 +138,7 @@ def compare(
     """Run a model and a quantized file of it side by side: SQNR and largest error of each output, metrics."""
     import planner
     from planner.accuracy.verdict import verdict_of
-    from planner.exporters.file_coverage import coverage_in_file
+    from planner.formats.file_coverage import coverage_in_file
 
     only_one_stdin(model, quantized, data, eval_data)
     judging = read_judging(reference, output, metric, min_sqnr, min_metric, min_coverage=min_coverage)

@@ -16,7 +16,7 @@ import typer
 from planner.cli.files import STDIN, model_format, read_bytes, read_text
 from planner.cli.help.choices import complete_target
 from planner.errors import InputError, ModelError, PlanFormatError, QTypeError, unknown_name
-from planner.stablehlo_reader.identifier import is_serialized
+from planner.formats.stablehlo.identifier import is_serialized
 
 if TYPE_CHECKING:
     from planner.calibration.statistics import Statistics

@@ -86,8 +86,8 @@ def quantize(
     json: JsonOption = False,
 ) -> int:
     """Quantize a model in one call: calibrate, plan, check, export, compare, and say whether it is good."""
-    from planner.exporters.runnable import is_comparable
-    from planner.exporters.table import require_format
+    from planner.formats.runnable import is_comparable
+    from planner.formats.table import require_format
 
     written = list(formats or [FORMAT])
     for name in written:

@@ -6,10 +6,10 @@ Source: QONNX `quantization_annotation`, keys `finn_datatype` and `tensor_sparsi
 from collections.abc import Mapping
 
 from planner.analysis.datatypes import FLOAT32, said
+from planner.formats.onnx.quantized.datatypes import DATATYPE
+from planner.formats.onnx.quantized.dialect import BIPOLAR, IM2COL, QUANT
+from planner.formats.onnx.quantized.quantizers import reader_of
 from planner.ir.graph import Graph
-from planner.onnx.quantized.datatypes import DATATYPE
-from planner.onnx.quantized.dialect import BIPOLAR, IM2COL, QUANT
-from planner.onnx.quantized.quantizers import reader_of
 
 SPARSITY = "tensor_sparsity"
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from planner.errors import ModelError, UnsupportedExport
+from planner.formats.onnx.operators.soundness import sound
+from planner.formats.onnx.shapes import infer
 from planner.ir.graph import Constant, Graph
-from planner.onnx.operators.soundness import sound
-from planner.onnx.shapes import infer
 
 _SIZED = ("Expand", "Reshape")
 

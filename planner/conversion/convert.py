@@ -23,16 +23,16 @@ from planner.conversion.rewrites import affine, lowered, matmuls
 from planner.conversion.tidy import cleaned, extracted
 from planner.conversion.version_2 import in_version_2
 from planner.errors import UnsupportedExport, require_name, unknown_name
+from planner.formats.onnx.folding import fold_constants
+from planner.formats.onnx.normalise import drop_dead, drop_identities, name_apart
+from planner.formats.onnx.quantized.dialect import BIPOLAR, ELEMENTWISE, FLOAT_QUANT, QUANT
+from planner.formats.onnx.quantized.expand import expand, lift
+from planner.formats.onnx.quantized.lowering import Draft, draft_of, lower
+from planner.formats.onnx.quantized.quantizers import Found, find_quantizers
+from planner.formats.onnx.read import read_written
+from planner.formats.onnx.shapes import infer
+from planner.formats.onnx.write import write_graph
 from planner.ir.graph import Graph, Op
-from planner.onnx.folding import fold_constants
-from planner.onnx.normalise import drop_dead, drop_identities, name_apart
-from planner.onnx.quantized.dialect import BIPOLAR, ELEMENTWISE, FLOAT_QUANT, QUANT
-from planner.onnx.quantized.expand import expand, lift
-from planner.onnx.quantized.lowering import Draft, draft_of, lower
-from planner.onnx.quantized.quantizers import Found, find_quantizers
-from planner.onnx.read import read_written
-from planner.onnx.shapes import infer
-from planner.onnx.write import write_graph
 
 Conversion: TypeAlias = Callable[[Graph], Graph]
 

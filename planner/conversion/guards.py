@@ -7,11 +7,11 @@ would have in 4 bits too.
 
 from dataclasses import replace
 
-from planner.exporters.onnx.guards.layouts import kept_in_layout
-from planner.exporters.onnx.guards.optimisations import GUARD, guarded, softmax_sizes
+from planner.formats.onnx.naming import unused
+from planner.formats.onnx.write import OPSET, op_node
+from planner.formats.onnx.writer.guards.layouts import kept_in_layout
+from planner.formats.onnx.writer.guards.optimisations import GUARD, guarded, softmax_sizes
 from planner.ir.graph import Graph, Op
-from planner.onnx.naming import unused
-from planner.onnx.write import OPSET, op_node
 
 
 def guard(graph: Graph) -> Graph:

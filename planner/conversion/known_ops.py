@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import UnsupportedExport
+from planner.formats.onnx.sessions import EXTERNAL_FOLDER, FAILURES, one_line, open_session, session_options
 from planner.ir.graph import Graph
-from planner.onnx.sessions import EXTERNAL_FOLDER, FAILURES, one_line, open_session, session_options
 
 DOMAINS: Final = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.ms.internal.nhwc"})
 

@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 
 from planner.conversion.tidy import turn_weights
+from planner.formats.onnx.naming import unused, use_counts
+from planner.formats.onnx.quantized.dialect import CHANNELS_LAST, ELEMENTWISE, MULTI_THRESHOLD
+from planner.formats.onnx.quantized.lowering import Draft, draft_of
+from planner.formats.onnx.quantized.quantizers import reader_of
+from planner.formats.onnx.shapes import infer
 from planner.ir.graph import Constant, Graph, Op, Value
-from planner.onnx.naming import unused, use_counts
-from planner.onnx.quantized.dialect import CHANNELS_LAST, ELEMENTWISE, MULTI_THRESHOLD
-from planner.onnx.quantized.lowering import Draft, draft_of
-from planner.onnx.quantized.quantizers import reader_of
-from planner.onnx.shapes import infer
 from planner.ops import of_form
 from planner.ops.forms import Form
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 
 from planner.errors import UnsupportedExport
+from planner.formats.onnx.dtypes import enum_of
+from planner.formats.onnx.naming import use_counts
+from planner.formats.onnx.quantized.formulas import Array
+from planner.formats.onnx.quantized.lowering import Draft, draft_of
+from planner.formats.onnx.quantized.quantizers import Reader, find_quantizers, reader_of
 from planner.ir.graph import Graph, Op
-from planner.onnx.dtypes import enum_of
-from planner.onnx.naming import use_counts
-from planner.onnx.quantized.formulas import Array
-from planner.onnx.quantized.lowering import Draft, draft_of
-from planner.onnx.quantized.quantizers import Reader, find_quantizers, reader_of
 
 _EXACT: Final = 1 << 24
 _BYTES: Final = frozenset({"i8", "u8"})

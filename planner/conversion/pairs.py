@@ -12,13 +12,13 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import ModelError, UnsupportedExport
+from planner.formats.onnx.dtypes import NUMPY, enum_of
+from planner.formats.onnx.quantized.formulas import ROUNDINGS, Array
+from planner.formats.onnx.quantized.lowering import Draft
+from planner.formats.onnx.quantized.quantizers import Found, Quantizer
+from planner.formats.onnx.quantized.types import type_of
 from planner.ir.graph import Graph, Op, Value
 from planner.ir.types.qtypes import Uniform
-from planner.onnx.dtypes import NUMPY, enum_of
-from planner.onnx.quantized.formulas import ROUNDINGS, Array
-from planner.onnx.quantized.lowering import Draft
-from planner.onnx.quantized.quantizers import Found, Quantizer
-from planner.onnx.quantized.types import type_of
 
 _EVEN: Final = frozenset({"HALF_EVEN", "ROUND"})
 _CHUNK: Final = 1 << 16

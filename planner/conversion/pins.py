@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from planner.errors import ModelError
+from planner.formats.onnx.decoding import graph_of_bytes
+from planner.formats.onnx.shapes import infer
+from planner.formats.onnx.write import write_graph
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.topology import topological
 from planner.ir.types.qtypes import Uniform
-from planner.onnx.decoding import graph_of_bytes
-from planner.onnx.shapes import infer
-from planner.onnx.write import write_graph
 
 
 def with_rounding(graph: Graph) -> Graph:

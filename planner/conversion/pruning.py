@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from planner.errors import ModelError, UnsupportedExport, require_name
+from planner.formats.onnx.operators.soundness import sound
+from planner.formats.onnx.quantized.dialect import ELEMENTWISE, MULTI_THRESHOLD
+from planner.formats.onnx.shapes import infer
 from planner.ir.graph import Constant, Graph, Op
-from planner.onnx.operators.soundness import sound
-from planner.onnx.quantized.dialect import ELEMENTWISE, MULTI_THRESHOLD
-from planner.onnx.shapes import infer
 from planner.ops import find_movements, of_form
 from planner.ops.forms import Form
 from planner.ops.operands import operands_of

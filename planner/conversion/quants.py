@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
+from planner.formats.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, QUANT
+from planner.formats.onnx.quantized.formulas import Array
+from planner.formats.onnx.quantized.lowering import Draft
+from planner.formats.onnx.quantized.quantizers import Found, Quantizer
+from planner.formats.onnx.quantized.widths import attributes_of_ends
 from planner.ir.graph import Op
-from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, QUANT
-from planner.onnx.quantized.formulas import Array
-from planner.onnx.quantized.lowering import Draft
-from planner.onnx.quantized.quantizers import Found, Quantizer
-from planner.onnx.quantized.widths import attributes_of_ends
 
 _FLOATS: Final = {"f8E4M3FN": (4, 3, 7, 448), "f8E5M2": (5, 2, 15, 57344)}
 _EXACT_BITS: Final = 24

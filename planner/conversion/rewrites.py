@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from planner.formats.onnx.naming import unused
+from planner.formats.onnx.quantized.dialect import BIPOLAR, IM2COL, QUANT
+from planner.formats.onnx.quantized.lowering import Draft, draft_of
+from planner.formats.onnx.quantized.quantizers import Reader, reader_of
+from planner.formats.onnx.shapes import infer
 from planner.ir.graph import Graph, Op, Value
-from planner.onnx.naming import unused
-from planner.onnx.quantized.dialect import BIPOLAR, IM2COL, QUANT
-from planner.onnx.quantized.lowering import Draft, draft_of
-from planner.onnx.quantized.quantizers import Reader, reader_of
-from planner.onnx.shapes import infer
 from planner.ops.geometry.windows import conv_geometry
 
 Rule = Callable[[Op, Draft, Reader], bool]

@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
+from planner.formats.onnx.folding import fold_constants
+from planner.formats.onnx.naming import unused, use_counts
+from planner.formats.onnx.normalise import drop_identities
+from planner.formats.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, QUANT
+from planner.formats.onnx.quantized.lowering import Draft, draft_of
+from planner.formats.onnx.quantized.quantizers import reader_of
+from planner.formats.onnx.shapes import infer
 from planner.ir.graph import Constant, Graph, Op
-from planner.onnx.folding import fold_constants
-from planner.onnx.naming import unused, use_counts
-from planner.onnx.normalise import drop_identities
-from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, QUANT
-from planner.onnx.quantized.lowering import Draft, draft_of
-from planner.onnx.quantized.quantizers import reader_of
-from planner.onnx.shapes import infer
 
 
 def cleaned(graph: Graph) -> Graph:

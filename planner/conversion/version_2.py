@@ -7,9 +7,9 @@ ops that compute it. In: a graph in QONNX's dialect. Source: QONNX operator page
 from dataclasses import replace
 
 from planner.errors import UnsupportedExport
+from planner.formats.onnx.quantized.dialect import INT_QUANT, QONNX, QUANT, TRUNC
+from planner.formats.onnx.quantized.lowering import LOWERINGS, draft_of
 from planner.ir.graph import Graph
-from planner.onnx.quantized.dialect import INT_QUANT, QONNX, QUANT, TRUNC
-from planner.onnx.quantized.lowering import LOWERINGS, draft_of
 
 
 def in_version_2(graph: Graph) -> Graph:

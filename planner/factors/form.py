@@ -56,4 +56,4 @@ def _is_fixed(planned: Graph) -> bool:
 
 def _sized() -> Any:
     # onnx and its runtime, which a server that hands its work to others does not load.
-    return import_module("planner.onnx.structure.sized")
+    return import_module("planner.formats.onnx.structure.sized")

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from planner.formats.onnx.naming import unused
 from planner.ir.graph import Constant, Graph, Op, Value
-from planner.onnx.naming import unused
 
 _FINE: Final = frozenset({"f32", "f64"})
 """Types in which a rounded reciprocal moves a quotient by no more than rounding the quotient does."""

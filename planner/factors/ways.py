@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.factors.facts import is_observed, scaled_facts, with_readers_of
+from planner.formats.onnx.naming import unused
 from planner.ir.graph import FLOAT_DTYPES, Constant, Graph, Op, Value
 from planner.ir.mapped import mapped_file
-from planner.onnx.naming import unused
 from planner.ops import defined
 from planner.ops.forms import Factors, Form
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from planner.accuracy.verdict import GOOD_SQNR
 from planner.calibration.samples import Source
 from planner.errors import EngineError, ModelError
-from planner.exporters.runnable import is_engines_own
+from planner.formats.runnable import is_engines_own
 from planner.interpreter.at_defaults import reason
 from planner.interpreter.compare import Comparison, Evaluated, compare
 from planner.interpreter.reference import outputs_once

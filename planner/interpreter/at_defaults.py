@@ -14,10 +14,10 @@ import onnxruntime
 
 from planner.calibration.samples import Feed, Source, open_samples
 from planner.errors import EngineError, SampleError
+from planner.formats.onnx.sessions import FAILURES, Optimisation, one_line, session_options
 from planner.interpreter.compare import run_of_file
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
-from planner.onnx.sessions import FAILURES, Optimisation, one_line, session_options
 
 OPTIMISATIONS: Final[Mapping[Optimisation, tuple[str, ...]]] = {
     "none": (),

@@ -21,6 +21,23 @@ from planner.accuracy.verdict import Verdict, verdict_of
 from planner.calibration.samples import Samples, Source, open_samples
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import EngineError, ModelError, SampleError, expect, require_name
+from planner.formats.litert.identifier import is_litert
+from planner.formats.litert.reader.read import read_litert_written
+from planner.formats.onnx.quantized.compound_ops import open_compounds
+from planner.formats.onnx.quantized.dialect import CHANNELS_LAST, OPERATORS, QONNX
+from planner.formats.onnx.quantized.lowering import lower
+from planner.formats.onnx.read import read_written
+from planner.formats.onnx.sessions import (
+    EXTERNAL_FOLDER,
+    FAILURES,
+    Optimisation,
+    one_line,
+    open_session,
+    session_options,
+)
+from planner.formats.onnx.shapes import infer
+from planner.formats.onnx.structure.expose_outputs import inner_tensors, with_outputs
+from planner.formats.onnx.write import write_graph
 from planner.interpreter.calls import FLOAT32_QDQ
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import as_f32
@@ -29,24 +46,7 @@ from planner.interpreter.requantize import Array
 from planner.ir.graph import WRITTEN_LEFT_OUT, Graph
 from planner.ir.operators.axes import axes_of
 from planner.ir.types.qtypes import Uniform
-from planner.litert_reader.identifier import is_litert
-from planner.litert_reader.read import read_litert_written
 from planner.notebook import html_of, html_table
-from planner.onnx.quantized.compound_ops import open_compounds
-from planner.onnx.quantized.dialect import CHANNELS_LAST, OPERATORS, QONNX
-from planner.onnx.quantized.lowering import lower
-from planner.onnx.read import read_written
-from planner.onnx.sessions import (
-    EXTERNAL_FOLDER,
-    FAILURES,
-    Optimisation,
-    one_line,
-    open_session,
-    session_options,
-)
-from planner.onnx.shapes import infer
-from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
-from planner.onnx.write import write_graph
 from planner.ops.axes import UNKNOWN
 from planner.plans.plan import Plan
 from planner.plans.rescales import pins

@@ -15,6 +15,7 @@ from planner.calibration.samples import fit
 from planner.constants.quantize import array_dtype, quantize_array, stored_dtype
 from planner.errors import UnknownName, unknown_name
 from planner.factors.form import form_of_plan
+from planner.formats.onnx.dtypes import NUMPY
 from planner.interpreter.blocks import Floats, Stage, clamped, clamped_reals, moved_f32_kind
 from planner.interpreter.bodies import Body, Item, choose, cross, items_of, run_loop
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, HTP, Call, Operand
@@ -36,7 +37,6 @@ from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import CLAMPS, Block, is_in_f32, split_tail
 from planner.lowering.bodies import Border
 from planner.lowering.products import PRODUCTS, product_in
-from planner.onnx.dtypes import NUMPY
 from planner.ops.geometry.windows import pool_geometry
 from planner.plans.plan import Plan
 from planner.plans.records import Port

@@ -14,12 +14,12 @@ import numpy as np
 
 from planner.constants.quantize import ARITHMETICS, dequantize_array, quantize_array
 from planner.errors import ModelError
+from planner.formats.onnx.dtypes import NUMPY
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_QDQ, FLOAT32_SPEC, HTP, Operand
 from planner.interpreter.kernels.table import rescale_onto
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
-from planner.onnx.dtypes import NUMPY
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of

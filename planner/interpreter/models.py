@@ -14,14 +14,14 @@ from typing import Any, Final
 import numpy as np
 
 from planner.calibration.samples import fit
+from planner.formats.onnx.quantized.exact_products import with_exact_products
+from planner.formats.onnx.quantized.lowering import EVALUATORS, evaluate, lower
+from planner.formats.onnx.read import read_written
 from planner.interpreter.kernels.stored import STORED_KERNELS
 from planner.interpreter.programs import Program, Read, program_of
 from planner.interpreter.requantize import Array
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op
-from planner.onnx.quantized.exact_products import with_exact_products
-from planner.onnx.quantized.lowering import EVALUATORS, evaluate, lower
-from planner.onnx.read import read_written
 
 _NUMPY_ONLY: Final = frozenset(
     {"f4E2M1FN", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "i2", "i4", "u2", "u4"}

@@ -13,10 +13,10 @@ import numpy as np
 import onnxruntime
 
 from planner.errors import ModelError
+from planner.formats.onnx.sessions import FAILURES, one_line, open_nodes, session_options
+from planner.formats.onnx.write import OPSET, Node, Port, write_model
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph, Op
-from planner.onnx.sessions import FAILURES, one_line, open_nodes, session_options
-from planner.onnx.write import OPSET, Node, Port, write_model
 from planner.plans.records import PortTyped
 
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
 from planner.errors import ModelError, SampleError
+from planner.formats.onnx.quantized.quantizers import find_quantizers
+from planner.formats.onnx.sessions import FAILURES, one_line, open_graph, session_options
+from planner.formats.onnx.shapes import infer
 from planner.interpreter.models import ModelRunner
 from planner.interpreter.requantize import Array
 from planner.interpreter.store import Store
 from planner.ir.graph import Graph
-from planner.onnx.quantized.quantizers import find_quantizers
-from planner.onnx.sessions import FAILURES, one_line, open_graph, session_options
-from planner.onnx.shapes import infer
 
 ReferenceKind: TypeAlias = Literal["written", "stripped"]
 """With the quantizers that the file brought, or the bare float net."""

@@ -18,11 +18,11 @@ from planner.accuracy.verdict import (
 )
 from planner.calibration.samples import Sample, Source, open_samples
 from planner.errors import PlannerError, quantity
-from planner.exporters.runnable import is_runnable
+from planner.formats.onnx.sessions import Optimisation
+from planner.formats.runnable import is_runnable
 from planner.interpreter.compare import Comparison
 from planner.interpreter.reference import ReferenceKind
 from planner.ir.graph import Graph
-from planner.onnx.sessions import Optimisation
 from planner.plan_search.aims import Aim, Budget
 from planner.plan_search.goals import Goal
 from planner.plan_search.greedy import raised

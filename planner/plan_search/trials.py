@@ -23,11 +23,11 @@ from planner.accuracy.own_noise import OwnNoise, Part
 from planner.accuracy.verdict import Level, level_of
 from planner.calibration.samples import Source, open_samples
 from planner.errors import Conflict, InputError, ModelError, QTypeError, UnsupportedExport
+from planner.formats.onnx.sessions import Optimisation
 from planner.interpreter.compare import Comparison, compare
 from planner.interpreter.reference import ReferenceKind, Run
 from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph, model_digest
-from planner.onnx.sessions import Optimisation
 from planner.pipeline import export
 from planner.plan_model import plan as plan_model
 from planner.plan_search.goals import Goal

@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from planner.errors import expect, quantity
+from planner.formats.mlir.text.spelling import Spelling
 from planner.ir.graph import Graph, model_digest, structure_digest, with_facts
 from planner.ir.types.qtypes import Uniform
-from planner.mlir.text.spelling import Spelling
 from planner.notebook import html_of, html_table
 from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan, PortTyped, step_rows

@@ -5,8 +5,8 @@ from typing import Any, Final, Literal, NotRequired
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from planner.annotated.jsontext import STRICT
-from planner.annotated.schema import GraphDoc
+from planner.formats.annotated.jsontext import STRICT
+from planner.formats.annotated.schema import GraphDoc
 
 
 @with_config(STRICT)

@@ -8,10 +8,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from planner.annotated.attributes import attributes_from_json
-from planner.annotated.document import graph_from_document
-from planner.annotated.jsontext import read_checked
 from planner.errors import PlanFormatError, PlannerError, QTypeError, quantity
+from planner.formats.annotated.attributes import attributes_from_json
+from planner.formats.annotated.document import graph_from_document
+from planner.formats.annotated.jsontext import read_checked
 from planner.ir.graph import Graph, port_address
 from planner.ir.types.held_pins import Storages
 from planner.ir.types.qtypes import FloatType, Uniform

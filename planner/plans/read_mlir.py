@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from planner.annotated.jsontext import read_checked
 from planner.errors import PlanFormatError, quantity
+from planner.formats.annotated.jsontext import read_checked
+from planner.formats.mlir.module import Module, read_module
+from planner.formats.mlir.text.cast_module import CastModule, Form, TypedPort, Types
+from planner.formats.mlir.text.cast_module import cast_module as write_casts
 from planner.ir.edges import RESCALE
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.types.qtypes import FloatType, Uniform
-from planner.mlir.module import Module, read_module
-from planner.mlir.text.cast_module import CastModule, Form, TypedPort, Types
-from planner.mlir.text.cast_module import cast_module as write_casts
 from planner.plans.plan import Plan
 from planner.plans.planschema import PLAN_REST
 from planner.plans.read_json import PortTypes, assemble, row_keys, target_from_document

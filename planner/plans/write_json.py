@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from planner.annotated.attributes import attributes_to_json
-from planner.annotated.document import graph_to_document
-from planner.annotated.jsontext import Lines, Nested, encode, line_parts, number, quote, quote_all
+from planner.formats.annotated.attributes import attributes_to_json
+from planner.formats.annotated.document import graph_to_document
+from planner.formats.annotated.jsontext import Lines, Nested, encode, line_parts, number, quote, quote_all
 from planner.ir.graph import port_address
 from planner.plans.fields import PlanFields
 from planner.plans.records import (

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from planner.annotated.jsontext import write_lines
+from planner.formats.annotated.jsontext import write_lines
+from planner.formats.mlir.text.spelling import Spelling
+from planner.formats.mlir.text.write_module import write_mlir
 from planner.ir.edges import RESCALE
 from planner.ir.graph import BOUNDARY, Facts, Graph, Op, Region, Value
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.written_scales import WrittenScales, written_scales
-from planner.mlir.text.spelling import Spelling
-from planner.mlir.text.write_module import write_mlir
 from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan, PortTyped, Rescale
 from planner.plans.write_json import VERSION, TypeTexts, plan_rest, row_texts

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from planner.errors import Conflict, PlanInvalid, PlannerError, unknown_name
+from planner.formats.onnx.operators.soundness import refuse_unsound
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.ir.types.typetext import parse_storage, parse_type
-from planner.onnx.operators.soundness import refuse_unsound
 from planner.pipeline import check
 from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan

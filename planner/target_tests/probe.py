@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from planner.errors import unknown_name
-from planner.onnx.sessions import FAILURES, one_line, open_session
+from planner.formats.onnx.sessions import FAILURES, one_line, open_session
 from planner.target_tests.probes import PROBES, TYPES, Probe, Storages, storage_of
 
 

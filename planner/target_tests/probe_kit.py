@@ -18,15 +18,15 @@ from typing import Any, Final
 import numpy as np
 
 from planner.errors import PlannerError, unknown_name
-from planner.exporters.table import EXPORTERS, file_name
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import write_graph
+from planner.formats.table import EXPORTERS, file_name
 from planner.fusion.fuse import fuse
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import AnyType, FloatType, Storage, Uniform, storage
 from planner.ir.types.ranges import uniform_from_range
 from planner.ir.types.wanted import Wanted
-from planner.onnx.read import read_onnx
-from planner.onnx.write import write_graph
 from planner.pipeline import annotate, calibrate, check, evaluate
 from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan

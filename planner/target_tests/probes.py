@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.onnx.write import Node, write_model
+from planner.formats.onnx.write import Node, write_model
 from planner.ops import of_form
 from planner.ops.forms import Form
 

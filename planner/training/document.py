@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, NotRequired
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from planner.annotated.jsontext import STRICT, read_checked
 from planner.errors import PlanFormatError, QTypeError
+from planner.formats.annotated.jsontext import STRICT, read_checked
 from planner.ir.types.typetext import parse_storage
 from planner.training.spec import Bias, Edge, Group, Moves, TrainedConstant, TrainingSpec
 from planner.training.written import FORMAT

@@ -5,7 +5,7 @@ Fields that say nothing are left out. Source: docs/howto/train-under-a-plan.md.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.annotated.jsontext import Lines, encode, write_lines
+from planner.formats.annotated.jsontext import Lines, encode, write_lines
 
 if TYPE_CHECKING:
     from planner.training.spec import Edge, Group, TrainingSpec

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from planner.errors import require_name
-from planner.exporters.writable import unwritten
+from planner.formats.writable import unwritten
 from planner.ir.graph import Graph
 from planner.plans.diff import counted
 from planner.plans.plan import Plan, require_plan

@@ -11,8 +11,8 @@ from typing import Final
 
 from planner.checker.origins import check_model, check_target
 from planner.errors import InputError
-from planner.exporters.writable import unwritten
 from planner.factors.form import form_of_plan
+from planner.formats.writable import unwritten
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest, with_facts
 from planner.plans.incremental import HEADS, Patch, merged_warnings, patched

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import Conflict
-from planner.exporters.writable import unwritten
 from planner.factors.form import has_fixed_sizes, with_sizes_fixed
+from planner.formats.writable import unwritten
 from planner.fusion.fuse import fuse, regions_of
 from planner.fusion.legalize import legalize_planned
 from planner.ir.graph import Graph, model_digest

@@ -8,8 +8,8 @@ from onnx import numpy_helper
 from planner.analysis.datatypes import said
 from planner.analysis.tensors import tensors
 from planner.conversion.convert import convert
+from planner.formats.onnx.read import read_written
 from planner.interpreter.models import run_model
-from planner.onnx.read import read_written
 from tests.conversion.test_rewrites import DATA, spelled_out
 from tests.conversion.test_written import MODELS
 from tests.oracles.executor import ask

@@ -8,8 +8,8 @@ from onnx import TensorProto, helper
 from planner.analysis.datatypes import datatypes
 from planner.analysis.ranges import ranges
 from planner.errors import SampleError, UnknownName
+from planner.formats.onnx.read import read_written
 from planner.interpreter.models import ModelRunner
-from planner.onnx.read import read_written
 from tests.conversion.files import file_of, quant_node
 
 RNG = np.random.default_rng(3)

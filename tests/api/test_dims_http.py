@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.onnx.write import write_graph
+from planner.formats.onnx.write import write_graph
 from tests.api.documents import RANGE, put
 from tests.api.test_jobs_http import end_of
 from tests.api.test_problems import check

@@ -18,7 +18,7 @@ from api.settings import Settings
 from planner.calibration.observe import OBSERVERS
 from planner.calibration.statistics import percentile_of
 from planner.errors import StatsError
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from tests.api.documents import digest, put, relu
 from tests.api.test_problems import check
 

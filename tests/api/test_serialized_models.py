@@ -6,8 +6,8 @@ import sys
 import httpx
 import pytest
 
-from planner.stablehlo_reader.custom_form import is_available
-from planner.stablehlo_reader.identifier import MAGIC
+from planner.formats.stablehlo.identifier import MAGIC
+from planner.formats.stablehlo.reader.custom_form import is_available
 from tests.api.conftest import ROOT, serving
 from tests.api.documents import put
 from tests.api.test_problems import check
@@ -17,7 +17,7 @@ from tests.oracles.hlo import JAX
 WRITE = """
 import sys
 from pathlib import Path
-from planner.stablehlo_reader.serialized import serialize
+from planner.formats.stablehlo.reader.serialized import serialize
 text = sys.stdin.read()
 for form in ("mlirbc", "vhlo"):
     Path(sys.argv[1], form).write_bytes(serialize(text, form))

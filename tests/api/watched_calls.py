@@ -17,8 +17,8 @@ from pathlib import Path
 
 from api import child
 from api.jobs import fork_server
+from planner.formats.onnx import sessions
 from planner.interpreter import reference
-from planner.onnx import sessions
 
 SECCOMP = {"x86_64": 317, "aarch64": 277}
 PRCTL = {"x86_64": 157, "aarch64": 167}

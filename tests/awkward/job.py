@@ -17,13 +17,13 @@ import onnxruntime
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
 from planner.checker.check import check
-from planner.exporters.table import EXPORTERS
+from planner.formats.onnx.dtypes import NUMPY
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import write_graph
+from planner.formats.table import EXPORTERS
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
 from planner.ir.types.qtypes import Uniform
-from planner.onnx.dtypes import NUMPY
-from planner.onnx.read import read_onnx
-from planner.onnx.write import write_graph
 from planner.plans.plan import Plan
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target

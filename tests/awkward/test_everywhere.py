@@ -5,7 +5,7 @@ import pytest
 import planner
 from benchmarks.target_matrix import target_ids
 from planner.errors import PlannerError
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from tests.awkward.job import samples_of
 from tests.awkward.models import AWKWARD
 

@@ -8,10 +8,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import planner
-from planner.annotated.document import read_annotated, write_annotated
 from planner.calibration.caches.names import cache_pairs
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.onnx.read import read_onnx
 from planner.ir.types.qtypes import Uniform
-from planner.onnx.read import read_onnx
 
 HEADS, HEAD = 2, 4
 RNG = np.random.default_rng(4)

@@ -7,9 +7,9 @@ import pytest
 
 from planner.calibration.recurrent import cell_states, followed, gate_products, read_by
 from planner.calibration.run import calibrate
-from planner.onnx.read import read_onnx
-from planner.onnx.sessions import open_session
-from planner.onnx.write import write_graph
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.sessions import open_session
+from planner.formats.onnx.write import write_graph
 from tests.recurrent.layers import LAYERS, TIME, data, sample
 
 FORWARD = [

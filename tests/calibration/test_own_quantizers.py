@@ -11,11 +11,11 @@ import planner
 from benchmarks.quantized_sources import model_of, samples_of
 from planner.calibration.fetching.own_quantizers import with_own_quantizers
 from planner.constants.quantize import dequantize_array, quantize_array
+from planner.formats.onnx.sessions import open_graph, session_options
 from planner.interpreter.reference import named_in_reference, open_reference
 from planner.ir.graph import WRITTEN_LEFT_OUT, Op
 from planner.ir.types.qtypes import Bipolar
 from planner.ir.types.typetext import parse_type
-from planner.onnx.sessions import open_graph, session_options
 from planner.weight_conditioning.biases import OWN_QUANTIZERS
 from tests.calibration.graphs import graph_of
 

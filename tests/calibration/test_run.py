@@ -13,9 +13,9 @@ import planner
 from planner.calibration.run import calibrate, threads_for
 from planner.calibration.statistics import merge
 from planner.errors import ModelError, SampleError, StatsError, UnknownName
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import write_graph
 from planner.ir.graph import Op
-from planner.onnx.read import read_onnx
-from planner.onnx.write import write_graph
 from tests.calibration.graphs import branchy, fused, graph_of
 
 MODELS = Path(os.environ.get("QPLAN_MODELS", Path(__file__).resolve().parents[3] / "shared" / "models"))

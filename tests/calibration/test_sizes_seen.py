@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from onnx import helper
 
 import planner
-from planner.annotated.document import read_annotated, write_annotated
 from planner.calibration.sizes_seen import NO_RANK, NOTHING, AllSizes, SizesSeen, join, seen_once
 from planner.calibration.statistics import merge
 from planner.calibration.statsjson import read_statistics
 from planner.errors import PlanFormatError, StatsError, UnsupportedExport
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.module import write_mlir
 from planner.ir.dims import COUNTED, TAKEN, fixed_as_seen, odd_sizes
 from planner.ir.graph import Value, model_digest
-from planner.mlir.module import write_mlir
 from planner.ops import defined
 from planner.plans.read_mlir import plan_from_mlir
 
@@ -147,7 +147,7 @@ def test_prices_and_work_are_those_of_the_model_with_these_sizes(length):
 
 
 def written(model):
-    from planner.onnx.write import write_graph
+    from planner.formats.onnx.write import write_graph
 
     return write_graph(model)
 

@@ -8,7 +8,7 @@ those) and port types. No tests here.
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from planner.annotated.document import read_annotated
+from planner.formats.annotated.document import read_annotated
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import Storage, storage
 from planner.ir.types.ranges import uniform_from_range

@@ -13,16 +13,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.annotated.document import read_annotated, write_annotated
 from planner.checker.check import check
 from planner.errors import Conflict, ModelError, PlanFormatError, PlanInvalid
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.text.read_module import read_mlir
+from planner.formats.mlir.text.write_module import write_mlir
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, Region, Value
 from planner.ir.structure import Call, Loop
 from planner.ir.types.qtypes import AnyType, Calibrated
 from planner.ir.validity import validate
-from planner.mlir.text.read_module import read_mlir
-from planner.mlir.text.write_module import write_mlir
 from planner.plans.plan import Plan
 from planner.plans.read_mlir import plan_from_mlir
 from tests.cases.table import A, B, counted, port_type, told

@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.annotated.document import read_annotated
 from planner.errors import Conflict, QTypeError
+from planner.formats.annotated.document import read_annotated
 from planner.ir.types.qtypes import storage
 from planner.ir.types.ranges import uniform_from_range
 from planner.ir.types.typetext import parse_type

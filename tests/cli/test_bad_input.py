@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner.cli.app import run
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from tests.cli.conftest import DATA, DIGITS, MODEL
 
 

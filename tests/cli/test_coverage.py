@@ -7,7 +7,7 @@ import pytest
 
 import planner
 from planner.accuracy.coverage import coverage_of
-from planner.exporters.file_coverage import coverage_in_file
+from planner.formats.file_coverage import coverage_in_file
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calibration.npz"

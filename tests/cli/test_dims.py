@@ -22,7 +22,7 @@ WITHOUT = {"diff", "explain", "mlir", "show"}
 
 @pytest.fixture
 def model(tmp_path):
-    from planner.onnx.write import write_graph
+    from planner.formats.onnx.write import write_graph
 
     path = tmp_path / "attention.onnx"
     path.write_bytes(write_graph(attention()))

@@ -19,7 +19,7 @@ import pytest
 from planner.cli.app import TARGET_VERBS, VERBS, run
 from planner.cli.help.groups import EXAMPLES, GROUPS, TARGET_EXAMPLES
 from planner.cli.help.schema import answers_schema, schema_of
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.target.load import target_ids
 from tests.cli.conftest import DATA, DIGITS, MODEL
 

@@ -7,8 +7,8 @@ from onnx import TensorProto, helper
 
 import planner
 from planner.conversion.convert import convert
+from planner.formats.onnx.read import read_written
 from planner.interpreter.models import run_model
-from planner.onnx.read import read_written
 from tests.conversion.files import file_of
 from tests.conversion.test_pruning import X as IMAGE
 from tests.conversion.test_pruning import net as pruning_net

@@ -12,11 +12,11 @@ import numpy as np
 
 from planner.conversion.convert import convert
 from planner.errors import UnsupportedExport
+from planner.formats.onnx.quantized.dialect import QONNX
+from planner.formats.onnx.quantized.formulas import ROUNDINGS
+from planner.formats.onnx.read import read_written
+from planner.formats.onnx.write import Node, write_model
 from planner.interpreter.models import run_model
-from planner.onnx.quantized.dialect import QONNX
-from planner.onnx.quantized.formulas import ROUNDINGS
-from planner.onnx.read import read_written
-from planner.onnx.write import Node, write_model
 
 DIALECTS: Final = ("qonnx", "onnx-qcdq", "onnx-qdq", "onnx")
 _SHAPE: Final = (2, 4)

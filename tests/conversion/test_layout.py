@@ -6,8 +6,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from planner.conversion.convert import convert
+from planner.formats.onnx.read import read_written
 from planner.interpreter.models import run_model
-from planner.onnx.read import read_written
 from tests.conversion.files import GENERAL, file_of, op_types, quant_node
 
 LAST = "qonnx.custom_op.channels_last"

@@ -8,8 +8,8 @@ from onnx import TensorProto, helper
 
 from planner.conversion.convert import convert
 from planner.errors import UnsupportedExport
+from planner.formats.onnx.read import read_onnx, read_written
 from planner.interpreter.models import run_model
-from planner.onnx.read import read_onnx, read_written
 from tests.conversion.files import GENERAL, edges, file_of, op_types, quant_node, run_onnxruntime
 
 ZOO = ("TFC_1W1A", "bnn_model_fc_1layer", "branched_model_ch_last", "separable_conv_model_ch_last",

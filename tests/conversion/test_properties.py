@@ -7,9 +7,9 @@ from onnx import TensorProto, helper
 
 from planner.conversion.convert import convert
 from planner.errors import UnsupportedExport
+from planner.formats.onnx.quantized.dialect import QUANT
+from planner.formats.onnx.read import read_written
 from planner.interpreter.models import run_model
-from planner.onnx.quantized.dialect import QUANT
-from planner.onnx.read import read_written
 from tests.conversion.files import edges, file_of, op_types, quant_node, run_onnxruntime
 
 SCALES = st.floats(2.0**-20, 1024, width=32)

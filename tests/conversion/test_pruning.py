@@ -6,8 +6,8 @@ from onnx import TensorProto, helper
 
 from planner.conversion.convert import convert
 from planner.errors import ModelError, UnknownName, UnsupportedExport
+from planner.formats.onnx.read import read_written
 from planner.interpreter.models import run_model
-from planner.onnx.read import read_written
 from tests.conversion.files import file_of, quant_node
 
 RNG = np.random.default_rng(8)

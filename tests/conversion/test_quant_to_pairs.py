@@ -8,9 +8,9 @@ from onnx import TensorProto, helper
 
 from planner.conversion.convert import convert
 from planner.errors import UnsupportedExport
+from planner.formats.onnx.quantized.formulas import quant
+from planner.formats.onnx.read import read_onnx, read_written
 from planner.interpreter.models import run_model
-from planner.onnx.quantized.formulas import quant
-from planner.onnx.read import read_onnx, read_written
 from tests.conversion.files import edges, file_of, op_types, quant_node, run_onnxruntime
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8, 2.5, 6.3, 7.5)

@@ -7,9 +7,9 @@ from onnx import TensorProto, helper
 
 from planner.conversion.convert import convert
 from planner.errors import UnsupportedExport
+from planner.formats.onnx.quantized.formulas import ROUNDINGS
+from planner.formats.onnx.read import read_written
 from planner.interpreter.models import ModelRunner, run_model
-from planner.onnx.quantized.formulas import ROUNDINGS
-from planner.onnx.read import read_written
 from tests.conversion.files import GENERAL, edges, file_of, op_types, quant_node
 from tests.oracles.executor import ask
 

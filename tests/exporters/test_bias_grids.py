@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.table import EXPORTERS
+from planner.formats.onnx.read import read_written
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from planner.ir.types.qtypes import Uniform, storage, uniform
-from planner.onnx.read import read_written
 from tests.exporters.plans import i8, model, op, plan_of
 
 RNG = np.random.default_rng(3)

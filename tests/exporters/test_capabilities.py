@@ -18,12 +18,12 @@ import onnx
 import pytest
 
 from planner.errors import UnsupportedExport
-from planner.exporters.qonnx.hls4ml import MODEL_FILE
-from planner.exporters.table import EXPORTERS
+from planner.formats.onnx.read import read_written
+from planner.formats.qonnx.hls4ml import MODEL_FILE
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from planner.ir.types.qtypes import storage, sub_channel, uniform
-from planner.onnx.read import read_written
 from tests.exporters.plans import execute, i8, model, op, plan_of, u8, weight
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "dialects.md"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import planner
-from planner.exporters.encodings import WRITERS
-from planner.onnx.write import write_graph
+from planner.formats.encodings import WRITERS
+from planner.formats.onnx.write import write_graph
 from tests.conftest import ROOT
 from tests.exporters.plans import model as of_ops
 from tests.exporters.plans import op

@@ -11,7 +11,7 @@ from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession  
 
 import planner
 from planner.errors import PlannerError
-from planner.onnx.sessions import session_options
+from planner.formats.onnx.sessions import session_options
 from tests.awkward.job import samples_of
 from tests.awkward.models import AWKWARD
 

@@ -11,7 +11,7 @@ import pytest
 
 import planner
 from planner.errors import PlannerError, TargetError, UnsupportedExport
-from planner.exporters.table import AS_GIVEN, CHANNELS_LAST, EXPORTERS
+from planner.formats.table import AS_GIVEN, CHANNELS_LAST, EXPORTERS
 from planner.target.records import Files
 from planner.version import MADE_BY
 from tests.exporters.plans import model, op, run

@@ -11,8 +11,8 @@ from onnx import helper, numpy_helper
 
 import planner
 from planner.analysis.datatypes import datatypes
-from planner.onnx.read import read_written
-from planner.onnx.write import write_graph
+from planner.formats.onnx.read import read_written
+from planner.formats.onnx.write import write_graph
 from tests.exporters.plans import model, op
 
 RNG = np.random.default_rng(4)

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 import planner
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import PlanInvalid, TargetError, UnsupportedExport
-from planner.exporters.table import AS_GIVEN, EXPORTERS
+from planner.formats.table import AS_GIVEN, EXPORTERS
 from planner.ir.types.qtypes import Uniform, storage, uniform
 from planner.ir.types.scales import common_factor, held_in
 from tests.exporters.plans import model, op, run

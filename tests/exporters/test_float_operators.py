@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 import planner
-from planner.onnx.composites.basics import BASICS
+from planner.formats.onnx.composites.basics import BASICS
 from tests.oracles import hlo, litert, tosa
 
 RNG = np.random.default_rng(5)

@@ -9,10 +9,10 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.table import EXPORTERS
+from planner.formats.onnx.sessions import session_options
+from planner.formats.table import EXPORTERS
 from planner.ir.types.qtypes import NoneType
 from planner.ir.types.typetext import parse_type
-from planner.onnx.sessions import session_options
 from planner.propagation.network.float_islands import ISLAND
 from planner.propagation.selection.choice import NO_RANGE
 from tests.exporters.plans import model, op

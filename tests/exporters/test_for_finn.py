@@ -6,7 +6,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import planner
-from planner.onnx.write import write_graph
+from planner.formats.onnx.write import write_graph
 from tests.exporters.plans import model, op, residual_ops
 
 RNG = np.random.default_rng(9)

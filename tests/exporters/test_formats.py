@@ -15,13 +15,13 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.qonnx.hls4ml import CONFIG_FILE, MODEL_FILE
-from planner.exporters.runnable import runnable
-from planner.exporters.table import EXPORTERS, file_name
+from planner.formats.onnx.read import read_written
+from planner.formats.qonnx.hls4ml import CONFIG_FILE, MODEL_FILE
+from planner.formats.runnable import runnable
+from planner.formats.table import EXPORTERS, file_name
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from planner.ir.graph import Graph
-from planner.onnx.read import read_written
 from tests.exporters.plans import execute, loaded, model, op
 from tests.interpreter.test_whole_models import digits, planned, tiny
 from tests.oracles.executor import ask

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from planner.cli.app import run
-from planner.exporters.table import EXPORTERS, file_name
+from planner.formats.table import EXPORTERS, file_name
 from tests.test_readme import ROOT, blocks, elsewhere
 
 __all__ = ["elsewhere"]

@@ -14,14 +14,14 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.qonnx.hls4ml import write_hls4ml
-from planner.exporters.qonnx.hls4ml_ops import READ
-from planner.exporters.qonnx.qonnx import write_qonnx
+from planner.formats.onnx.read import read_written
+from planner.formats.onnx.write import write_graph
+from planner.formats.qonnx.hls4ml import write_hls4ml
+from planner.formats.qonnx.hls4ml_ops import READ
+from planner.formats.qonnx.qonnx import write_qonnx
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from planner.ir.types.qtypes import Bipolar, Uniform, storage, uniform
-from planner.onnx.read import read_written
-from planner.onnx.write import write_graph
 from tests.conftest import ROOT
 from tests.exporters.plans import i8, model, op, plan_of, u8
 from tests.oracles.simulation import PYTHON, simulate

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from planner.errors import UnsupportedExport
-from planner.exporters.onnx.integers.integer import write_integer
-from planner.exporters.qonnx.finn import write_finn
+from planner.formats.onnx.read import read_written
+from planner.formats.onnx.writer.integers.integer import write_integer
+from planner.formats.qonnx.finn import write_finn
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from planner.ir.arithmetic.multipliers import Multiplier
 from planner.ir.types.qtypes import storage, uniform
-from planner.onnx.read import read_written
 from tests.exporters.plans import bias, i8, model, op, op_types, plan_of, run, u8, weight
 
 RNG = np.random.default_rng(3)

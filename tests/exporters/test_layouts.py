@@ -9,9 +9,9 @@ import onnx
 import pytest
 
 import planner
-from planner.exporters.onnx.guards.layouts import COPY, relaid
+from planner.formats.onnx.shapes import infer
+from planner.formats.onnx.writer.guards.layouts import COPY, relaid
 from planner.ir.dtypes import UNKNOWN
-from planner.onnx.shapes import infer
 from tests.exporters.plans import model, op, op_types
 from tests.exporters.test_levels import FORMATS, hold_in_every_format
 

@@ -12,10 +12,10 @@ import pytest
 
 import planner
 from planner.errors import ModelError, PlannerError, UnsupportedExport
-from planner.exporters.onnx.qdq import write_qdq
-from planner.exporters.onnx.qoperator import write_qoperator
+from planner.formats.onnx.shapes import infer
+from planner.formats.onnx.writer.qdq import write_qdq
+from planner.formats.onnx.writer.qoperator import write_qoperator
 from planner.ir.types.qtypes import storage, uniform
-from planner.onnx.shapes import infer
 from planner.target.load import target_ids
 from tests.exporters.plans import bias, i8, model, op, op_types, plan_of, run, u8, weight
 from tests.exporters.test_every_model import MODELS, sized

@@ -6,11 +6,11 @@ import pytest
 
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.table import EXPORTERS
+from planner.formats.onnx.read import read_onnx, read_written
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from planner.ir.types.qtypes import Bipolar, Uniform, storage, uniform
-from planner.onnx.read import read_onnx, read_written
 from tests.exporters.plans import bias, loaded, model, op, plan_of, run, weight
 
 RNG = np.random.default_rng(8)

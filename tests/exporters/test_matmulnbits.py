@@ -7,8 +7,8 @@ import pytest
 import planner
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.onnx import block_packing
-from planner.exporters.onnx.matmulnbits import pack, packed_bits, write_matmulnbits
+from planner.formats.onnx.writer import block_packing
+from planner.formats.onnx.writer.matmulnbits import pack, packed_bits, write_matmulnbits
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform, storage, sub_channel
 from tests.exporters.plans import model, op, op_types, plan_of, run

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from tests.awkward.net import Net
 from tests.soak.structures import Found, Job, run_all, with_all_results
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.onnx.write import write_graph
+from planner.formats.onnx.write import write_graph
 from tests.conftest import ROOT
 from tests.exporters.plans import model as of_ops
 from tests.exporters.plans import op

@@ -9,13 +9,13 @@ import pytest
 import planner
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.onnx.qdq import write_qdq
-from planner.exporters.onnx.storage_types import held
-from planner.exporters.table import EXPORTERS
+from planner.formats.onnx.attributes import GRAPH
+from planner.formats.onnx.writer.qdq import write_qdq
+from planner.formats.onnx.writer.storage_types import held
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import evaluate
 from planner.ir.graph import Constant, Op, Opaque
 from planner.ir.types.qtypes import FloatType, NoneType, Uniform, storage, uniform
-from planner.onnx.attributes import GRAPH
 from tests.exporters.plans import bias, executed, i8, loaded, model, op, op_types, plan_of, run, u8, weight
 
 RNG = np.random.default_rng(5)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.exporters.onnx.qdq import write_qdq
-from planner.exporters.onnx.qoperator import write_qoperator
-from planner.exporters.table import EXPORTERS
+from planner.formats.onnx.writer.qdq import write_qdq
+from planner.formats.onnx.writer.qoperator import write_qoperator
+from planner.formats.table import EXPORTERS
 from planner.interpreter.kernels.conv import conv_accumulate
 from planner.interpreter.requantize import output_multiplier, requantize_float32
 from planner.ir.types.qtypes import Uniform, storage, uniform

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 import planner
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from tests.exporters.litert.running import integers
 from tests.exporters.tosa.running import agreed, fed, led, with_all_results

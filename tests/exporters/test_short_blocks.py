@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.exporters.onnx.qdq import write_qdq
+from planner.formats.onnx.writer.qdq import write_qdq
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform, storage, sub_channel
 from tests.exporters.plans import model, op, op_types, plan_of, run

@@ -5,8 +5,8 @@ import onnxruntime
 import pytest
 
 import planner
-from planner.exporters.table import EXPORTERS
-from planner.onnx.sessions import session_options
+from planner.formats.onnx.sessions import session_options
+from planner.formats.table import EXPORTERS
 from planner.target.modeltext import read_model_text
 from tests.exporters.plans import model, op
 from tests.exporters.stablehlo.running import job

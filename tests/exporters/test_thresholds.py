@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.exporters.common.roundings import Rounding
-from planner.exporters.common.thresholds import NEVER, fit, fit_pairs, least_arguments, least_floats
+from planner.formats.common.roundings import Rounding
+from planner.formats.common.thresholds import NEVER, fit, fit_pairs, least_arguments, least_floats
 from planner.ir.arithmetic.multipliers import Multiplier
 from planner.ir.types.qtypes import storage, uniform
 

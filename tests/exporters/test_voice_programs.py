@@ -5,8 +5,8 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
+from planner.formats.mlir.passes.tool import transform
 from planner.interpreter.evaluate import Interpreter
-from planner.mlir.passes.tool import transform
 from tests.exporters.tosa.running import agreed, fed
 from tests.oracles import hlo, tosa
 from tests.test_voice import FILE, chunks, speech

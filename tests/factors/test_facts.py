@@ -8,16 +8,16 @@ import onnx
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated, write_annotated
 from planner.errors import AnnotationError
 from planner.factors.absorb import absorb_factors, absorbed_like
 from planner.factors.facts import scaled
 from planner.factors.form import in_form_of_plan
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.module import read_mlir, write_mlir
+from planner.formats.onnx.write import write_graph
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import AtReaders, Calibrated, RowMax, WidthRange
 from planner.ir.types.typetext import parse_type
-from planner.mlir.module import read_mlir, write_mlir
-from planner.onnx.write import write_graph
 from planner.plans.read_mlir import plan_from_mlir
 from tests.exporters.test_scalar_factors import drawn
 from tests.onnx_import.runs import model, op_types, outputs

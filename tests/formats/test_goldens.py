@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from planner.annotated.document import read_annotated, write_annotated
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.module import read_mlir, write_mlir
 from planner.ir.types.qtypes import storage, uniform
-from planner.mlir.module import read_mlir, write_mlir
 from planner.plans.plan import Plan
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir

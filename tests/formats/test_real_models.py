@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from planner.annotated.document import read_annotated, write_annotated
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.module import read_mlir, write_mlir
+from planner.formats.onnx.read import read_onnx
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
 from planner.ir.types.qtypes import Calibrated
-from planner.mlir.module import read_mlir, write_mlir
-from planner.onnx.read import read_onnx
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
 from planner.plans.write_json import plan_to_json

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from planner.annotated.document import annotated_from_data, read_annotated
 from planner.errors import InputError, ModelError, PlanFormatError
-from planner.mlir.module import read_mlir
+from planner.formats.annotated.document import annotated_from_data, read_annotated
+from planner.formats.mlir.module import read_mlir
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
 from planner.plans.write_json import plan_to_json

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from xdsl.dialects import builtin
 
-from planner.annotated.document import annotated_from_data, read_annotated, write_annotated
-from planner.annotated.jsontext import number, quote_all
 from planner.errors import ModelError
+from planner.formats.annotated.document import annotated_from_data, read_annotated, write_annotated
+from planner.formats.annotated.jsontext import number, quote_all
+from planner.formats.mlir.module import read_mlir, write_mlir
+from planner.formats.mlir.text.read_module import parse_text
 from planner.ir.graph import Graph, Region, Value, model_digest
 from planner.ir.types.fit import misfit
 from planner.ir.types.qtypes import NoneType, Uniform
 from planner.ir.types.typetext import parse_storage
-from planner.mlir.module import read_mlir, write_mlir
-from planner.mlir.text.read_module import parse_text
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
 from planner.plans.write_json import plan_to_json

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 import onnxruntime
 
-from planner.exporters.onnx.onnx_file import shortened
-from planner.exporters.onnx.qoperator import write_qoperator
+from planner.formats.onnx.structure.expose_outputs import inner_tensors, with_outputs
+from planner.formats.onnx.writer.onnx_file import shortened
+from planner.formats.onnx.writer.qoperator import write_qoperator
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.graph import Graph
-from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
 from planner.plans.plan import Plan
 
 

@@ -8,9 +8,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import planner
+from planner.formats.onnx.sessions import session_options
 from planner.interpreter import reference
 from planner.interpreter.as_used import compare_as_used
-from planner.onnx.sessions import session_options
 from planner.target.records import Files
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.onnx.sessions import open_session
-from planner.onnx.write import write_graph
+from planner.formats.onnx.sessions import open_session
+from planner.formats.onnx.write import write_graph
 from tests.exporters import bodies as texts
 from tests.exporters.bodies import written
 

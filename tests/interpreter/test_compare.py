@@ -8,13 +8,13 @@ import pytest
 
 from planner.accuracy.quality import Quality
 from planner.errors import ModelError, SampleError
-from planner.exporters.onnx.qdq import write_qdq
-from planner.exporters.onnx.qoperator import write_qoperator
-from planner.exporters.qonnx.qonnx import write_qonnx
+from planner.formats.onnx.write import write_graph
+from planner.formats.onnx.writer.qdq import write_qdq
+from planner.formats.onnx.writer.qoperator import write_qoperator
+from planner.formats.qonnx.qonnx import write_qonnx
 from planner.interpreter.compare import Comparison, compare
 from planner.interpreter.evaluate import evaluate
 from planner.ir.graph import Graph
-from planner.onnx.write import write_graph
 from planner.plans.plan import Plan
 from tests.exporters.plans import i8, model, op, plan_of, u8, weight
 from tests.interpreter.exported import session, unshaped

@@ -8,9 +8,9 @@ from onnx import TensorProto, helper, numpy_helper
 from planner.calibration.run import calibrate
 from planner.conversion.convert import convert
 from planner.errors import ModelError
+from planner.formats.onnx.read import read_onnx, read_written
 from planner.interpreter.compare import compare
 from planner.interpreter.models import run_model
-from planner.onnx.read import read_onnx, read_written
 from planner.pipeline import annotate, check, evaluate, plan
 from tests.conversion.files import GENERAL, op_types, run_onnxruntime
 from tests.oracles.executor import ask

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from planner.conversion.convert import convert
+from planner.formats.onnx.quantized.formulas import bipolar, float_quant, quant, trunc, trunc_scaled
+from planner.formats.onnx.read import read_onnx, read_written
 from planner.interpreter.models import ModelRunner, run_model
-from planner.onnx.quantized.formulas import bipolar, float_quant, quant, trunc, trunc_scaled
-from planner.onnx.read import read_onnx, read_written
 from tests.conversion.files import edges, run_onnxruntime
 from tests.oracles.executor import ask
 

@@ -8,13 +8,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import planner
-from planner.annotated.document import write_annotated
 from planner.errors import ModelError, UnknownName
+from planner.formats.annotated.document import write_annotated
+from planner.formats.mlir.module import write_mlir
 from planner.interpreter.compare import compare
 from planner.interpreter.models import run_model
 from planner.interpreter.reference import open_reference
 from planner.ir.graph import WRITTEN_LEFT_OUT
-from planner.mlir.module import write_mlir
 from tests.conftest import ROOT
 
 QONNX = "qonnx.custom_op.general"

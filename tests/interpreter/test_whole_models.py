@@ -13,11 +13,11 @@ from benchmarks.samples import models as benchmark_models
 from benchmarks.samples import samples as real_samples
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
-from planner.exporters.onnx.qoperator import write_qoperator
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.writer.qoperator import write_qoperator
 from planner.fusion.fuse import fuse
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.graph import Graph
-from planner.onnx.read import read_onnx
 from planner.plans.plan import Plan
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target

@@ -6,9 +6,9 @@ import pytest
 from onnx import helper
 
 import planner
-from planner.annotated.document import write_annotated
 from planner.errors import InputError, UnknownName
-from planner.mlir.module import write_mlir
+from planner.formats.annotated.document import write_annotated
+from planner.formats.mlir.module import write_mlir
 
 FLOAT = onnx.TensorProto.FLOAT
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated, write_annotated
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.module import read_mlir, write_mlir
 from planner.ir.edges import RESCALE, with_edges
 from planner.ir.graph import Constant, Graph, Op, Region, Value
 from planner.ir.types.qtypes import FloatType, NoneType, Uniform, storage, uniform
-from planner.mlir.module import read_mlir, write_mlir
 
 FINE, COARSE, WIDE = (
     uniform(storage(name), scale, 0)

@@ -17,17 +17,17 @@ from benchmarks.large_models import QPLAN, measured
 from planner.cli.app import INTERRUPTED
 from planner.cli.app import run as command
 from planner.errors import InputError, UnsupportedExport
-from planner.exporters import to_file
+from planner.formats import to_file
+from planner.formats.onnx import sessions, write
+from planner.formats.onnx.sessions import open_session
 from planner.ir.graph import Constant
-from planner.onnx import sessions, write
-from planner.onnx.sessions import open_session
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = """
 import sys
 import planner
 from benchmarks.memory import peak_rss_mb
-from planner.exporters import to_file
+from planner.formats import to_file
 
 to_file.LARGE = 1 << 20
 digits = planner.load_model("examples/digits/digits.onnx")

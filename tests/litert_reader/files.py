@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import planner
-from planner.exporters.litert.write import write_litert
+from planner.formats.litert.writer.write import write_litert
 from planner.target_tests.probe_kit import make_kit
 from tests.exporters.litert.test_operators import ALL, REFUSED, made
 

@@ -11,12 +11,12 @@ import pytest
 import planner
 from benchmarks.scanners import litert
 from planner.errors import ModelError
+from planner.formats.litert.reader.builder import State
+from planner.formats.litert.reader.read import read_litert
+from planner.formats.litert.reader.scan import scan_litert
+from planner.formats.onnx.drafts.draft import Draft
+from planner.formats.onnx.drafts.simplify import tidy
 from planner.ir.graph import Op, Value
-from planner.litert_reader.builder import State
-from planner.litert_reader.read import read_litert
-from planner.litert_reader.scan import scan_litert
-from planner.onnx.drafts.draft import Draft
-from planner.onnx.drafts.simplify import tidy
 from tests.exporters.bodies import MODELS, prepared
 from tests.litert_reader.by_hand import Hand
 from tests.litert_reader.files import FLOAT, OFFICIAL, of_floats, of_rows, path_of

@@ -7,10 +7,10 @@ import pytest
 
 import planner
 from planner.conversion.convert import convert
-from planner.exporters.litert.write import write_litert
+from planner.formats.litert.reader.file import read_file
+from planner.formats.litert.writer.write import write_litert
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import run_model
-from planner.litert_reader.file import read_file
 from tests.exporters.litert.running import with_all_results
 from tests.litert_reader.files import FLOAT, OFFICIAL, path_of
 from tests.oracles import litert

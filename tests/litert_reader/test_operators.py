@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import planner
+from planner.formats.litert.reader.read import READERS
 from planner.interpreter.models import ModelRunner, run_model
-from planner.litert_reader.read import READERS
 from tests.exporters.litert.running import told
 from tests.exporters.litert.test_operators import ALL, REFUSED
 from tests.litert_reader.by_hand import Hand

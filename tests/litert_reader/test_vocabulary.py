@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from planner.litert_reader.builder import Builder, Unread
-from planner.litert_reader.vocabulary import ALONG, BINARIES, BLOCKS, COMPARISONS, POOLS, UNARIES
+from planner.formats.litert.reader.builder import Builder, Unread
+from planner.formats.litert.vocabulary import ALONG, BINARIES, BLOCKS, COMPARISONS, POOLS, UNARIES
 
 tflite = pytest.importorskip("tflite", reason="no tflite: pip install '.[litert]'")
 BUILTINS = {**ALONG, **BINARIES, **BLOCKS, **COMPARISONS, **UNARIES}

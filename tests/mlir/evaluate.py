@@ -7,8 +7,8 @@ import ml_dtypes
 import numpy as np
 from xdsl.dialects import builtin, func
 
-from planner.mlir.parse import parse_text
-from planner.mlir.types import element_of
+from planner.formats.mlir.parse import parse_text
+from planner.formats.mlir.types import element_of
 
 FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 OPERATORS = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.mlir.passes.tool import transform
+from planner.formats.mlir.passes.tool import transform
 
 # Scale sets: (type of one operand, of the other, of the result).
 SETS = {

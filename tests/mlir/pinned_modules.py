@@ -3,10 +3,10 @@
 import numpy as np
 from xdsl.dialects import func
 
-from planner.mlir.casts import DequantizeCastOp, QuantizeCastOp
-from planner.mlir.parse import parse_text
-from planner.mlir.text.read_structure import op_name
-from planner.mlir.types import uniform_of
+from planner.formats.mlir.casts import DequantizeCastOp, QuantizeCastOp
+from planner.formats.mlir.parse import parse_text
+from planner.formats.mlir.text.read_structure import op_name
+from planner.formats.mlir.types import uniform_of
 
 SCALES = ("0.05", "0.05000000074505806", "0.0731", "0.1937")
 """The first two are one float32. No integer of one stands just between two of another."""

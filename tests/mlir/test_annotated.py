@@ -2,9 +2,9 @@
 
 from hypothesis import given
 
-from planner.annotated.document import write_annotated
-from planner.mlir.module import read_mlir, write_mlir
-from planner.mlir.passes.tool import run_parts
+from planner.formats.annotated.document import write_annotated
+from planner.formats.mlir.module import read_mlir, write_mlir
+from planner.formats.mlir.passes.tool import run_parts
 from tests.equality import assert_same
 from tests.strategies import graphs
 

@@ -6,7 +6,7 @@ import pytest
 
 import planner
 from planner.errors import ModelError, PlanFormatError
-from planner.mlir.module import write_mlir
+from planner.formats.mlir.module import write_mlir
 from planner.plans.read_mlir import cast_module
 from tests.conftest import ROOT
 from tests.oracles.opt import parsed

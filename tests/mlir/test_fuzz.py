@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from planner.errors import PlannerError
-from planner.mlir.module import read_mlir
-from planner.mlir.passes.table import PASSES
-from planner.mlir.passes.tool import run_parts, split
+from planner.formats.mlir.module import read_mlir
+from planner.formats.mlir.passes.table import PASSES
+from planner.formats.mlir.passes.tool import run_parts, split
 
 FILES = [Path(__file__).parent / f"{name}.mlir" for name in ("accepted", "passes", "refused")]
 PARTS = [re.findall(r"\w+|\s+|.", text) for path in FILES for _, text in split(path.read_text())]

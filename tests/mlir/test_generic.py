@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.mlir.generic import (
+from planner.formats.mlir.generic import (
     Block,
     Function,
     Operation,

@@ -10,12 +10,12 @@ import pytest
 
 import planner
 from planner.errors import ModelError
-from planner.mlir.module import read_mlir
-from planner.mlir.parse import parse_text
-from planner.mlir.passes.tool import split
-from planner.onnx.write import write_graph
-from planner.stablehlo_reader.custom_form import is_available
-from planner.stablehlo_reader.regular_form import regular
+from planner.formats.mlir.module import read_mlir
+from planner.formats.mlir.parse import parse_text
+from planner.formats.mlir.passes.tool import split
+from planner.formats.onnx.write import write_graph
+from planner.formats.stablehlo.reader.custom_form import is_available
+from planner.formats.stablehlo.reader.regular_form import regular
 from tests.oracles.hlo import PYTHON, ROOT, evaluated, printed
 
 SOURCE = (Path(__file__).parent / "hlo_models.mlir").read_text(encoding="utf-8")
@@ -216,7 +216,7 @@ def test_custom_form_is_read_where_jaxlib_is():
     whole = f"func.func @f(%x: tensor<{{0}}>) {{{{\n  %0 = {atan}\n  return\n}}}}"
     texts += [whole.format(kind) for kind in (axis, blocks, "2xf32")]
     script = (
-        "import json, sys\nfrom planner.stablehlo_reader.custom_form import readable\nfound = []\n"
+        "import json, sys\nfrom planner.formats.stablehlo.reader.custom_form import readable\nfound = []\n"
         "for text in json.load(sys.stdin):\n    try:\n        found.append(readable(text))\n"
         "    except Exception as error:\n        found.append(str(error))\njson.dump(found, sys.stdout)"
     )

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.mlir.parse import parse_text
-from planner.mlir.passes.tool import split
+from planner.formats.mlir.parse import parse_text
+from planner.formats.mlir.passes.tool import split
 from tests.mlir.hlo import (
     BINARY,
     COMPARED,

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from benchmarks.arithmetics import PAGE, page
-from planner.mlir.passes.table import HLO_PASSES
-from planner.mlir.passes.tool import run_parts
+from planner.formats.mlir.passes.table import HLO_PASSES
+from planner.formats.mlir.passes.tool import run_parts
 from tests.mlir.hlo import SETS, binary, kind, lowered, module
 from tests.oracles.hlo import printed
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated
 from planner.errors import Conflict, PlanFormatError
+from planner.formats.annotated.document import read_annotated
+from planner.formats.mlir.module import read_mlir, read_module, write_mlir
+from planner.formats.mlir.passes.tool import run_parts
+from planner.formats.mlir.text.resources import resource_text, without_resources
+from planner.formats.mlir.text.spelling import as_rfc, is_ours, type_text
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.types.qtypes import AnyType, Calibrated, NoneType, Uniform, storage
 from planner.ir.types.typetext import parse_type
-from planner.mlir.module import read_mlir, read_module, write_mlir
-from planner.mlir.passes.tool import run_parts
-from planner.mlir.text.resources import resource_text, without_resources
-from planner.mlir.text.spelling import as_rfc, is_ours, type_text
 from planner.plans.read_mlir import plan_from_mlir
 from tests.conftest import ROOT
 from tests.equality import assert_same

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from planner.mlir.parse import parse_text
-from planner.mlir.passes.tool import run_parts, transform
-from planner.mlir.types import uniform_of
+from planner.formats.mlir.parse import parse_text
+from planner.formats.mlir.passes.tool import run_parts, transform
+from planner.formats.mlir.types import uniform_of
 from tests.mlir.evaluate import FLOATS, run
 from tests.oracles.mlir import ask
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import UnknownName
-from planner.mlir.passes.table import PASSES
-from planner.mlir.passes.tool import run_parts, split
+from planner.formats.mlir.passes.table import PASSES
+from planner.formats.mlir.passes.tool import run_parts, split
 from tests.oracles.mlir import modules
 
 HERE = Path(__file__).parent

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.mlir.passes.tool import run_parts
+from planner.formats.mlir.passes.tool import run_parts
 
 # (shape, parameters behind `!quant.uniform<i8:f32`, the reason where the page says incorrect)
 PAGE = [

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.mlir.passes.table import QUANT_PASSES
-from planner.mlir.passes.tool import run_parts, split
+from planner.formats.mlir.passes.table import QUANT_PASSES
+from planner.formats.mlir.passes.tool import run_parts, split
 from tests.oracles.mlir import PIPELINES, modules
 
 SOURCE = (Path(__file__).parent / "passes.mlir").read_text(encoding="utf-8")

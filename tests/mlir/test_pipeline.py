@@ -7,11 +7,11 @@ from xdsl.dialects import func
 
 import planner
 from planner.errors import ModelError, UnknownName
-from planner.mlir.parse import parse_text
-from planner.mlir.passes.inline import inline
-from planner.mlir.passes.table import PASSES
-from planner.mlir.passes.tool import run_parts, transform
-from planner.mlir.pipeline_text import read_pipeline
+from planner.formats.mlir.parse import parse_text
+from planner.formats.mlir.passes.inline import inline
+from planner.formats.mlir.passes.table import PASSES
+from planner.formats.mlir.passes.tool import run_parts, transform
+from planner.formats.mlir.pipeline_text import read_pipeline
 from tests.oracles.opt import parsed
 
 Q = "!quant.uniform<i8:f32, 2.0:10>"
@@ -332,7 +332,7 @@ def test_a_model_of_quantiles_is_refused_by_name():
 
 def test_calls_that_double_are_refused_at_a_limit(monkeypatch):
     """Each function calls the one before twice: 2^19 ops of 20 functions."""
-    monkeypatch.setattr("planner.mlir.passes.inline.MOST", 1000)
+    monkeypatch.setattr("planner.formats.mlir.passes.inline.MOST", 1000)
     kind = "tensor<4xf32>"
     first = f'  %y = "my.op"(%x) : ({kind}) -> {kind}\n  return %y : {kind}\n}}'
     parts = [f"func.func private @f0(%x: {kind}) -> {kind} {{\n{first}"]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated, write_annotated
 from planner.errors import ModelError
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.module import read_mlir, write_mlir
 from planner.ir.types.storages import FLOAT_STORAGE
-from planner.mlir.module import read_mlir, write_mlir
 from tests.equality import assert_same
 
 Q = "!quant.uniform<i8:f32, 0.5:3>"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.stablehlo_reader.regular_form import regular
+from planner.formats.stablehlo.reader.regular_form import regular
 from tests.oracles import hlo
 
 PROGRAM = """module @jit_f {

@@ -9,9 +9,9 @@ import pytest
 
 import planner
 from planner.errors import ModelError
-from planner.stablehlo_reader.custom_form import is_available
-from planner.stablehlo_reader.identifier import MAGIC, is_serialized, payload
-from planner.stablehlo_reader.serialized import serialize, serialized_text
+from planner.formats.stablehlo.identifier import MAGIC, is_serialized, payload
+from planner.formats.stablehlo.reader.custom_form import is_available
+from planner.formats.stablehlo.reader.serialized import serialize, serialized_text
 from tests.oracles.hlo import JAX, ROOT, TO_QDQ, evaluated
 
 PROGRAM = """
@@ -38,7 +38,7 @@ from pathlib import Path
 sys.path.append(sys.argv[1])
 import planner
 from planner.cli.app import run
-from planner.stablehlo_reader.serialized import serialize
+from planner.formats.stablehlo.reader.serialized import serialize
 folder, program = Path(sys.argv[2]), sys.stdin.read()
 text = folder / "m.mlir"
 text.write_text(program)

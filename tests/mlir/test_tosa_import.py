@@ -5,10 +5,10 @@ import onnx.parser
 import pytest
 
 import planner
+from planner.formats.tosa.reader.custom_form import generic
+from planner.formats.tosa.reader.program import READERS
 from planner.interpreter.models import ModelRunner
 from planner.target_tests.engines.apart import TOSA_EXTENSIONS
-from planner.tosa_reader.custom_form import generic
-from planner.tosa_reader.program import READERS
 from tests.conftest import ROOT
 from tests.exporters.tosa.running import fed
 from tests.oracles import tosa

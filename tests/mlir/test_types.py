@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.mlir.passes.tool import run_parts
+from planner.formats.mlir.passes.tool import run_parts
 from tests.mlir.types import KNOWN, OURS, REFUSED
 from tests.oracles.mlir import ask
 

@@ -14,7 +14,7 @@ import numpy as np
 import planner
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import InputError, PlannerError
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import uses

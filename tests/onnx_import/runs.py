@@ -10,9 +10,9 @@ import onnxruntime as ort
 from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import write_graph
 from planner.ir.graph import Graph
-from planner.onnx.read import read_onnx
-from planner.onnx.write import write_graph
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 _SYMBOL = 2

@@ -5,8 +5,8 @@ import onnx
 import pytest
 
 from planner.errors import ModelError
-from planner.onnx.read import read_onnx
-from planner.onnx.write import Node, write_model
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import Node, write_model
 from tests.onnx_import.runs import model
 
 GOOD = model("g (float[2] x) => (float[2] y) <float[2] k = {1,2}> { [a] y = Add(x, k) }")

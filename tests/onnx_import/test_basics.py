@@ -8,9 +8,9 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from planner.onnx.composites.basics import BASICS
-from planner.onnx.composites.body import Body, StaysWhole
-from planner.onnx.read import read_onnx
+from planner.formats.onnx.composites.basics import BASICS
+from planner.formats.onnx.composites.body import Body, StaysWhole
+from planner.formats.onnx.read import read_onnx
 from tests.onnx_import.runs import every_node_case
 
 WHOLE = {

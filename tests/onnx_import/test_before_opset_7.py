@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from planner.errors import ModelError
+from planner.formats.onnx.read import read_onnx, read_written
+from planner.formats.onnx.write import write_graph
 from planner.interpreter.models import ModelRunner, run_model
-from planner.onnx.read import read_onnx, read_written
-from planner.onnx.write import write_graph
 from tests.onnx_import.runs import model, outputs
 
 FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.onnx.read import read_onnx
+from planner.formats.onnx.read import read_onnx
 from tests.onnx_import.runs import assert_same_numbers, model, op_types, read_same
 
 NUMBERS = (

@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from planner.onnx.composites.take_apart import BODIES
-from planner.onnx.read import read_onnx
-from planner.onnx.write import write_graph
+from planner.formats.onnx.composites.take_apart import BODIES
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import write_graph
 from tests.onnx_import.runs import every_node_case
 
 MS = "com.microsoft"

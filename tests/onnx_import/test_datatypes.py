@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from planner.onnx.read import read_onnx, read_written
+from planner.formats.onnx.read import read_onnx, read_written
 from tests.conversion.files import file_of
 
 

@@ -5,10 +5,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession  # not the tests' exact one
 
-from planner.onnx.quantized.exact_products import with_exact_products
-from planner.onnx.read import read_written
-from planner.onnx.shapes import infer
-from planner.onnx.write import write_graph
+from planner.formats.onnx.quantized.exact_products import with_exact_products
+from planner.formats.onnx.read import read_written
+from planner.formats.onnx.shapes import infer
+from planner.formats.onnx.write import write_graph
 
 ELEMENTS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 ENDS = {np.uint8: (200, 256), np.int8: (90, 128)}

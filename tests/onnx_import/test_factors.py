@@ -5,8 +5,8 @@ import pytest
 
 import planner
 from planner.factors.absorb import absorb_factors
-from planner.onnx.read import read_onnx
-from planner.onnx.write import write_graph
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import write_graph
 from tests.onnx_import.runs import assert_same_numbers, model, op_types, outputs, random_feeds
 
 W = "float[4,4] w = {1,-2,3,0.5, 2,1,0,-1, 0.25,3,1,2, -1,1,2,4}"

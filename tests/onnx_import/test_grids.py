@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import planner
+from planner.formats.onnx.grids import is_common, scaled
+from planner.formats.onnx.read import read_onnx
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.typetext import parse_type
-from planner.onnx.grids import is_common, scaled
-from planner.onnx.read import read_onnx
 
 S = "!quant.uniform"
 

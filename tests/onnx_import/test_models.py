@@ -7,10 +7,10 @@ import numpy as np
 import onnx
 import pytest
 
+from planner.formats.onnx.dtypes import UNKNOWN
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import write_graph
 from planner.ir.graph import structure_digest
-from planner.onnx.dtypes import UNKNOWN
-from planner.onnx.read import read_onnx
-from planner.onnx.write import write_graph
 from tests.onnx_import.runs import op_types, random_feeds, read_same
 
 MODELS = Path(os.environ.get("QPLAN_MODELS", "../shared/models"))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 
+from planner.formats.onnx.read import read_onnx, read_written
 from planner.interpreter.models import ModelRunner
-from planner.onnx.read import read_onnx, read_written
 from tests.onnx_import.runs import every_node_case
 
 OPERATORS = frozenset(

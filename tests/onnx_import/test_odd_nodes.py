@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from planner.errors import PlannerError
-from planner.onnx.read import read_onnx, read_written
+from planner.formats.onnx.read import read_onnx, read_written
 from tests.onnx_import.runs import every_node_case
 
 NUMBERS = (0, -1, -2, 3, 7, 1000, 1 << 31, 1 << 62, -(1 << 63))

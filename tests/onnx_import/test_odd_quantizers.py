@@ -10,10 +10,10 @@ from onnx import TensorProto
 
 from planner.calibration.annotate import annotate
 from planner.errors import ModelError, PlannerError
+from planner.formats.onnx.quantized.formulas import float_quant
+from planner.formats.onnx.read import read_onnx, read_written
 from planner.interpreter.models import ModelRunner
 from planner.ir.types.qtypes import Calibrated
-from planner.onnx.quantized.formulas import float_quant
-from planner.onnx.read import read_onnx, read_written
 from planner.plan_model import plan
 from tests.onnx_import.odd_quantizers import BASES, MS, f, feeds, file_of, odd, u8
 

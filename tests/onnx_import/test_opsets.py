@@ -5,10 +5,10 @@ import pytest
 from onnx import helper
 
 from planner.errors import ModelError
+from planner.formats.onnx.opsets import ADAPTERS
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import Node, write_graph, write_model
 from planner.ir.operators.axes import axes_of
-from planner.onnx.opsets import ADAPTERS
-from planner.onnx.read import read_onnx
-from planner.onnx.write import Node, write_graph, write_model
 from tests.onnx_import.runs import model, op_types, outputs, read_same
 
 OLD = [

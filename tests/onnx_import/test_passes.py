@@ -5,8 +5,8 @@ import onnx
 import onnx.helper
 import pytest
 
-from planner.onnx.read import read_onnx
-from planner.onnx.write import Node, write_model
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import Node, write_model
 from tests.onnx_import.runs import assert_same_numbers, model, op_types, read_same
 
 CONV_W = "float[4,3,1,1] w = {1,2,3,4,5,6,7,8,9,10,11,12}"

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 from planner.calibration.run import calibrate
 from planner.conversion.convert import convert
 from planner.errors import ModelError, UnsupportedExport
+from planner.formats.onnx.read import read_onnx
 from planner.interpreter.models import run_model
 from planner.ir.types.qtypes import Uniform
-from planner.onnx.read import read_onnx
 from planner.pipeline import annotate, check, evaluate, export, plan
 from planner.plans.explain import explain
 from tests.conversion.files import file_of, quant_node

@@ -8,11 +8,11 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from planner.formats.onnx.drafts.draft import Draft
+from planner.formats.onnx.drafts.simplify import tidy
+from planner.formats.onnx.dtypes import dtype_of
 from planner.ir.graph import Op, Value
 from planner.ir.types.qtypes import Uniform, storage, uniform
-from planner.onnx.drafts.draft import Draft
-from planner.onnx.drafts.simplify import tidy
-from planner.onnx.dtypes import dtype_of
 
 PERMS = ((0, 2, 3, 1), (0, 3, 1, 2), (0, 1, 3, 2), (3, 1, 0, 2))
 UNARY = {"Relu": lambda x: np.maximum(x, 0), "Neg": np.negative, "Abs": np.abs, "Tanh": np.tanh}

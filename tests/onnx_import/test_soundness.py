@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from planner.errors import ModelError
-from planner.onnx.read import read_onnx, read_written
+from planner.formats.onnx.read import read_onnx, read_written
 from tests.onnx_import.runs import model, session
 
 X = [1, 3, 8, 8]

@@ -5,10 +5,10 @@ import onnx
 import pytest
 from onnx import TensorProto, defs, helper
 
+from planner.formats.onnx.operators.stand_ins import STAND_INS, is_inferred
+from planner.formats.onnx.read import read_onnx, read_written
+from planner.formats.onnx.write import Node, write_model
 from planner.fusion.fuse import fuse
-from planner.onnx.operators.stand_ins import STAND_INS, is_inferred
-from planner.onnx.read import read_onnx, read_written
-from planner.onnx.write import Node, write_model
 from planner.propagation.selection.rows import choose_rows
 from planner.target.load import load_target
 from tests.onnx_import.runs import model, session

@@ -8,12 +8,12 @@ import onnx.checker
 import pytest
 
 from planner.errors import ModelError, UnsupportedExport
+from planner.formats.onnx.attributes import value_of, write_attribute
+from planner.formats.onnx.dtypes import ENUMS, NUMPY, dtype_of
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.tensors import array_of, tensor_of, tensor_parts
+from planner.formats.onnx.write import Node, write_graph, write_model
 from planner.ir.graph import Constant
-from planner.onnx.attributes import value_of, write_attribute
-from planner.onnx.dtypes import ENUMS, NUMPY, dtype_of
-from planner.onnx.read import read_onnx
-from planner.onnx.tensors import array_of, tensor_of, tensor_parts
-from planner.onnx.write import Node, write_graph, write_model
 from tests.onnx_import.runs import model, outputs
 
 NUMBERS = [0, 1, 1, 0, 1]

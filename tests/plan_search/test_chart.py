@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated
 from planner.errors import InputError
+from planner.formats.annotated.document import read_annotated
 from planner.plan_search.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, chart
 from planner.plan_search.search import Search
 from tests.plan_search.searches import a_search, a_trial

@@ -7,11 +7,11 @@ from typing import Any
 
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
+from planner.formats.onnx.read import read_onnx
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
 from planner.ir.types.qtypes import AnyType, QType, Uniform
 from planner.ir.types.typetext import brief
-from planner.onnx.read import read_onnx
 from planner.plans.plan import Plan, plan_key
 from planner.plans.records import KernelPlan, Port, PortTyped, Step
 from planner.propagation.propagate import propagate

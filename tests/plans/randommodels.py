@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
+from planner.formats.onnx.read import read_onnx
 from planner.ir.graph import Graph, Value
 from planner.ir.types.qtypes import (
     AnyType,
@@ -24,7 +25,6 @@ from planner.ir.types.qtypes import (
     storage,
     uniform,
 )
-from planner.onnx.read import read_onnx
 from tests.awkward.net import Net
 from tests.propagation.graphs import seeded
 

@@ -8,8 +8,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import planner
 from planner.errors import PlanInvalid, UnsupportedExport
+from planner.formats.onnx.read import read_written
 from planner.interpreter.models import ModelRunner
-from planner.onnx.read import read_written
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
 

@@ -8,9 +8,9 @@ import pytest
 
 from planner.checker.check import check
 from planner.errors import PlanInvalid
+from planner.formats.onnx.read import read_onnx
 from planner.fusion.fuse import fuse
 from planner.ir.graph import model_digest
-from planner.onnx.read import read_onnx
 from planner.pipeline import export
 from planner.plans.plan import Plan
 from planner.plans.read_json import plan_from_json

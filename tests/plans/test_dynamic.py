@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from planner.errors import PlanInvalid, PlannerError, TargetError, UnsupportedExport
-from planner.exporters.table import AS_GIVEN, EXPORTERS
+from planner.formats.table import AS_GIVEN, EXPORTERS
 from planner.interpreter.dynamic import quantized
 from planner.ir.types.qtypes import storage
 from planner.plans.work import work_of

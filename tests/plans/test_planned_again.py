@@ -19,11 +19,11 @@ import planner
 from benchmarks.samples import model_folder
 from benchmarks.target_matrix import model_names
 from benchmarks.target_matrix_side import load
-from planner.annotated.document import read_annotated, write_annotated
 from planner.errors import Conflict, PlannerError, UnsupportedExport
-from planner.exporters.qonnx.hls4ml import MODEL_FILE
-from planner.exporters.table import EXPORTERS
-from planner.mlir.module import read_mlir
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.module import read_mlir
+from planner.formats.qonnx.hls4ml import MODEL_FILE
+from planner.formats.table import EXPORTERS
 from planner.plans.rescales import price_of
 from planner.propagation.propagate import propagate
 from planner.target.load import target_ids

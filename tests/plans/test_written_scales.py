@@ -5,8 +5,8 @@ import re
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated, write_annotated
-from planner.mlir.module import read_mlir, write_mlir
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.module import read_mlir, write_mlir
 from planner.plans.read_mlir import plan_from_mlir
 from tests.equality import assert_same
 

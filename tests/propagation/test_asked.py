@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated, write_annotated
 from planner.calibration.annotate import annotate
 from planner.calibration.statistics import calibration_digest
 from planner.errors import AnnotationError, Conflict, PlanFormatError, PlanInvalid, TargetError
+from planner.formats.annotated.document import read_annotated, write_annotated
 from planner.ir.asked import with_wanted, without_wanted
 from planner.ir.expand import expand
 from planner.ir.types.qtypes import Uniform, storage

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.annotated.document import read_annotated
 from planner.checker.check import check
 from planner.errors import Conflict
+from planner.formats.annotated.document import read_annotated
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import Uniform, storage
 from planner.ir.types.typetext import parse_type

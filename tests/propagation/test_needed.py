@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import planner
+from planner.formats.onnx.sessions import open_graph, session_options
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import parse_type
-from planner.onnx.sessions import open_graph, session_options
 from planner.plans.explain import explain
 from tests.exporters.plans import model, op
 

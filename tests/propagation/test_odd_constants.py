@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planner import load_model, load_target, plan
+from planner.formats.onnx.write import Node, write_model
 from planner.ir.types.qtypes import Calibrated
-from planner.onnx.write import Node, write_model
 
 
 def conv(weights) -> bytes:

@@ -9,13 +9,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import planner
-from planner.annotated.document import read_annotated, write_annotated
 from planner.checker.check import check
 from planner.errors import QTypeError
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.module import read_mlir, write_mlir
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import AnyType, uniform
 from planner.ir.types.typetext import parse_type
-from planner.mlir.module import read_mlir, write_mlir
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
 

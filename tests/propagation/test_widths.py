@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from planner.annotated.document import read_annotated, write_annotated
 from planner.checker.check import check
 from planner.errors import PlanInvalid, QTypeError
+from planner.formats.annotated.document import read_annotated, write_annotated
+from planner.formats.mlir.module import read_mlir, write_mlir
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import Calibrated, Uniform, WidthRange
 from planner.ir.types.ranges import hull_of_observed
 from planner.ir.types.typetext import parse_type
-from planner.mlir.module import read_mlir, write_mlir
 from planner.plans.read_json import plan_from_json
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of

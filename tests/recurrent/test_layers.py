@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from planner.checker.check import check
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.sessions import open_session
+from planner.formats.onnx.write import write_graph
 from planner.interpreter.compare import compare
 from planner.ir.types.qtypes import Uniform, storage
-from planner.onnx.read import read_onnx
-from planner.onnx.sessions import open_session
-from planner.onnx.write import write_graph
 from planner.pipeline import annotate, calibrate, evaluate, export, plan
 from planner.target.load import load_target
 from tests.onnx_import.runs import every_node_case

@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from planner.checker.check import check
-from planner.onnx.read import read_onnx
-from planner.onnx.sessions import open_session
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.sessions import open_session
 from planner.pipeline import annotate, calibrate, evaluate, export, plan
 from planner.target.load import load_target
 

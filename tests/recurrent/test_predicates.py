@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.annotated.document import read_annotated
 from planner.checker.check import check
-from planner.onnx.read import read_onnx
+from planner.formats.annotated.document import read_annotated
+from planner.formats.onnx.read import read_onnx
 from planner.pipeline import annotate, calibrate, plan
 from planner.target.load import load_target
 from tests.recurrent.layers import LAYERS, data, sample

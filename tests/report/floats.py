@@ -3,7 +3,7 @@
 import json
 
 import planner
-from planner.annotated.document import read_annotated
+from planner.formats.annotated.document import read_annotated
 
 KINDS = ("LayerNormalization", "conv2d", "Div", "fully_connected", "Erf", "Relu")
 """Of an encoder layer; litert-int8 has the half of them, with other ports."""

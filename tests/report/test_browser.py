@@ -5,7 +5,7 @@ import pytest
 import planner
 from api.settings import Settings
 from benchmarks.topologies import TOPOLOGIES
-from planner.annotated.document import read_annotated
+from planner.formats.annotated.document import read_annotated
 from planner.plans.explain import explain
 from tests.api.conftest import served_here
 from tests.api.documents import chain

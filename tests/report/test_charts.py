@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.accuracy.quality import Quality
-from planner.annotated.document import read_annotated
+from planner.formats.annotated.document import read_annotated
 from planner.interpreter.compare import Comparison
 from planner.ir.types.qtypes import Uniform
 from planner.report.charted import causes_by_kernel, reasons, rescale_chart

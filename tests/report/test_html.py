@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated
+from planner.formats.annotated.document import read_annotated
 from planner.report import html
 from planner.report.markup import Markup, element, escape, table
 from planner.report.rescale_causes import rescale_causes

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated
+from planner.formats.annotated.document import read_annotated
 from tests.report.pages import PATIENCE, expect, once, press, says, state
 from tests.report.test_html import MODEL, NASTY
 from tests.report.test_view import WIDER

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated
+from planner.formats.annotated.document import read_annotated
 from planner.plans.diff import worded
 from planner.plans.explain import type_text
 from planner.report.view import view_blocks, view_json, view_of

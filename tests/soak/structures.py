@@ -22,11 +22,11 @@ import numpy as np
 
 import planner
 from planner.errors import PlannerError, UnsupportedExport
-from planner.exporters.runnable import ARITHMETICS
-from planner.exporters.table import EXPORTERS
+from planner.formats.mlir.passes.tool import transform
+from planner.formats.runnable import ARITHMETICS
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
-from planner.mlir.passes.tool import transform
 from planner.target_tests.engines.apart import run_litert, run_tosa
 from tests.exact_products import use_exact_products
 from tests.exporters.plans import execute

@@ -12,8 +12,8 @@ from benchmarks.samples import Sample
 from benchmarks.target_matrix import model_names
 from benchmarks.target_matrix_side import load
 from planner.errors import PlannerError, UnsupportedExport
-from planner.exporters.runnable import is_engines_own
-from planner.exporters.table import EXPORTERS
+from planner.formats.runnable import is_engines_own
+from planner.formats.table import EXPORTERS
 from planner.interpreter.at_defaults import reason
 from planner.ir.graph import Graph
 from planner.target.load import target_ids

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.onnx.write import write_graph
+from planner.formats.onnx.write import write_graph
 from tests.exporters.plans import model, residual_ops
 from tests.oracles import finn
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.annotated.document import annotated_from_data
 from planner.errors import LimitError, PlannerError, TargetError
+from planner.formats.annotated.document import annotated_from_data
 from planner.plan_model import plan
 from planner.target.expressions import MAX_BITS, Ref, Steps, evaluate, parse_expression
 from planner.target.load import load_target

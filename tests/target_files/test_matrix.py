@@ -16,7 +16,7 @@ from benchmarks.target_matrix import measure, model_names, problems
 from benchmarks.target_matrix_side import main, record
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
-from planner.onnx.read import read_onnx
+from planner.formats.onnx.read import read_onnx
 from planner.target.load import load_target, target_ids
 
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
+from planner.formats.onnx.read import read_onnx
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Storage
-from planner.onnx.read import read_onnx
 from planner.target.lint.findings import lint
 from planner.target.load import load_target, target_ids
 from planner.target.patterns import op_types, parse_pattern

@@ -7,7 +7,7 @@ import pytest
 import planner
 from benchmarks.transformer_models import OPERATORS, model_of, samples_of
 from benchmarks.transformer_operators import PAGE, computing, page, planned, told_by_target
-from planner.onnx.write import write_graph
+from planner.formats.onnx.write import write_graph
 from planner.target.load import target_ids
 
 

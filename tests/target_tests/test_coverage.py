@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.onnx.read import read_onnx
+from planner.formats.onnx.read import read_onnx
 from planner.target.load import load_target
 from planner.target.modeltext import read_model_text
 from planner.target_tests.coverage import coverage, drafted

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from planner.onnx.sessions import open_session
+from planner.formats.onnx.sessions import open_session
 from planner.target.load import load_target, target_ids
 from planner.target_tests.probe_kit import kit_files, make_kit, reproduced
 

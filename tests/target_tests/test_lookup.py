@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from planner.onnx.read import read_onnx
+from planner.formats.onnx.read import read_onnx
 from planner.pipeline import annotate, calibrate
 from planner.pipeline import plan as plan_model
 from planner.target.load import load_target

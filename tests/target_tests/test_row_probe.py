@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError, UnknownName
-from planner.onnx.sessions import open_session
+from planner.formats.onnx.sessions import open_session
 from planner.target.load import load_target
 from planner.target_tests.engines.answers import Answer
 from planner.target_tests.engines.table import ENGINES, Engine, own_engine

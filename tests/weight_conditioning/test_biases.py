@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import planner
-from planner.annotated.document import read_annotated
 from planner.calibration.run import calibrate
 from planner.calibration.statistics import Mean, merge
 from planner.calibration.statsjson import read_statistics
 from planner.errors import Conflict, StatsError
+from planner.formats.annotated.document import read_annotated
+from planner.formats.onnx.read import read_onnx
+from planner.formats.onnx.write import write_graph
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Op, Value
 from planner.ir.types.qtypes import storage, uniform
 from planner.ir.types.typetext import parse_type
-from planner.onnx.read import read_onnx
-from planner.onnx.write import write_graph
 from planner.propagation.propagate import operand_types, propagate
 from planner.weight_conditioning.biases import NO_MEANS, correct_biases
 from tests.calibration.graphs import graph_of

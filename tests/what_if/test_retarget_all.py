@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.annotated.document import annotated_from_data
 from planner.errors import Conflict
+from planner.formats.annotated.document import annotated_from_data
 from planner.plans.plan import Plan
 from planner.target.modeltext import read_model_text
 from tests.api.documents import chain

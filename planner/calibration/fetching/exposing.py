@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from planner.formats.onnx.dtypes import NUMPY
 from planner.ir.borders import closed_scope, homes
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.structure import BEGIN, END, JOIN
-from planner.onnx.dtypes import NUMPY
 
 SHOWN: Final = "@shown"
 

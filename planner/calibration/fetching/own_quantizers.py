@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 
 from planner.constants.pieces import params_of
+from planner.formats.onnx.naming import unused
+from planner.formats.onnx.quantized.formulas import Array
+from planner.formats.onnx.quantized.lowering import Draft, draft_of
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op, Value, has_quantizers
 from planner.ir.types.qtypes import Bipolar, Uniform
-from planner.onnx.naming import unused
-from planner.onnx.quantized.formulas import Array
-from planner.onnx.quantized.lowering import Draft, draft_of
 
 MOST_BITS: Final = 16
 _COMPUTED: Final = frozenset({"f16", "f32", "f64"})

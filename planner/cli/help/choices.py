@@ -16,7 +16,7 @@ def targets() -> Choices:
 
 def formats() -> Choices:
     """Formats of files that a plan is written in."""
-    from planner.exporters.table import EXPORTERS, file_name
+    from planner.formats.table import EXPORTERS, file_name
 
     return [(name, f"written as {file_name(name)}") for name in sorted(EXPORTERS)]
 

@@ -27,7 +27,7 @@ def leftovers(
     out: str, planned: "Plan", files: Mapping[str, Any], inputs: Iterable[str | None]
 ) -> Iterator[str]:
     """Yield warnings of files of an earlier plan in the folder, which do not belong to this one."""
-    from planner.exporters.table import EXPORTERS, file_name
+    from planner.formats.table import EXPORTERS, file_name
 
     given = [Path(name) for name in inputs if name is not None and Path(name).exists()]
     for file in (corrected_file(planned.graph.name), *map(file_name, EXPORTERS), ANNOTATIONS):
@@ -52,8 +52,8 @@ def _float_model(
     graph: "Graph", ready: "Graph", *, is_cut: bool, staged: Path | None
 ) -> dict[str, bytes | Path]:
     """Return the float model that later verbs need beside the plan; nothing if it is the file given."""
-    from planner.exporters.to_file import write_float
-    from planner.onnx.write import write_graph
+    from planner.formats.onnx.write import write_graph
+    from planner.formats.to_file import write_float
 
     if not is_cut and all(
         graph.constants.get(name) is constant for name, constant in ready.constants.items()
@@ -86,11 +86,11 @@ def written_in(
     Args:
       staged: where files of a large model are written.
     """
-    from planner.exporters.common.known_shapes import taken_for_one
-    from planner.exporters.file_coverage import coverage_of_file
-    from planner.exporters.runnable import ARITHMETICS, runnable
-    from planner.exporters.table import EXPORTERS, file_name
-    from planner.exporters.to_file import write_to
+    from planner.formats.common.known_shapes import taken_for_one
+    from planner.formats.file_coverage import coverage_of_file
+    from planner.formats.runnable import ARITHMETICS, runnable
+    from planner.formats.table import EXPORTERS, file_name
+    from planner.formats.to_file import write_to
     from planner.interpreter.compare import Evaluated
     from planner.interpreter.reference import outputs_once
     from planner.pipeline import exportable

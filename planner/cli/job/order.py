@@ -117,7 +117,7 @@ def carry_out(order: Order) -> int:
     from planner.accuracy.readers import SAMPLES
     from planner.accuracy.verdict import offers_nothing, verdict_of
     from planner.bits import missed_bits, read_bits, with_bits
-    from planner.exporters.to_file import has_large_weights
+    from planner.formats.to_file import has_large_weights
     from planner.plan_model import require_ranges
     from planner.plans.write_json import json_parts
     from planner.quantizing import sizes_to_read_with
@@ -264,7 +264,7 @@ def _best_covered(planned: "Plan", comparisons: "Mapping[str, Comparison]") -> "
 
 
 def _check_choices(formats: list[str], data: str | None, stats: str | None) -> None:
-    from planner.exporters.table import require_format
+    from planner.formats.table import require_format
 
     for name in formats:
         require_format(name)
@@ -278,7 +278,7 @@ def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_
     Raises:
       InputError: no samples, or no format that onnxruntime runs.
     """
-    from planner.exporters.runnable import is_comparable
+    from planner.formats.runnable import is_comparable
 
     is_asked = judging.has_bound or judging.metrics or judging.output is not None or eval_data is not None
     if not is_asked:

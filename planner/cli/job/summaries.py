@@ -32,7 +32,7 @@ def next_steps(
     """
     from planner.accuracy.coverage import coverage_of
     from planner.accuracy.verdict import coverage_part
-    from planner.exporters.table import EXPORTERS, file_name
+    from planner.formats.table import EXPORTERS, file_name
 
     folder, lines = Path(out), []
     corrected = corrected_file(planned.graph.name)

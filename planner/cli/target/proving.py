@@ -64,7 +64,7 @@ def kit_target(
     from pathlib import Path
 
     from planner.errors import InputError
-    from planner.exporters.table import require_format
+    from planner.formats.table import require_format
     from planner.target_tests.kit_check import check_kit
     from planner.target_tests.probe_kit import kit_files, make_kit
 
@@ -177,7 +177,7 @@ def _engine(name: str, form: str | None) -> "Engine":
     from dataclasses import replace
 
     from planner.errors import unknown_name
-    from planner.exporters.table import require_format
+    from planner.formats.table import require_format
     from planner.target_tests.engines.table import ENGINES, own_engine
 
     if form is not None:

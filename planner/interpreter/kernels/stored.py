@@ -11,11 +11,11 @@ import ml_dtypes
 import numpy as np
 
 from planner.errors import ModelError
+from planner.formats.onnx.dtypes import NAMES, NUMPY
 from planner.interpreter.kernels.conv import conv_accumulate
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import Array, wrap_int32
 from planner.ir.graph import Op
-from planner.onnx.dtypes import NAMES, NUMPY
 from planner.ops.geometry.windows import conv_geometry
 
 StoredKernel: TypeAlias = Callable[[Op, Sequence[Array | None]], tuple[Array, ...]]

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 
 from planner.errors import InputError
-from planner.litert_reader.file import read_file
+from planner.formats.litert.reader.file import read_file
 from planner.target_tests.engines.answers import Answer, Job
 
 TOSA_EXTENSIONS: Final = "int16,int4,doubleround,controlflow"

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.onnx.as_optimised import run_optimised
-from planner.onnx.sessions import FAILURES, one_line
+from planner.formats.onnx.sessions import FAILURES, one_line
+from planner.formats.onnx.writer.as_optimised import run_optimised
 from planner.target_tests.engines.answers import Answer, Job
 from planner.target_tests.engines.apart import ask_litert, ask_qnn, ask_tosa, ask_vela, version_of
 from planner.target_tests.engines.fpga import ask_finn, ask_hls4ml

@@ -5,11 +5,11 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.litert import flatbuffer
-from planner.exporters.litert.geometry import SAME, VALID, windows_over
-from planner.exporters.litert.versions import BY_ELEMENT, FOR_BOOL, RUNTIMES, Sight, version_of
-from planner.exporters.litert.write import write_litert
-from planner.exporters.table import EXPORTERS, file_name
+from planner.formats.litert.writer import flatbuffer
+from planner.formats.litert.writer.geometry import SAME, VALID, windows_over
+from planner.formats.litert.writer.versions import BY_ELEMENT, FOR_BOOL, RUNTIMES, Sight, version_of
+from planner.formats.litert.writer.write import write_litert
+from planner.formats.table import EXPORTERS, file_name
 from planner.ir.types.qtypes import storage, uniform
 from tests.exporters.litert.running import told
 from tests.exporters.plans import i8, model, op, plan_of, u8

@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from planner.exporters.litert.flatbuffer import file_bytes
-from planner.exporters.litert.operations import Program, Tensor
+from planner.formats.litert.vocabulary import COMPARISONS as VOCABULARY
+from planner.formats.litert.writer.flatbuffer import file_bytes
+from planner.formats.litert.writer.operations import Program, Tensor
 from planner.interpreter.calls import Call, Operand
 from planner.interpreter.fixed_point import ratios, scaled_sum
 from planner.interpreter.kernels.litert import COMPARISONS, LITERT, LITERT_KERNELS
 from planner.ir.arithmetic.rescaling import apply_scale_32, multiplier_or_zero
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform, storage, uniform
-from planner.litert_reader.vocabulary import COMPARISONS as VOCABULARY
 from tests.exporters.litert.running import told
 from tests.oracles import litert
 

@@ -7,7 +7,7 @@ import pytest
 
 import planner
 from planner.constants.quantize import quantize_array
-from planner.exporters.litert.write import write_litert
+from planner.formats.litert.writer.write import write_litert
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
 from tests.exporters.litert.running import integers, runtime_target, told, with_all_results

@@ -5,7 +5,7 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.litert.write import write_litert
+from planner.formats.litert.writer.write import write_litert
 from planner.interpreter.evaluate import Interpreter
 from tests.exporters.litert.running import integers, kernels_for, runtime_target, told, with_all_results
 from tests.exporters.tosa.test_operators import CASES, IMAGE, made, weights

@@ -4,7 +4,7 @@ import re
 import shlex
 
 from planner.cli.app import run
-from planner.exporters.litert.table import WRITERS
+from planner.formats.litert.writer.table import WRITERS
 from tests.exporters.litert.running import told
 from tests.test_readme import ROOT, blocks, elsewhere
 

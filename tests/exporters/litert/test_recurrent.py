@@ -6,7 +6,7 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.litert.write import write_litert
+from planner.formats.litert.writer.write import write_litert
 from planner.interpreter.evaluate import Interpreter
 from tests.exporters.litert.running import integers, told
 from tests.oracles import litert

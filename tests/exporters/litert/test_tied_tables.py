@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import planner
-from planner.exporters.litert.write import write_litert
+from planner.formats.litert.writer.write import write_litert
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
 from tests.oracles import litert

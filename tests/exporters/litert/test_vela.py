@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import planner
+from planner.formats.litert.reader.file import read_file
 from planner.ir.types.qtypes import Uniform
-from planner.litert_reader.file import read_file
 from tests.litert_reader.files import FLOAT, OFFICIAL, path_of
 
 ROOT = Path(__file__).resolve().parents[3]

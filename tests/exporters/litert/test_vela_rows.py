@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import planner
-from planner.exporters.litert.write import write_litert
+from planner.formats.litert.writer.write import write_litert
 from planner.ir.types.qtypes import AnyType, storage
 from planner.target_tests.probe_kit import make_kit
 from tests.exporters.litert.test_vela import ROOT, VELA, with_stored_interface

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.borders import homes
 from planner.ir.types.qtypes import Uniform

@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.mlir.passes.tool import transform
+from planner.formats.mlir.passes.tool import transform
 from tests.exporters.bodies import MODELS, REFUSED, loaded, prepared
 from tests.exporters.stablehlo.running import steps_off
 from tests.oracles import hlo

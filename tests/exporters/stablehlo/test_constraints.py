@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from planner.errors import UnsupportedExport
-from planner.exporters.stablehlo import operations as ops
-from planner.exporters.stablehlo.function import Program
-from planner.exporters.stablehlo.tensors import Tensor, quantized
+from planner.formats.mlir.generic import Function, module_text
+from planner.formats.stablehlo.writer import operations as ops
+from planner.formats.stablehlo.writer.function import Program
+from planner.formats.stablehlo.writer.tensors import Tensor, quantized
 from planner.ir.types.qtypes import storage, uniform
-from planner.mlir.generic import Function, module_text
 from tests.oracles import hlo
 
 I8 = uniform(storage("i8"), 0.1, 3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.errors import UnsupportedExport
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import evaluate
 from tests.exporters.plans import model, op, plan_of
 from tests.oracles import hlo

@@ -7,7 +7,7 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform, storage, sub_channel, uniform
 from tests.exporters.plans import bias, i8, model, op, plan_of, u8, weight

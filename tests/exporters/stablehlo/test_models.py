@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.mlir.passes.tool import transform
+from planner.formats.mlir.passes.tool import transform
 from tests.exporters.stablehlo.running import job, steps_off, with_all_results
 from tests.exporters.test_every_model import planned, sized
 from tests.oracles import hlo

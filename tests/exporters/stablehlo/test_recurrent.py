@@ -11,8 +11,8 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.table import EXPORTERS
-from planner.onnx.read import read_onnx
+from planner.formats.onnx.read import read_onnx
+from planner.formats.table import EXPORTERS
 from planner.target.load import load_target
 from tests.exporters.stablehlo.running import job, steps_off, with_all_results
 from tests.oracles import hlo

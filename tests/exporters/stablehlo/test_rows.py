@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.ir.types.qtypes import Uniform
 from planner.target_tests.probe_kit import make_kit
 from tests.exporters.stablehlo.running import job, steps_off, unpinned

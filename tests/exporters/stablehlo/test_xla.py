@@ -10,7 +10,7 @@ import pytest
 import planner
 from benchmarks.samples import SAMPLERS, Draw
 from planner.constants.quantize import quantize_array
-from planner.exporters.table import EXPORTERS
+from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
 from planner.target_tests.probe_kit import make_kit

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.errors import PlannerError, UnsupportedExport
-from planner.exporters.tosa.write import write_tosa
+from planner.formats.tosa.writer.write import write_tosa
 from planner.interpreter.evaluate import Interpreter
 from tests.awkward.job import Prepared, plan_of, prepare
 from tests.awkward.models import AWKWARD

@@ -5,8 +5,8 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.table import EXPORTERS, file_name
-from planner.exporters.tosa.write import write_tosa
+from planner.formats.table import EXPORTERS, file_name
+from planner.formats.tosa.writer.write import write_tosa
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import NoneType, storage, uniform
 from tests.exporters.plans import i8, model, op, plan_of, u8

@@ -10,12 +10,12 @@ import planner
 from benchmarks.samples import samples as real_samples
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
-from planner.exporters.tosa.write import write_tosa
+from planner.formats.onnx.read import read_onnx
+from planner.formats.tosa.writer.write import write_tosa
 from planner.fusion.fuse import fuse
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import NoneType, Uniform
-from planner.onnx.read import read_onnx
 from planner.plans.plan import Plan
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target

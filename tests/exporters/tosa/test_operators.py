@@ -10,7 +10,7 @@ import onnx.parser
 import pytest
 
 import planner
-from planner.exporters.tosa.write import write_tosa
+from planner.formats.tosa.writer.write import write_tosa
 from planner.interpreter.evaluate import Interpreter
 from tests.exporters.tosa.running import agreed, fed, with_all_results
 from tests.oracles import tosa

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.exporters.tosa.write import write_tosa
+from planner.formats.tosa.writer.write import write_tosa
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform, storage, uniform
 from tests.exporters.plans import i8, model, op, plan_of, u8

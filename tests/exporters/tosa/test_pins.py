@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.tosa.write import write_tosa
+from planner.formats.tosa.writer.write import write_tosa
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import storage, uniform
 from tests.exporters.plans import model, op

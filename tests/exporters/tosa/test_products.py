@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from planner.exporters.tosa.scaling import ARITHMETICS
-from planner.exporters.tosa.write import write_tosa
+from planner.formats.tosa.writer.scaling import ARITHMETICS
+from planner.formats.tosa.writer.write import write_tosa
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform, storage, uniform
 from tests.exporters.plans import bias, i8, model, op, plan_of, u8, weight

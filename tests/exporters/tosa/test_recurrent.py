@@ -10,9 +10,9 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.tosa.write import write_tosa
+from planner.formats.onnx.read import read_onnx
+from planner.formats.tosa.writer.write import write_tosa
 from planner.interpreter.evaluate import Interpreter
-from planner.onnx.read import read_onnx
 from planner.target.load import load_target
 from tests.exporters.tosa.running import agreed, fed, with_all_results
 from tests.oracles import tosa

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from planner.exporters.common.layouts import plain
-from planner.exporters.tosa.operations import Program, Tensor
-from planner.exporters.tosa.scaling import Factor, rescale
+from planner.formats.common.layouts import plain
+from planner.formats.mlir.generic import module_text
+from planner.formats.tosa.writer.operations import Program, Tensor
+from planner.formats.tosa.writer.scaling import Factor, rescale
 from planner.ir.arithmetic.rescaling import apply_scale_16, apply_scale_32
-from planner.mlir.generic import module_text
 from tests.oracles import tosa
 
 SHIFTS = np.arange(2, 63)

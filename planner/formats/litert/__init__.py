@@ -1,0 +1,1 @@
+"""LiteRT (TensorFlow Lite): `reader` and `writer`, and the vocabulary of builtins that both use."""

@@ -1,0 +1,128 @@
+"""Recurrent: UNIDIRECTIONAL_SEQUENCE_LSTM as an ONNX LSTM, and the REVERSE_V2 around one that runs back.
+
+The operator's states are variable tensors, which live from call to call; an ONNX LSTM begins every call at
+zero, as the runtime does after `reset_all_variables`. Gates of one type become one constant of that type.
+Source: TensorFlow Lite, kernel of UNIDIRECTIONAL_SEQUENCE_LSTM; ONNX LSTM.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from planner.formats.litert.reader.builder import Builder, Unread, reals_of, tight
+from planner.formats.litert.reader.file import Array, Operator
+from planner.formats.litert.reader.linear import Reader
+from planner.ir.graph import Op, Value
+from planner.ir.types.qtypes import Uniform
+
+_INPUTS: Final = (1, 4, 2, 3)
+"""Weights of the input's gates in ONNX's order: input, output, forget, cell."""
+_AGAIN: Final = (5, 8, 6, 7)
+_HOLES: Final = (9, 11, 10)
+_BIASES: Final = (12, 15, 13, 14)
+_PROJECTION: Final = (16, 17)
+_STATES: Final = (18, 19)
+_NORMS: Final = (20, 21, 22, 23)
+_TANH: Final = 4
+_TURN: Final = (1, 0, 2)
+_BEFORE_FIRST: Final = -(1 << 31)
+
+
+def lstm(builder: Builder, op: Operator) -> None:
+    """UNIDIRECTIONAL_SEQUENCE_LSTM with four gates, without projection, normalisation and clips."""
+    options = builder.options(op, "UnidirectionalSequenceLSTMOptions")
+    for places, what in ((_PROJECTION, "a projection"), (_NORMS, "layer normalisation")):
+        if any(builder.has(op, i) for i in places):
+            raise Unread(f"it has {what}")
+    if options.FusedActivationFunction() != _TANH or options.CellClip() or options.ProjClip():
+        raise Unread("it clips, or its activation is not TANH")
+    if not all(builder.tensor(op, i).is_variable for i in _STATES):
+        raise Unread("its states are no variable tensors")
+    x, cell = builder.tensor(op, 0), builder.tensor(op, _STATES[1])
+    if len(x.shape) != 3 or len(cell.shape) != 2:
+        raise Unread(f"its operands have shapes {list(x.shape)} and {list(cell.shape)}")
+    is_major, (batch, size) = bool(options.TimeMajor()), cell.shape
+    steps = x.shape[0 if is_major else 1]
+    name = builder.value(op, 0) if is_major else builder.turned(builder.value(op, 0), _TURN)
+    weights = [_packed(builder, op, places, size, what) for places, what in ((_INPUTS, "w"), (_AGAIN, "r"))]
+    operands = [name, *weights, _bias(builder, op, size), "", "", "", _peepholes(builder, op, size)]
+    while not operands[-1]:
+        operands.pop()
+    result = builder.file.tensors[op.outputs[0]]
+    every = _named(builder, f"{result.name}/every", (steps, 1, batch, size), result.kind)
+    last = _named(builder, f"{result.name}/cell", (1, batch, size), cell.kind)
+    hidden = _named(builder, f"{result.name}/hidden", (1, batch, size), result.kind)
+    made = (every, hidden, last)
+    builder.read.ops.append(
+        Op(every, "LSTM", tuple(operands), made, {"direction": "forward", "hidden_size": size})
+    )
+    for place, state in zip((op.inputs[i] for i in _STATES), (hidden, last), strict=True):
+        if any(place in other.inputs for other in builder.file.operators if other is not op):
+            builder.names[place] = builder.shaped(state, (batch, size))
+    axes = builder.constant(np.array([1]), "axes")
+    builder.result(op, "Squeeze", [every, axes], order=() if is_major else _TURN)
+
+
+def _named(builder: Builder, base: str, shape: Sequence[int], kind: Uniform | None) -> str:
+    name = builder.read.fresh(base)
+    builder.read.values[name] = Value(name, tuple(shape), "f32")
+    if kind is not None:
+        builder.read.stated[name] = (kind,)
+    return name
+
+
+def _packed(builder: Builder, op: Operator, places: Sequence[int], size: int, what: str) -> str:
+    """The weights of four gates as one constant (1, 4 * size, elements), with their type where it is one."""
+    tensors = [builder.tensor(op, i) for i in places]
+    if any(t.data is None or len(t.shape) != 2 or t.shape != (size, tensors[0].shape[1]) for t in tensors):
+        raise Unread("its weights are no constant matrices of one shape")
+    name = builder.constant(np.concatenate([reals_of(t) for t in tensors])[None], f"{op.name}/{what}")
+    kinds = {t.kind for t in tensors}
+    kind = next(iter(kinds))
+    if len(kinds) == 1 and kind is not None and kind.is_per_tensor:
+        tightened = {tight(t) for t in tensors}
+        builder.read.stated[name] = (tightened.pop() if len(tightened) == 1 else kind,)
+    elif kinds != {None}:
+        builder.notes.append(f"weights {tensors[0].name!r} have no fixed type: each gate has its own")
+    return name
+
+
+def _bias(builder: Builder, op: Operator, size: int) -> str:
+    """Biases of four gates beside the zeros that ONNX adds for the hidden state, (1, 8 * size)."""
+    parts: list[Array] = []
+    for place, weight in zip(_BIASES, _INPUTS, strict=True):
+        if not builder.has(op, place):
+            parts.append(np.zeros(size, np.float32))
+            continue
+        tensor = builder.tensor(op, place)
+        if tensor.data is None or tensor.shape != (size,):
+            raise Unread("its biases are no constants of the states' size")
+        is_real = tensor.data.dtype.kind == "f"
+        parts.append(reals_of(tensor) if is_real else builder.bias_reals(op, tensor, 0, weight))
+    array = np.concatenate([*parts, np.zeros(4 * size, np.float32)]).astype(np.float32)
+    return builder.constant(array[None], f"{op.name}/b")
+
+
+def _peepholes(builder: Builder, op: Operator, size: int) -> str:
+    if not any(builder.has(op, i) for i in _HOLES):
+        return ""
+    tensors = [builder.tensor(op, i) for i in _HOLES]
+    if any(t.data is None or t.shape != (size,) for t in tensors):
+        raise Unread("its peepholes are no constants of the states' size")
+    name = builder.constant(np.concatenate([reals_of(t) for t in tensors])[None], f"{op.name}/p")
+    kinds = {t.kind for t in tensors}
+    if len(kinds) == 1 and None not in kinds:
+        builder.read.stated[name] = tuple(kind for kind in kinds if kind is not None)
+    return name
+
+
+def reverse(builder: Builder, op: Operator) -> None:
+    """REVERSE_V2: slices of steps of -1."""
+    axes = builder.numbers(op, 1)
+    numbers = [[-1] * len(axes), [_BEFORE_FIRST] * len(axes), list(axes), [-1] * len(axes)]
+    operands = [builder.constant(np.array(part, np.int64), "reversed") for part in numbers]
+    builder.result(op, "Slice", [builder.value(op, 0), *operands])
+
+
+RECURRENT: Final[Mapping[str, Reader]] = {"REVERSE_V2": reverse, "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm}

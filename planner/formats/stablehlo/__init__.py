@@ -1,0 +1,1 @@
+"""StableHLO: `reader` and `writer`, and the vocabulary of operations that both use."""

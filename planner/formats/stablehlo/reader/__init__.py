@@ -1,0 +1,1 @@
+"""StableHLO programs read as graphs of ONNX ops."""

@@ -1,0 +1,1 @@
+"""TOSA: `reader` and `writer`, and the vocabulary of operators that both use."""

@@ -1,0 +1,1 @@
+"""TOSA programs read as graphs of ONNX ops."""

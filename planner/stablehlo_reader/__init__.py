@@ -1,1 +1,0 @@
-"""Layer 1: StableHLO programs read as graphs of ONNX ops."""

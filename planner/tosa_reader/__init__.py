@@ -1,1 +1,0 @@
-"""Layer 1: TOSA programs read as graphs of ONNX ops."""
