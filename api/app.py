@@ -49,7 +49,7 @@ from .server.readiness import Readiness
 from .server.tokens import DEFAULT
 from .settings import Settings, settings_from, share_of, tenant_share_of
 from .storage.database import default_url, failure_of, open_database
-from .storage.gone import gone
+from .storage.deleted import gone
 from .storage.kept_bytes import kept_bytes
 from .storage.objects import open_objects
 from .storage.retention import keep_sweeping

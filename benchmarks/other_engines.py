@@ -23,7 +23,7 @@ import numpy as np
 import planner
 from benchmarks.engine_models import ROOT, batches, compared, finish, loaded, short
 from benchmarks.samples import Sample
-from planner.target_tests.engines.apart import version_of
+from planner.target_tests.engines.environment import version_of
 from tests.training.test_pt2e import STEPS as NETS
 from tests.training.test_pt2e import ask
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import planner
 from benchmarks.engine_models import ROOT, batches, compared, finish, loaded
-from planner.target_tests.engines.apart import run_qnn
+from planner.target_tests.engines.environment import run_qnn
 
 PAGE: Final = ROOT / "docs" / "results" / "qnn-models.md"
 PYTHON: Final = ROOT / ".oracles" / "qnn" / "bin" / "python"

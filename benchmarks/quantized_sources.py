@@ -31,7 +31,7 @@ from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.target.load import target_ids
-from planner.target_tests.engines.apart import run_litert, run_tosa
+from planner.target_tests.engines.environment import run_litert, run_tosa
 
 SAMPLES: Final = 3
 EXACT: Final = 100.0

@@ -20,7 +20,7 @@ from planner.errors import InputError, PlannerError
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.target_tests.engines.answers import Job
-from planner.target_tests.engines.apart import ask_vela, run_litert
+from planner.target_tests.engines.environment import ask_vela, run_litert
 from tests.exporters.litert.test_vela import with_stored_interface
 
 TARGET: Final = "litert-int8"

@@ -21,7 +21,7 @@ from planner.formats.mlir.passes.tool import run_parts, split
 from planner.interpreter.models import ModelRunner
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
-from planner.target_tests.engines.apart import TOSA_EXTENSIONS
+from planner.target_tests.engines.environment import TOSA_EXTENSIONS
 from tests.exporters.tosa.running import agreed, fed
 from tests.mlir import test_tosa_import as of_tosa
 from tests.oracles import hlo, in_iree, tosa

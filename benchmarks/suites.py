@@ -19,7 +19,7 @@ from typing import Final
 from benchmarks import suite_files, suite_programs
 from benchmarks.engine_models import ROOT, put_table, table_of
 from benchmarks.suite_rows import STAGES, Tally, table
-from planner.target_tests.engines.apart import version_of
+from planner.target_tests.engines.environment import version_of
 
 PAGE: Final = ROOT / "docs" / "results" / "suites.md"
 MAKER: Final = "benchmarks.suites"

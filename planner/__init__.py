@@ -11,7 +11,7 @@ from planner.version import VERSION
 
 if TYPE_CHECKING:
     from planner.accuracy.losses import Losses, losses
-    from planner.accuracy.unlike import unlike_calibration
+    from planner.accuracy.unseen_values import unlike_calibration
     from planner.analysis.tensors import tensors
     from planner.bits import with_bits
     from planner.calibration.caches.per_head import with_caches
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from planner.interpreter.compare import Comparison
     from planner.interpreter.models import run_model as run
     from planner.ir.arithmetic.multipliers import multiplier
-    from planner.ir.asked import with_wanted
     from planner.ir.graph import Graph
+    from planner.ir.kernel_requests import with_wanted
     from planner.ir.types.typetext import parse_type
     from planner.pipeline import (
         annotate,
@@ -111,11 +111,11 @@ _HOMES: Final = {
     "tensors": "planner.analysis.tensors",
     "to_networkx": "planner.plans.networkx_graph",
     "training_spec": "planner.training.groups",
-    "unlike_calibration": "planner.accuracy.unlike",
+    "unlike_calibration": "planner.accuracy.unseen_values",
     "with_bits": "planner.bits",
     "with_caches": "planner.calibration.caches.per_head",
     "with_learned": "planner.training.learned",
-    "with_wanted": "planner.ir.asked",
+    "with_wanted": "planner.ir.kernel_requests",
     "write_report": "planner.report.html",
 }
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from planner.accuracy.consumers import measure_readers
 from planner.accuracy.metrics import Metric
-from planner.accuracy.readers import measure_readers
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on, require_numbers
 from planner.calibration.samples import Feed, Samples, Source, open_samples

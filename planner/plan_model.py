@@ -18,9 +18,9 @@ from planner.factors.absorb import absorb_factors
 from planner.factors.form import form_of_plan, has_fixed_sizes, with_sizes_fixed
 from planner.formats.writable import refuse_unwritable, unwritten
 from planner.fusion.fuse import fuse
-from planner.ir.asked import refuse_unknown
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
+from planner.ir.kernel_requests import refuse_unknown
 from planner.plans.plan import Plan, Planned, for_model, require_plan
 from planner.propagation.propagate import BiasPins, Strategy, propagate
 from planner.propagation.result.plan_warnings import unranged

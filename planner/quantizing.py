@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from planner.accuracy.coverage import coverage_of
 from planner.accuracy.metrics import Metric
-from planner.accuracy.unlike import unlike_calibration
+from planner.accuracy.unseen_values import unlike_calibration
 from planner.accuracy.verdict import Verdict, missed_coverage, require_share, verdict_of
 from planner.bits import missed_bits, with_bits
 from planner.calibration.odd_samples import odd_samples
@@ -36,8 +36,8 @@ from planner.formats.table import EXPORTERS, require_format
 from planner.formats.to_file import STREAMED, copy_written, has_large_weights, write_to
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Comparison, Evaluated
-from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph
+from planner.ir.kernel_requests import with_wanted
 from planner.model_objects import as_bytes
 from planner.notebook import html_of, html_table
 from planner.pipeline import (

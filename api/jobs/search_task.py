@@ -19,14 +19,14 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, model_va
 from planner.errors import InputError, UnsupportedExport
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Comparison, Evaluated, compare
-from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph
+from planner.ir.kernel_requests import with_wanted
 from planner.plan_model import plan, require_ranges
 from planner.plan_search.aims import BUDGETS, Aim, aim_of
 from planner.plan_search.effort import Made, bench_for, try_harder, worst_of
 from planner.plan_search.goals import Goal
 from planner.plan_search.search import Search, merged_annotations, search
-from planner.plan_search.told import FORMAT, given_up, search_json
+from planner.plan_search.search_text import FORMAT, given_up, search_json
 from planner.plan_search.trials import State, Trial
 from planner.plans.plan import Plan
 from planner.target.records import Target

@@ -14,13 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from planner.accuracy.consumers import measure_readers
 from planner.accuracy.coverage import coverage_of
 from planner.accuracy.losses import losses
+from planner.accuracy.losses_text import losses_json
 from planner.accuracy.metrics import SQNR, Score
 from planner.accuracy.quality import Quality
-from planner.accuracy.readers import measure_readers
-from planner.accuracy.told import losses_json
-from planner.accuracy.unlike import unlike_calibration
+from planner.accuracy.unseen_values import unlike_calibration
 from planner.accuracy.verdict import missed_coverage
 from planner.calibration.annotate import mismatch
 from planner.calibration.odd_samples import odd_samples

@@ -17,7 +17,7 @@ from planner.errors import InputError, UnknownName, quantity, unknown_name
 from planner.plans.diff import PlanDiff, diff, outline, worded
 from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, Port
-from planner.report.charted import causes, reasons
+from planner.report.plan_charts import causes, reasons
 from planner.report.totals import size_of, totals
 from planner.what_if.pareto import Tradeoff, pareto
 from planner.what_if.suggest import Suggestion, suggest

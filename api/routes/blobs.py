@@ -10,8 +10,8 @@ from starlette.responses import FileResponse
 
 from ..intake.files_in_bodies import keep_parts
 from ..intake.request_bodies import BYTES, digest_of_body, require_media, write_body
-from ..planning.kept import delete_file, list_files
 from ..planning.service import Service
+from ..planning.stored_items import delete_file, list_files
 from ..problems import Refused
 from ..schemas.examples import ANNOTATED_TEXT
 from ..schemas.responses import BlobRecord, FilePage

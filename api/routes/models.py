@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ..intake.files_in_bodies import bytes_as
 from ..intake.request_bodies import BYTES, route_taking
-from ..planning import kept
+from ..planning import stored_items
 from ..planning.service import find_model, read_model
 from ..schemas.examples import ANNOTATED_TEXT
 from ..schemas.requests import ModelRequest
@@ -66,7 +66,7 @@ async def get_models(
 ) -> ModelPage:
     """List the models."""
     wanted = {"name": name, "format": format}
-    page = await run_sync(kept.list_models, service, listing.asked, wanted)
+    page = await run_sync(stored_items.list_models, service, listing.asked, wanted)
     return ModelPage.model_validate(listing.linked(page))
 
 
@@ -87,4 +87,4 @@ async def delete_model(
     """Delete the record of a model; its blobs and plans stay, but its plans cannot be edited."""
     await run_sync(service.store.find, "models", digest)
     require_match(request, digest)
-    await run_sync(kept.delete_model, service.store, digest)
+    await run_sync(stored_items.delete_model, service.store, digest)

@@ -11,7 +11,7 @@ from starlette.responses import FileResponse
 
 from ..intake.request_bodies import JsonRoute
 from ..planning.job_requests import answer_plan
-from ..planning.kept import delete_plan, list_plans
+from ..planning.stored_items import delete_plan, list_plans
 from ..planning.what_if import (
     answer_from_plans,
     answer_tag,

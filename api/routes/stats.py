@@ -7,8 +7,8 @@ from fastapi import APIRouter, Body, Request, Response
 from starlette.responses import FileResponse
 
 from ..intake.request_bodies import JsonRoute
-from ..planning.kept import delete_file, list_files
 from ..planning.service import read_stats
+from ..planning.stored_items import delete_file, list_files
 from ..schemas.examples import STATS
 from ..schemas.measured import StatsRecord
 from ..schemas.openapi import STATISTICS_REF

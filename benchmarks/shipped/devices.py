@@ -31,7 +31,7 @@ from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import definitions
 from planner.report.causes import fallback_lines
-from planner.target_tests.engines.apart import run_litert, run_tosa
+from planner.target_tests.engines.environment import run_litert, run_tosa
 from tests.exporters.tosa.running import fed
 
 FORMATS: Final[Mapping[str, str]] = {"litert-int8": "litert", "qnn-htp": "onnx-qdq", "tosa-int8": "tosa"}

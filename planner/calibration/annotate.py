@@ -28,9 +28,9 @@ from planner.calibration.statistics import (
 from planner.calibration.statsjson import load_statistics
 from planner.errors import AnnotationError, StatsError, nearest_names
 from planner.factors.facts import scaled
-from planner.ir.asked import names_kernels, refuse_unknown, with_wanted, without_wanted
 from planner.ir.dims import COUNTED, named_sizes, odd_sizes, open_sizes, seen_text
 from planner.ir.graph import Facts, Graph, Region, Value
+from planner.ir.kernel_requests import names_kernels, refuse_unknown, with_wanted, without_wanted
 from planner.ir.structure import with_runs
 from planner.ir.types.fit import misfit
 from planner.ir.types.qtypes import EXPRESSED, AnyType, Calibrated, FloatType, NoneType, QType, RowMax

@@ -11,8 +11,8 @@ from typing import Final
 
 from planner.checker.kernel_ports import Served, own_facts, refuse
 from planner.errors import LimitError, PlannerError
-from planner.ir.asked import asked_of
 from planner.ir.graph import Region
+from planner.ir.kernel_requests import asked_of
 from planner.ir.types.typetext import brief
 from planner.ir.types.wanted import Wanted, wanted_bits
 from planner.plans.plan import Plan

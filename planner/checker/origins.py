@@ -12,7 +12,6 @@ import numpy as np
 
 from planner.checker.kernel_ports import refuse
 from planner.errors import quantity
-from planner.ir.asked import without_asked
 from planner.ir.graph import (
     Constant,
     Facts,
@@ -25,6 +24,7 @@ from planner.ir.graph import (
     region_key,
     with_sizes,
 )
+from planner.ir.kernel_requests import without_asked
 from planner.ir.roles import port_inputs
 from planner.ir.types.qtypes import AnyType, Calibrated
 from planner.plans.plan import Plan, plan_key

@@ -66,7 +66,7 @@ def losses(
 ) -> None:
     """Attribute the error of a plan: the noise of each kernel alone, and remedies."""
     import planner
-    from planner.accuracy import told
+    from planner.accuracy import losses_text
     from planner.what_if.replan import as_planned
 
     saved = read_saved(plan_file, model, target, functions, data, dims=sizes_of(dim))
@@ -77,15 +77,19 @@ def losses(
             saved.model, known, samples, reference=source, output=output, limit=limit, progress=bar
         )
     if json:
-        say_json(told.losses_json(found))
+        say_json(losses_text.losses_json(found))
         return
-    say(told.sentence(found))
+    say(losses_text.sentence(found))
     for one in found.outputs:
-        say(f"  {told.output_text(one)}")
-    say_table("Noise of each kernel alone", told.KERNEL_HEAD, map(told.kernel_row, found.kernels[:limit]))
-    worst = told.worst_values(found, limit)
-    say_table("Where the whole program gets worse", told.VALUE_HEAD, map(told.value_row, worst))
-    lines = told.remedy_lines(found)
+        say(f"  {losses_text.output_text(one)}")
+    say_table(
+        "Noise of each kernel alone",
+        losses_text.KERNEL_HEAD,
+        map(losses_text.kernel_row, found.kernels[:limit]),
+    )
+    worst = losses_text.worst_values(found, limit)
+    say_table("Where the whole program gets worse", losses_text.VALUE_HEAD, map(losses_text.value_row, worst))
+    lines = losses_text.remedy_lines(found)
     say("\n".join(["Most effective remedies, predicted:" if lines else "", *(f"  {line}" for line in lines)]))
 
 

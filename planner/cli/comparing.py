@@ -317,7 +317,7 @@ def is_poor(comparisons: "Mapping[str, Comparison]") -> bool:
 
 def lost_text(lost: "Losses | None") -> str:
     """The error attribution of a plan of poor quality, and the two changes that would help most."""
-    from planner.accuracy.told import remedy_lines, sentence
+    from planner.accuracy.losses_text import remedy_lines, sentence
     from planner.accuracy.verdict import FAIR_SQNR
 
     if lost is None:

@@ -77,9 +77,9 @@ def search(
 ) -> int:
     """Find the plan of least work that reaches a goal, or the best within means; exit code 3 if none does."""
     import planner
-    from planner.accuracy.readers import SAMPLES
+    from planner.accuracy.consumers import SAMPLES
     from planner.calibration.annotations import annotations_document
-    from planner.plan_search import told
+    from planner.plan_search import search_text
     from planner.plan_search.search import merged_annotations
 
     only_one_stdin(model, target, data, eval_data, stats, annotations)
@@ -123,19 +123,23 @@ def search(
     written = write_folder(out, files)
     warn_all(planned.warnings)
     if json:
-        say_json({**told.search_json(found), "files": list(written), "state": str(kept)})
+        say_json({**search_text.search_json(found), "files": list(written), "state": str(kept)})
     else:
         _say(found, (*written, str(kept)), summary_text(planned))
     if not found.met:
-        say_missed(told.sentence(found))
+        say_missed(search_text.sentence(found))
     return 0 if found.met else UNREACHED
 
 
 def _say(found: "Search", written: tuple[str, ...], summary: str) -> None:
-    from planner.plan_search import told
+    from planner.plan_search import search_text
 
-    say(told.sentence(found))
-    say_table("Front: no plan measured is as good for less work", told.FRONT_HEAD, told.front_rows(found))
+    say(search_text.sentence(found))
+    say_table(
+        "Front: no plan measured is as good for less work",
+        search_text.FRONT_HEAD,
+        search_text.front_rows(found),
+    )
     say(summary)
     say(f"wrote {', '.join(written)}")
     say(f"next: qplan plan MODEL ... --annotations {written[0]} --no-bias-correction makes this plan again")

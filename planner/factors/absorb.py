@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from planner.factors.facts import is_observed
-from planner.factors.ways import (
+from planner.factors.paths import (
     BLOCK_ENDS,
     Move,
     Reals,

@@ -166,7 +166,7 @@ class Graph:
       functions: bodies of calls, loops and branches, by name; each sees its own values only.
       scopes: bodies in their place, by path, where `expand` put them in.
       written: the model as its file has it, where the file has quantizers of its own; runs alone read it.
-      wanted: requests for kernels, by name or glob of a kernel or an op, in order (`ir.asked`).
+      wanted: requests for kernels, by name or glob of a kernel or an op, in order (`ir.kernel_requests`).
       caches: an input and the output that comes back as it in the next run, stored alike.
       module: the MLIR text that the model was read from, which the format `mlir` edits.
       scaled: names of the model as it was read that no value here has, each with the value here that has its

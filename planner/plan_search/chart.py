@@ -8,10 +8,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from planner.accuracy.told import decibels
+from planner.accuracy.losses_text import decibels
 from planner.errors import quantity
 from planner.plan_search.search import Search
-from planner.plan_search.told import score_text, sentence, share, work_text
+from planner.plan_search.search_text import score_text, sentence, share, work_text
 from planner.plan_search.trials import Trial
 from planner.report.axes import FAINT, Axis, label
 from planner.report.markup import Markup, element

@@ -29,7 +29,7 @@ from planner.plan_search.greedy import raised
 from planner.plan_search.measuring import bench_of, measured_table
 from planner.plan_search.options import FLOAT, TABLES
 from planner.plan_search.search import Progress, Search, SearchRun
-from planner.plan_search.told import given_up, nothing_better
+from planner.plan_search.search_text import given_up, nothing_better
 from planner.plan_search.trials import Bench, State, Trial, kernels_key, trial_of
 from planner.plans.plan import Plan
 from planner.target.records import Target

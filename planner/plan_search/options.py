@@ -15,9 +15,9 @@ from planner.accuracy.choices import Choice, activations_of, choices_of, kernel_
 from planner.accuracy.coverage import kernel_macs
 from planner.accuracy.own_noise import OwnNoise, Part
 from planner.errors import PlannerError
-from planner.ir.asked import asked_of
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Region, Value
+from planner.ir.kernel_requests import asked_of
 from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted, is_stored_in, wanted_to_data

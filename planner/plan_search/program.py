@@ -19,7 +19,7 @@ from planner.plan_search.edges import Chosen, Edge, is_forbidden, wanted
 from planner.plan_search.followers import Follower, settled
 from planner.plan_search.forecast import Net
 from planner.plan_search.options import FLOAT, Noise, Table
-from planner.plan_search.thrift import cheaper_options
+from planner.plan_search.weight_bytes import cheaper_options
 from planner.propagation.solver.highs import Branching, Floats, least, rows_of
 
 UNIT: Final = 1 << 20

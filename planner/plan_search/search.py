@@ -29,8 +29,8 @@ from planner.plan_search.greedy import greedy, raised
 from planner.plan_search.measuring import bench_of, measured_table
 from planner.plan_search.options import Table, Wish, mean_weight_bits, weight_bytes
 from planner.plan_search.program import bounds_of, propose
-from planner.plan_search.thrift import with_fewer_bytes
 from planner.plan_search.trials import Bench, State, Trial, is_met, kernels_key
+from planner.plan_search.weight_bytes import with_fewer_bytes
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
 

@@ -26,8 +26,8 @@ from planner.errors import Conflict, InputError, ModelError, QTypeError, Unsuppo
 from planner.formats.onnx.sessions import Optimisation
 from planner.interpreter.compare import Comparison, compare
 from planner.interpreter.reference import ReferenceKind, Run
-from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph, model_digest
+from planner.ir.kernel_requests import with_wanted
 from planner.pipeline import export
 from planner.plan_model import plan as plan_model
 from planner.plan_search.goals import Goal

@@ -1,7 +1,7 @@
 """Charts as SVG: bars, SQNR along the model, a value's histogram with its steps, scales of channels.
 
 Each takes plain figures and gives one `svg` element with words for people who do not see it. Which figures:
-`charted`. Colours are the text's own; classes `good`, `fair`, `poor`, `mark` are the page's.
+`plan_charts`. Colours are the text's own; classes `good`, `fair`, `poor`, `mark` are the page's.
 """
 
 import math

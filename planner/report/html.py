@@ -18,12 +18,18 @@ from planner.plan_search.search import Search
 from planner.plans.explain import explain, type_text
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, Port, Rescale
-from planner.report.charted import channels_chart, float_causes, histograms, rescale_chart, tradeoffs_chart
-from planner.report.lost import losses_part
+from planner.report.losses import losses_part
 from planner.report.markup import Markup, element, join, table
+from planner.report.plan_charts import (
+    channels_chart,
+    float_causes,
+    histograms,
+    rescale_chart,
+    tradeoffs_chart,
+)
 from planner.report.rescale_causes import rescale_causes
 from planner.report.resources import policy, script, style, table_script
-from planner.report.searched import search_part
+from planner.report.search_results import search_part
 from planner.report.summary import summary
 from planner.report.totals import is_integer, port_text, row_text
 from planner.report.view import view_blocks

@@ -18,9 +18,9 @@ from planner.errors import quantity
 from planner.interpreter.compare import Comparison
 from planner.plans.plan import Plan
 from planner.plans.work import CASTS
-from planner.report.charted import causes
 from planner.report.charts import Bar, shares
 from planner.report.markup import Markup, element, join
+from planner.report.plan_charts import causes
 from planner.report.totals import size_of, totals
 
 INTERPRETED: Final = "interpreter"

@@ -17,12 +17,12 @@ from planner.plans.explain import DEPTH, WORDINGS, refusal, type_text
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, step_rows
 from planner.report.causes import Cause
-from planner.report.charted import causes_by_kernel
 from planner.report.figures import figures
 from planner.report.offers import Offer, offers
 from planner.report.placement.layout import Layout
 from planner.report.placement.nested import place_nested
 from planner.report.placement.scopes import Group, Scope, groups_of, ordered, scopes_of
+from planner.report.plan_charts import causes_by_kernel
 from planner.report.rescale_causes import rescale_causes
 from planner.report.summary import cards_data
 from planner.report.totals import row_text

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from planner.errors import InputError, require_name
-from planner.ir.asked import asked_of
 from planner.ir.graph import Graph, port_address
+from planner.ir.kernel_requests import asked_of
 from planner.plans.plan import Plan, Planned, require_plan
 from planner.target.load import TargetSource
 from planner.what_if.replan import as_planned, replan

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import planner
-from planner.accuracy import told
+from planner.accuracy import losses_text
 from planner.accuracy.choices import choices_of
 from planner.accuracy.losses import losses
 from planner.errors import InputError, PlanInvalid, SampleError, UnknownName
@@ -74,7 +74,7 @@ def test_the_culprit_is_named_first(name, request):
     healthy = losses(model, plan, samples, limit=0)
     culprit, found = spoilt(model, samples, plan, healthy.sqnr, 6)
     assert found.kernels[0].name == culprit
-    assert f"the worst is {culprit} with" in told.sentence(found)
+    assert f"the worst is {culprit} with" in losses_text.sentence(found)
     before = next(kernel.share for kernel in healthy.kernels if kernel.name == culprit)
     assert found.kernels[0].share > 4 * before or before > 0.25
 
@@ -99,7 +99,7 @@ def test_a_float_kernel_that_shows_what_its_operand_lost_is_marked():
     assert values["wave"].drop > 10
     assert not values["angle"].shows
     assert found.begins in {"x", "angle"}
-    row = told.value_row(values["wave"])
+    row = losses_text.value_row(values["wave"])
     assert row[-1] == "in float: its operand lost it"
 
 
@@ -233,7 +233,7 @@ def test_an_exact_plan_loses_nothing():
     found = losses(model, plan, samples)
     assert found.begins == ""
     assert found.remedies == ()
-    assert "no kernel makes any noise" in told.sentence(found)
+    assert "no kernel makes any noise" in losses_text.sentence(found)
 
 
 def test_a_generator_is_gone_through_once():
@@ -267,7 +267,7 @@ def test_bad_input_is_refused():
 def test_the_json_has_everything():
     model, samples = digits(2)
     found = losses(model, planned(model, samples), samples)
-    data = told.losses_json(found)
+    data = losses_text.losses_json(found)
     assert data["format"] == "qplan.losses/1"
     assert data["judged"] == "probabilities"
     assert {"name", "kernel", "share", "sqnr", "noise", "parts"} == data["kernels"][0].keys()

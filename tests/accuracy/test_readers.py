@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.accuracy.readers import LEAST, decibels, measure_readers
+from planner.accuracy.consumers import LEAST, decibels, measure_readers
 from planner.calibration.statistics import merge, without_readers
 from planner.calibration.statsjson import read_statistics
 from planner.errors import InputError, SampleError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.accuracy.unlike import Beyond, beyond_calibration, unlike_calibration
+from planner.accuracy.unseen_values import Beyond, beyond_calibration, unlike_calibration
 from planner.calibration.run import calibrate
 from planner.errors import InputError
 from planner.ir.graph import Op

@@ -6,7 +6,7 @@ import pytest
 
 import planner
 from api.planning import kept, what_if
-from api.planning.kept import delete_file, delete_model
+from api.planning.stored_items import delete_file, delete_model
 from api.problems import Refused
 from api.storage.followers import follow, followers, require_sources
 from planner.calibration.statistics import calibration_digest

@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from api.jobs import dispatcher
-from planner.accuracy.told import losses_json
+from planner.accuracy.losses_text import losses_json
 from tests.api.documents import RANGE, chain, put, relu
 from tests.api.test_jobs_http import WAIT, events_of
 from tests.api.test_problems import NOWHERE, check

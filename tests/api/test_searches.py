@@ -18,8 +18,8 @@ import planner
 from api.jobs.child_process import _regular
 from api.jobs.search_task import search_of
 from planner.calibration.statistics import Statistics
-from planner.plan_search.told import search_json
-from planner.report.searched import search_part
+from planner.plan_search.search_text import search_json
+from planner.report.search_results import search_part
 from tests.api.conftest import serving
 from tests.api.documents import chain, digest, put
 from tests.api.test_jobs_http import AT_ONCE, DIGITS, WAIT, end_of

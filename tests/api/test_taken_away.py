@@ -15,7 +15,7 @@ from api.jobs.child_process import Bounds, run_child, start_child
 from api.jobs.records import made, stored, work
 from api.problems import Refused
 from api.server.responses import StoredFile
-from api.storage.gone import gone
+from api.storage.deleted import gone
 from api.storage.store import Store
 from tests.api.documents import chain, digest, onnx_file
 from tests.api.test_problems import check

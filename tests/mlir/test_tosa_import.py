@@ -8,7 +8,7 @@ import planner
 from planner.formats.tosa.reader.custom_form import generic
 from planner.formats.tosa.reader.program import READERS
 from planner.interpreter.models import ModelRunner
-from planner.target_tests.engines.apart import TOSA_EXTENSIONS
+from planner.target_tests.engines.environment import TOSA_EXTENSIONS
 from tests.conftest import ROOT
 from tests.exporters.tosa.running import fed
 from tests.oracles import tosa

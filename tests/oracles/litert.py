@@ -1,10 +1,10 @@
-"""Asking LiteRT's interpreter in the environment of `make oracles`; see `engines.apart`."""
+"""Asking LiteRT's interpreter in the environment of `make oracles`; see `engines.environment`."""
 
 from pathlib import Path
 
 import pytest
 
-from planner.target_tests.engines.apart import run_litert
+from planner.target_tests.engines.environment import run_litert
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".oracles" / "litert" / "bin" / "python"

@@ -1,10 +1,10 @@
-"""Asking Qualcomm's HTP library in the environment of `make oracles`; see `engines.apart`."""
+"""Asking Qualcomm's HTP library in the environment of `make oracles`; see `engines.environment`."""
 
 from pathlib import Path
 
 import pytest
 
-from planner.target_tests.engines.apart import run_qnn
+from planner.target_tests.engines.environment import run_qnn
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".oracles" / "qnn" / "bin" / "python"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.target_tests.engines.apart import TOSA_EXTENSIONS, TOSA_PROFILES, run_tosa
+from planner.target_tests.engines.environment import TOSA_EXTENSIONS, TOSA_PROFILES, run_tosa
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".oracles" / "tosa" / "bin" / "python"

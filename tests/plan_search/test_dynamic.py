@@ -10,7 +10,7 @@ import planner
 from planner.accuracy.choices import choices_of
 from planner.accuracy.own_noise import own_noise
 from planner.plan_search import options
-from planner.plan_search.told import _asked_text
+from planner.plan_search.search_text import _asked_text
 from planner.target.load import load_target
 from tests.exporters.plans import model, op
 

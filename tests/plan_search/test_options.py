@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.ir.asked import with_wanted
+from planner.ir.kernel_requests import with_wanted
 from planner.plan_model import plan as plan_model
 from planner.plan_search.measuring import bench_of, measured_table
 from planner.plan_search.options import levels_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.accuracy.own_noise import own_noise
-from planner.ir.asked import with_wanted
+from planner.ir.kernel_requests import with_wanted
 from planner.plan_model import plan as plan_model
 from planner.plan_search.followers import settled
 from planner.plan_search.forecast import forecast, net_of

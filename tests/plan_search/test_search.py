@@ -13,7 +13,7 @@ import planner
 from planner.accuracy.own_noise import own_noise
 from planner.errors import AnnotationError, InputError, SampleError, UnknownName, UnsupportedExport
 from planner.interpreter import reference
-from planner.ir.asked import with_wanted
+from planner.ir.kernel_requests import with_wanted
 from planner.plan_search import options, trials
 from planner.plan_search.forecast import net_of
 from planner.plan_search.greedy import greedy

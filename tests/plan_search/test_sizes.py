@@ -14,8 +14,8 @@ from planner.plan_search.measuring import bench_of, measured_table
 from planner.plan_search.options import weight_bytes
 from planner.plan_search.program import SLACK, bounds_of, propose
 from planner.plan_search.search import SearchRun
-from planner.plan_search.thrift import with_fewer_bytes
 from planner.plan_search.trials import Bench, State, kernels_key
+from planner.plan_search.weight_bytes import with_fewer_bytes
 from planner.target.load import load_target
 from tests.exporters.plans import model, op
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner.plan_search.told import FRONT_HEAD, front_rows, search_json, sentence, share
+from planner.plan_search.search_text import FRONT_HEAD, front_rows, search_json, sentence, share
 from tests.plan_search.searches import a_search, a_trial
 
 _ALONE = a_trial("planned", 0.0, math.inf, kernels={})

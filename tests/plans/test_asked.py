@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import planner
 from planner.errors import Conflict, PlanInvalid
-from planner.ir.asked import with_wanted
 from planner.ir.graph import model_digest
+from planner.ir.kernel_requests import with_wanted
 from planner.ir.roles import is_movement
 from planner.ir.structure import BORDERS
 from planner.ir.types.qtypes import Uniform

@@ -15,8 +15,8 @@ import planner
 from planner.checker.conditions import broken_predicate
 from planner.checker.kernel_ports import Served, read_row
 from planner.errors import Conflict
-from planner.ir.asked import asked_of
 from planner.ir.graph import Graph, Region, model_digest
+from planner.ir.kernel_requests import asked_of
 from planner.ir.operators.standard_op import misses_its_name
 from planner.ir.types.qtypes import Calibrated, Storage
 from planner.plans.plan import Planned

@@ -11,8 +11,8 @@ from planner.calibration.annotate import annotate
 from planner.calibration.statistics import calibration_digest
 from planner.errors import AnnotationError, Conflict, PlanFormatError, PlanInvalid, TargetError
 from planner.formats.annotated.document import read_annotated, write_annotated
-from planner.ir.asked import with_wanted, without_wanted
 from planner.ir.expand import expand
+from planner.ir.kernel_requests import with_wanted, without_wanted
 from planner.ir.types.qtypes import Uniform, storage
 from planner.ir.types.wanted import is_stored_in, wanted_from_data, wanted_to_data
 from planner.target.load import load_target

@@ -11,8 +11,8 @@ from planner.accuracy.quality import Quality
 from planner.formats.annotated.document import read_annotated
 from planner.interpreter.compare import Comparison
 from planner.ir.types.qtypes import Uniform
-from planner.report.charted import causes_by_kernel, reasons, rescale_chart
 from planner.report.charts import Bar, Level, Seen, Steps, Trade, along, bars, channels, histogram, trades
+from planner.report.plan_charts import causes_by_kernel, reasons, rescale_chart
 from planner.report.summary import bytes_text, mark, size_of, summary
 from planner.report.totals import is_integer
 from tests.conftest import ROOT

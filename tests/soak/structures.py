@@ -27,7 +27,7 @@ from planner.formats.runnable import ARITHMETICS
 from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
-from planner.target_tests.engines.apart import run_litert, run_tosa
+from planner.target_tests.engines.environment import run_litert, run_tosa
 from tests.exact_products import use_exact_products
 from tests.exporters.plans import execute
 from tests.exporters.stablehlo.running import PASSES, unpinned

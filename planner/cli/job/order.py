@@ -114,7 +114,7 @@ class Order:
 def carry_out(order: Order) -> int:
     """Plan, evaluate and write; where that is not good and the effort allows it, look for a better plan."""
     import planner
-    from planner.accuracy.readers import SAMPLES
+    from planner.accuracy.consumers import SAMPLES
     from planner.accuracy.verdict import offers_nothing, verdict_of
     from planner.bits import missed_bits, read_bits, with_bits
     from planner.formats.to_file import has_large_weights

@@ -22,7 +22,7 @@ from planner.propagation.parameters.constant_types import derive_parameters
 from planner.propagation.parameters.typed import Typing, kernel_views, known_types
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.solver.classes import LabelClass
-from planner.target.circles import LEAST, ROUNDS, agree, at_rest, circles
+from planner.target.circular_rules import LEAST, ROUNDS, agree, at_rest, circles
 from planner.target.ports.labels import label_of, typed
 from planner.target.records import PortId, Rule
 from planner.target.rules import in_storage, rule_function

@@ -8,9 +8,9 @@ known at once; what the steps say stands in the network, and is written out when
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Facts, port_address
 from planner.ir.inner_types import ineffective_facts
+from planner.ir.kernel_requests import Asked, asked_of
 from planner.ir.types.intervals import Interval, cut_to, hull
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.ir.types.typetext import brief

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from planner.errors import Conflict
-from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Graph, Region
+from planner.ir.kernel_requests import Asked, asked_of
 from planner.ir.roles import moves_alone
 from planner.plans.records import KernelPlan, runs_as
 from planner.propagation.selection.conflicts import Concession

@@ -7,7 +7,7 @@ is planned with, a choice for each. Source: docs/targets/patterns.md; docs/speci
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from planner.fusion.apart import can_be_apart, taken_apart
+from planner.fusion.split import can_be_apart, taken_apart
 from planner.ir.graph import Graph, Region
 from planner.ir.inner_types import unkept_types
 from planner.ir.roles import moves_alone

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.errors import Conflict, PlannerError
-from planner.ir.asked import without_asked
 from planner.ir.graph import Facts, Graph, Region, port_address
+from planner.ir.kernel_requests import without_asked
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.target.records import Target
 

@@ -3,7 +3,7 @@
 Labels have to be known before anybody can say whether sums fit an accumulator or multipliers lie in their
 range. So a plan is tried, and tried again with the remedies that it asks for, each of them for good: a port
 grows, a row is left for the next one, a kernel is taken apart. There are finitely many of each, so this ends.
-Data only: `propagate` tries, `fit` finds what does not fit, `apart` takes kernels apart.
+Data only: `propagate` tries, `fit` finds what does not fit, `fusion.split` splits kernels.
 """
 
 from collections.abc import Collection, Mapping

@@ -12,7 +12,7 @@ from planner.ir import roles
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import FloatType, Storage
 from planner.propagation.selection.reach import may_fall_short
-from planner.target.circles import circles
+from planner.target.circular_rules import circles
 from planner.target.records import PortId, PortPattern, PortType, Row, Rule, Target
 from planner.target.rules import expand_ports, same_scale_groups, storage_groups
 

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from planner.errors import Conflict, quantity
-from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Graph, Region
+from planner.ir.kernel_requests import Asked, asked_of
 from planner.ir.operators.standard_op import misses_its_name
 from planner.ir.roles import function_of_one, is_product_of_rows, moves_alone
 from planner.ir.types.qtypes import Calibrated, FloatType, Storage, Uniform

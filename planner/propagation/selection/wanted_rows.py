@@ -7,8 +7,8 @@ storage is its neighbours' matter. Source: docs/specification.md, section 11.
 from collections.abc import Iterator
 from typing import Final
 
-from planner.ir.asked import Asked
 from planner.ir.graph import Facts, Graph, Region
+from planner.ir.kernel_requests import Asked
 from planner.ir.types.qtypes import AnyType, FloatType, Storage, Uniform
 from planner.ir.types.wanted import Stored, Wanted, is_stored_in, row_text
 from planner.propagation.selection.row_layout import Layout, moves_data

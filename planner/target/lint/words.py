@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.ir.opattributes import attribute_names, default_of
-from planner.target.circles import asked_by, circles, has_answer
+from planner.target.circular_rules import asked_by, circles, has_answer
 from planner.target.conditions.grammar import Text, is_condition, parse_condition, sides
 from planner.target.expressions import Ref
 from planner.target.lint.opnames import ONNX_OPS

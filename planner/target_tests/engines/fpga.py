@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from planner.target_tests.engines.answers import Answer, Job
-from planner.target_tests.engines.apart import Files, jobs_in, run_script, runs_of
+from planner.target_tests.engines.environment import Files, jobs_in, run_script, runs_of
 
 
 @dataclass(frozen=True, slots=True)

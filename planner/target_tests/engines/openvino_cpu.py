@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.target_tests.engines.answers import Answer, Job
-from planner.target_tests.engines.apart import answers_of, run_script, save_arrays
+from planner.target_tests.engines.environment import answers_of, run_script, save_arrays
 
 
 def ask_openvino(python: str, jobs: Sequence[Job]) -> list[Answer]:

@@ -11,7 +11,7 @@ import numpy as np
 from planner.formats.onnx.sessions import FAILURES, one_line
 from planner.formats.onnx.writer.as_optimised import run_optimised
 from planner.target_tests.engines.answers import Answer, Job
-from planner.target_tests.engines.apart import ask_litert, ask_qnn, ask_tosa, ask_vela, version_of
+from planner.target_tests.engines.environment import ask_litert, ask_qnn, ask_tosa, ask_vela, version_of
 from planner.target_tests.engines.fpga import ask_finn, ask_hls4ml
 from planner.target_tests.engines.openvino_cpu import ask_openvino
 

@@ -1,4 +1,4 @@
-"""Unlike: held-out samples that take values where calibration saw none, so that ranges clip them.
+"""Unseen values: held-out samples that take values where calibration saw none, so that ranges clip them.
 
 The observed range counts, not the part that a percentile kept: the rest was clipped on purpose. Source:
 docs/accuracy.md.

@@ -1,4 +1,4 @@
-"""Requests for the kernels of a graph, by name or glob of a kernel or an op.
+"""Kernel requests: requests for the kernels of a graph, by name or glob of a kernel or an op.
 
 The graph keeps them as written, since the target makes the kernels: `asked_of` finds the request for a
 kernel. A request that names an op applies to its whole kernel. Source: docs/specification.md, section 11.

@@ -1,11 +1,11 @@
 """A search in a report: its front as a chart and as a table, and the parts that could not be measured.
 
-Words and figures are `plan_search.told`'s. Source: docs/search.md.
+Words and figures are `plan_search.search_text`'s. Source: docs/search.md.
 """
 
 from planner.plan_search.chart import chart
 from planner.plan_search.search import Search
-from planner.plan_search.told import FRONT_HEAD, front_rows, sentence, work_text
+from planner.plan_search.search_text import FRONT_HEAD, front_rows, sentence, work_text
 from planner.report.markup import Markup, element, join, table
 
 

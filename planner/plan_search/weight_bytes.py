@@ -1,4 +1,4 @@
-"""Thrift: of options that work alike those whose weights take fewer bytes, as far as the bounds allow.
+"""Weight bytes: of options of equal work, those whose weights take fewer bytes, within the bounds on noise.
 
 The program looks for the least work, and a table in float is read as fast as one in bytes.
 """

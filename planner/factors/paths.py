@@ -1,6 +1,6 @@
-"""Ways of a factor to constants: back to those that make a value, forward to those that read it.
+"""Paths of a factor to constants: back to those that make a value, forward to those that read it.
 
-Views, sums with constants, Relu and pools lie on a way, a positive factor passes all of them; products and
+Views, sums with constants, Relu and pools lie on a path, a positive factor passes all of them; products and
 norms end it. A move collects what would change; nothing does before `commit_back` or `commit_forward`.
 In: the graph in the middle of `absorb.absorb_factors`. Source: ONNX operator schemas.
 """

@@ -1,4 +1,4 @@
-"""Losses as lines of text and as JSON data.
+"""Losses text: losses as lines of text and as JSON data.
 
 Source: docs/accuracy.md.
 """

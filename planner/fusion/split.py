@@ -1,4 +1,4 @@
-"""Apart: a kernel becomes smaller ones, made of its ops without the pattern that made it.
+"""Split: a kernel becomes smaller ones, made of its ops without the pattern that made it.
 
 For one of two reasons: no row serves it, or a type stands on a value inside it that its result would miss.
 Down to single ops, as far as that leads to a row; where it does for no part that does the work, the kernel

@@ -1,12 +1,12 @@
 """Losses in a report: the outputs, the noise of each kernel alone, where it gets worse, what would help.
 
-Words and figures are `accuracy.told`'s. Source: docs/accuracy.md.
+Words and figures are `accuracy.losses_text`'s. Source: docs/accuracy.md.
 """
 
 from typing import Final
 
 from planner.accuracy.losses import Losses
-from planner.accuracy.told import (
+from planner.accuracy.losses_text import (
     KERNEL_HEAD,
     VALUE_HEAD,
     decibels,
@@ -17,8 +17,8 @@ from planner.accuracy.told import (
     worst_values,
 )
 from planner.errors import quantity
-from planner.report.charted import losses_chart
 from planner.report.markup import Markup, element, join, table
+from planner.report.plan_charts import losses_chart
 
 ROWS: Final = 50
 """Rows of each table, worst first; `qplan losses --json` has all."""

@@ -1,4 +1,4 @@
-"""Told: a search as a line, as a table of its front, and as JSON data.
+"""Search text: a search as a line, as a table of its front, and as JSON data.
 
 Source: docs/search.md; docs/accuracy.md.
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from planner.accuracy.losses_text import decibels
 from planner.accuracy.metrics import score_text as metric_text
-from planner.accuracy.told import decibels
 from planner.ir.types.wanted import DYNAMIC
 from planner.plan_search.goals import size_text
 from planner.plan_search.options import FLOAT, Wish

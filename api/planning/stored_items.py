@@ -1,4 +1,4 @@
-"""Kept things: lists of plans, statistics and blobs, and taking them away.
+"""Stored items: lists of plans, statistics and blobs, and deleting them.
 
 A list reads no documents but the origins and qualities of its plans. Source: docs/service.md.
 """

@@ -1,4 +1,4 @@
-"""Gone: names an object that was deleted while it was read, by the path of the missing file.
+"""Deleted: names an object that was deleted while it was read, by the path of the missing file.
 
 A request finds a file and opens it a moment later; a `DELETE` may come between. Its answer is then the one
 that it would have got after the `DELETE`. Nothing here opens a file or knows a route.

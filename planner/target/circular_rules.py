@@ -1,4 +1,4 @@
-"""Circles: `derive` rules of a row that ask for each other's results, and whether any scales satisfy them.
+"""Circular rules: `derive` rules of a row that ask for each other's results; do any scales satisfy them?
 
 `y.scale = x.scale * 2` with `x.scale = y.scale / 2` says one thing twice; `x.scale = y.scale * 2` contradicts
 it. Found by following the rules round until nothing moves. Source: docs/targets/rules.md.
