@@ -257,6 +257,7 @@ def _ops(draw, build, ports, outputs, constants):
 @st.composite
 def plans(draw):
     graph = draw(graphs())
+    graph = replace(graph, values={name: _of_one_type(value) for name, value in graph.values.items()})
     rows = {row.key: row for row in (_row("conv2d", 41), _row("add", 77), _row("odd kernel", 77))}
     port_types = st.none() | uniforms(("tensor", "axis"))
     kernels = []
@@ -318,6 +319,12 @@ def plans(draw):
         1.25,
         ("clips",),
     )
+
+
+def _of_one_type(value):
+    """The value without a second fixed type: facts that contradict each other are no plan's."""
+    fixed = [fact for fact in value.facts if not isinstance(fact, AnyType | Calibrated)]
+    return replace(value, facts=tuple(fact for fact in value.facts if fact not in fixed[1:]))
 
 
 def _fitting(kind, value):
