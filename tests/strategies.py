@@ -322,9 +322,10 @@ def plans(draw):
 
 
 def _of_one_type(value):
-    """The value without a second fixed type: facts that contradict each other are no plan's."""
-    fixed = [fact for fact in value.facts if not isinstance(fact, AnyType | Calibrated)]
-    return replace(value, facts=tuple(fact for fact in value.facts if fact not in fixed[1:]))
+    """The value with one fixed type at most, and no other float: the ports of a plan follow such facts."""
+    facts = [fact for fact in value.facts if not isinstance(fact, FloatType)]
+    fixed = [fact for fact in facts if not isinstance(fact, AnyType | Calibrated)]
+    return replace(value, facts=tuple(fact for fact in facts if fact not in fixed[1:]))
 
 
 def _fitting(kind, value):
