@@ -47,12 +47,21 @@ Barred: TypeAlias = frozenset[tuple[str, tuple[str, ...], frozenset[str]]]
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """One tree of one fusion's pattern."""
+    """One tree of one fusion's pattern, and what is asked of the tree for every graph.
+
+    Attributes:
+      size: its ops.
+      roots: types of ops that may write its result.
+      needed: sets of op types of each of which a model has to have one.
+    """
 
     fusion: Fusion
     pattern: Pattern
     tree: OpPattern
     names: tuple[str, ...]
+    size: int
+    roots: tuple[str, ...]
+    needed: frozenset[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +123,7 @@ def regions_of(
     groups = [(group, fusion, p) for fusion, p in book.groups for group in groups_of(p, index)]
     groups.sort(key=lambda found: -len(found[0].members))
     for variant in book.ordered:
-        while groups and len(groups[0][0].members) > count_ops(variant.tree):
+        while groups and len(groups[0][0].members) > variant.size:
             _take_group(*groups.pop(0), index, taken)
         for root in _roots(variant, index):
             fit = None if taken.owner[root] else _best(variant, root, index, taken)
@@ -140,18 +149,22 @@ def _read(target: Target) -> _Book:
         patterns = [parse_pattern(text, fusion.parts) for text in fusion.patterns]
         groups += [(fusion, pattern) for pattern in patterns if is_group(pattern)]
         names = tuple(dict.fromkeys(v.name for pattern in patterns for v in pattern.variables))
-        found += [_Variant(fusion, p, tree, names) for p in patterns for tree in variants(p)]
+        found += [_variant(fusion, p, tree, names) for p in patterns for tree in variants(p)]
     # More ops first: a fusion of Conv and Relu must not lose its Conv to the one of Conv alone. The sort is
     # stable, so the file decides among equals.
-    ordered = tuple(sorted(found, key=lambda variant: -count_ops(variant.tree)))
+    ordered = tuple(sorted(found, key=lambda variant: -variant.size))
     by_root: dict[str, list[_Variant]] = {}
     for variant in ordered:
-        for name in () if variant.fusion.whole else spelled_types(variant.tree):
+        for name in () if variant.fusion.whole else variant.roots:
             by_root.setdefault(name, []).append(variant)
     # An op that stays alone is told of the fusions that came near: a norm is none for every Add.
     fusions = (variant for variant in ordered if not variant.fusion.whole)
     named = frozenset(name for variant in fusions for name in op_types(variant.pattern))
     return _Book(target.id, frozenset(target.rows), ordered, tuple(groups), by_root, named)
+
+
+def _variant(fusion: Fusion, pattern: Pattern, tree: OpPattern, names: tuple[str, ...]) -> _Variant:
+    return _Variant(fusion, pattern, tree, names, count_ops(tree), spelled_types(tree), needed_types(tree))
 
 
 def _blocks(target: Target) -> Iterator[Fusion]:
@@ -163,26 +176,19 @@ def _blocks(target: Target) -> Iterator[Fusion]:
 
 def _roots(variant: _Variant, index: OpIndex) -> list[int]:
     """Ops that may write a tree's result, ascending."""
-    tree = variant.tree
-    roots = set(spelled_types(tree))
     if not variant.fusion.parts:
-        return sorted(i for name in roots for i in index.by_type.get(name, ()))
-    needed = [sum(len(index.by_type.get(name, ())) for name in types) for types in needed_types(tree)]
-    if not needed or min(needed) == 0:
+        return sorted(i for name in set(variant.roots) for i in index.by_type.get(name, ()))
+    count = {types: sum(len(index.by_type.get(name, ())) for name in types) for types in variant.needed}
+    if not count or min(count.values()) == 0:
         return []
     # Every Add might be the last op of a norm: only those count that the tree's rarest op leads to.
-    rarest = min(
-        needed_types(tree), key=lambda types: (sum(len(index.by_type.get(n, ())) for n in types), types)
-    )
+    rarest = min(count, key=lambda types: (count[types], types))
     return _led_to([i for name in rarest for i in index.by_type[name]], variant, index)
 
 
 def _led_to(begin: Sequence[int], variant: _Variant, index: OpIndex) -> list[int]:
     """Ops that may write a tree's result, and that ops of the tree lead to through its own kinds of ops."""
-    roots, inner = (
-        set(spelled_types(variant.tree)),
-        op_types(variant.pattern) | SEEN_THROUGH | {"Div", "Mul", "Pow"},
-    )
+    roots, inner = set(variant.roots), op_types(variant.pattern) | SEEN_THROUGH | {"Div", "Mul", "Pow"}
     found: set[int] = set()
     seen, now = set(begin), list(begin)
     for _ in range(MAX_LEAD):

@@ -6,6 +6,7 @@ remaining ports of its side. Source: MLIR quantization RFC, "Target Constraints"
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from planner.errors import TargetError
@@ -442,6 +443,10 @@ class Target:
         return f"<Target {self.id} {self.version}: {rows} rows for {len(self.rows)} kernels>"
 
 
+@lru_cache(maxsize=16)
 def without_formats(target: Target) -> Target:
-    """Return a target whose plans need not be written: only its rows matter, not files."""
+    """Return a target whose plans need not be written: only its rows matter, not files.
+
+    The same one again for the same target: what is read from its fusions and rows is kept by the target.
+    """
     return replace(target, files=replace(target.files, formats=()))
