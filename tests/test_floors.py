@@ -75,6 +75,7 @@ FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
 # A library is known to these modules alone; everybody else gets our own records.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "ai_edge_litert": ("planner.target_tests.engines.run_litert",),
+    "ethosu": ("planner.target_tests.engines.run_vela",),
     "fastapi": ("api",),
     "flatbuffers": ("planner.formats.litert.writer.flatbuffer",),
     "highspy": ("planner.propagation.solver.highs",),

@@ -122,20 +122,19 @@ def ask_vela(python: str, jobs: Sequence[Job]) -> list[Answer]:
     Raises:
       InputError: there is no Vela beside that Python.
     """
-    tool = Path(python).absolute().with_name("vela")
-    if not tool.exists():
+    if not Path(python).absolute().with_name("vela").exists():
         raise InputError(f"there is no vela beside {python}", hint=hint_of("ethos-u-vela"))
     with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
-        return [_compiled(tool, Path(folder), job.file) for job in jobs]
+        files = jobs_in(Path(folder), [(job.file, []) for job in jobs], "tflite", device=VELA_DEVICE)
+        run_script(python, "run_vela.py", Path(folder), files, "ethos-u-vela")
+        return [_compiled(Path(folder), number) for number in range(len(jobs))]
 
 
-def _compiled(tool: Path, folder: Path, data: bytes) -> Answer:
-    (folder / "model.tflite").write_bytes(data)
-    command = [str(tool), "model.tflite", "--accelerator-config", VELA_DEVICE, "--output-dir", "."]
-    done = subprocess.run(command, cwd=folder, capture_output=True, check=False, text=True)  # noqa: S603
-    if done.returncode:
-        return Answer(refusal=_last(done.stdout + done.stderr))
-    written = read_file((folder / "model_vela.tflite").read_bytes())
+def _compiled(folder: Path, number: int) -> Answer:
+    refusal = answers_of(folder, number, 0)
+    if isinstance(refusal, str):
+        return Answer(refusal=_last(refusal))
+    written = read_file((folder / f"file_{number}_vela.tflite").read_bytes())
     left = tuple(item.name for item in written.operators if not (item.is_custom and item.name == "ethos-u"))
     return Answer(elsewhere=left)
 
