@@ -176,6 +176,8 @@ def _blocks(target: Target) -> Iterator[Fusion]:
 
 def _roots(variant: _Variant, index: OpIndex) -> list[int]:
     """Ops that may write a tree's result, ascending."""
+    if index.by_type.keys().isdisjoint(variant.roots):  # most variants end here
+        return []
     if not variant.fusion.parts:
         return sorted(i for name in set(variant.roots) for i in index.by_type.get(name, ()))
     count = {types: sum(len(index.by_type.get(name, ())) for name in types) for types in variant.needed}
