@@ -11,12 +11,22 @@ QONNX_AT ?= cc2ec17
 FINN ?= .oracles/finn-source
 FINN_PYTHON ?= python3.10
 # Hundreds of tests start processes of their own, which compile every module anew where PYTHONDONTWRITEBYTECODE is set.
-# Tests wait for servers, engines and children much of their time: three workers keep two cores busy.
+unexport PYTHONDONTWRITEBYTECODE
+# Tests wait for servers, engines and children much of their time: three workers keep two cores busy. Each begins with
+# a third of the files, so that most fixtures and caches of a file are made once.
 WORKERS ?= 3
 COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Types are checked beside the tests, on what these leave of the cores, and told behind them.
+define BESIDE_TYPES
+$(info $(1))
+@mkdir -p out; $(BIN)/mypy --strict > out/types.txt 2>&1 & types=$$!; \
+$(1); tests=$$?; wait $$types; typed=$$?; \
+echo "$(BIN)/mypy --strict"; cat out/types.txt; exit $$((tests ? tests : typed))
+endef
 
 .DEFAULT_GOAL := help
-.PHONY: audit changelog docs hashes image-test sbom help setup demo serve oracles test check lint bench qonnx-suite soak clean
+.PHONY: audit changelog docs hashes image-test sbom help setup demo serve oracles test check lint format bench qonnx-suite soak clean
 
 help: ## say what the targets are
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -31,17 +41,19 @@ serve: $(VENV)/.service ## serve the planner over HTTP on loopback, data in out/
 
 oracles: .oracles/hls4ml/.made .oracles/iree/.made .oracles/jax/.made .oracles/litert/.made .oracles/mlir/.made .oracles/openapi/.made .oracles/otel/.made .oracles/qnn/.made .oracles/qonnx/.made .oracles/schemathesis/.made .oracles/torch/.made .oracles/tosa/.made .oracles/vela/.made ## the tools that tests compare with, each in an environment of its own
 
-test: lint oracles ## format, lint, types, and every test but those of soak
+test: format oracles ## format, lint, types, and every test but those of soak
 	$(COMPILE)
-	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	$(call BESIDE_TYPES,$(PYTEST) $(PYTEST_ARGS))
 
-check: lint ## the same without the slow tests, and properties with few examples
+check: format ## the same without the slow tests, and properties with few examples
 	$(COMPILE)
-	QPLAN_HYPOTHESIS=few $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not soak" $(PYTEST_ARGS)
+	$(call BESIDE_TYPES,QPLAN_HYPOTHESIS=few $(PYTEST) -m "not slow and not soak" $(PYTEST_ARGS))
 
-lint: $(VENV)/.test
+format: $(VENV)/.test
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
+
+lint: format
 	$(BIN)/mypy --strict
 
 docs: $(VENV)/.docs ## build the documentation with its search into out/docs (python -m http.server -d out/docs shows it)

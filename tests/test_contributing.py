@@ -15,7 +15,7 @@ def makefile() -> str:
 
 def test_the_hooks_are_the_commands_of_lint():
     sources = re.findall(r"^SOURCES := (.+)$", makefile(), re.MULTILINE)[0]
-    recipe = re.findall(r"^lint:.*\n((?:\t.+\n)+)", makefile(), re.MULTILINE)[0]
+    recipe = "".join(re.findall(r"^(?:format|lint):.*\n((?:\t.+\n)+)", makefile(), re.MULTILINE))
     wanted = [
         line.strip().replace("$(BIN)", ".venv/bin").replace("$(SOURCES)", sources)
         for line in recipe.splitlines()
