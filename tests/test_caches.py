@@ -4,7 +4,9 @@ A server answers for years, so a cache without a bound whose keys come with requ
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 
 from tests.conftest import ROOT
 
@@ -67,9 +69,13 @@ def is_filled_later(value: ast.expr, annotation: str) -> bool:
     )
 
 
+@cache
+def trees() -> Mapping[Path, ast.Module]:
+    return {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path in SOURCES}
+
+
 def found(seek) -> set[str]:
-    trees = ((path.relative_to(ROOT), ast.parse(path.read_text("utf-8"))) for path in SOURCES)
-    return {f"{name} {one}" for name, tree in trees for one in seek(tree)}
+    return {f"{name} {one}" for name, tree in trees().items() for one in seek(tree)}
 
 
 def test_caches_without_a_bound_have_few_keys():

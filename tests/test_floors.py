@@ -164,8 +164,13 @@ def make_absolute(tree: ast.Module, package: tuple[str, ...]) -> None:
                 node.module, node.level = ".".join((*above, *filter(None, [node.module]))), 0
 
 
-def imports(tree: ast.Module, *, inside_functions: bool = False) -> Iterator[tuple[str, int]]:
+@cache
+def imports(tree: ast.Module, *, inside_functions: bool = False) -> tuple[tuple[str, int], ...]:
     """Modules that a module imports, with their lines; `if TYPE_CHECKING:` does not count."""
+    return tuple(_imports(tree, inside_functions=inside_functions))
+
+
+def _imports(tree: ast.Module, *, inside_functions: bool) -> Iterator[tuple[str, int]]:
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()

@@ -34,6 +34,7 @@ WORDS: Final = {
     r"strangers?(?:'s)?": "untrusted",
     r"odd": "unusual, or what is wrong with it",
 }
+ANY: Final = re.compile(rf"\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE)
 STARTS: Final = re.compile(r"(?:^|[.:!?]\s+)((?:What|Who|Where)\b[^.?!]*[.!])", re.MULTILINE)
 """A sentence that begins with a question word and is no question."""
 ALLOWED: Final = frozenset(
@@ -88,12 +89,14 @@ def messages(path: Path) -> Iterator[str]:
             else []
         )
     }
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    skipped |= {
+        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
+    }
     for node in ast.walk(tree):
         text = ""
         if isinstance(node, ast.JoinedStr):
             text = "".join(str(one.value) if isinstance(one, ast.Constant) else "..." for one in node.values)
-        elif isinstance(node, ast.Constant) and id(node) not in skipped | parts:
+        elif isinstance(node, ast.Constant) and id(node) not in skipped:
             text = str(node.value)
         if " " in text:
             yield text
@@ -140,7 +143,7 @@ def option_helps(verb: Callable[..., object]) -> Iterator[str]:
 
 def ours(text: str) -> Iterator[str]:
     """Words of ours, with some text around them and the better word."""
-    for pattern, better in WORDS.items():
+    for pattern, better in WORDS.items() if ANY.search(text) else ():
         for found in re.finditer(rf"\b(?:{pattern})\b", text, re.IGNORECASE):
             around = " ".join(text[max(0, found.start() - 30) : found.end() + 30].split())
             if not any(allowed in around for allowed in ALLOWED):

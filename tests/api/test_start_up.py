@@ -92,7 +92,6 @@ def data_below_a_file(data: Path) -> dict[str, str]:
     return {"QPLAN_DATA": str(data / "file" / "data")}
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize(
     ("break_", "words"),
     [
@@ -112,8 +111,21 @@ def data_below_a_file(data: Path) -> dict[str, str]:
         (data_below_a_file, "cannot keep data in"),
     ],
 )
-def test_what_cannot_be_used_is_one_line(tmp_path, processes, break_, words):
-    line = [sys.executable, "-c", COMMAND, "serve", "--port", "0", "--processes", processes]
+def test_what_cannot_be_used_is_one_line(tmp_path, break_, words):
+    in_processes(2, tmp_path, break_, words)
+
+
+@pytest.mark.parametrize(
+    ("break_", "words"),
+    [(broken_file, "not a database"), (no_executor, "smoke://signals"), (no_url, "0 words")],
+)
+def test_one_process_says_it_alike(tmp_path, break_, words):
+    """The database is opened, the executor is made and the settings are read at three places."""
+    in_processes(1, tmp_path, break_, words)
+
+
+def in_processes(count, tmp_path, break_, words):
+    line = [sys.executable, "-c", COMMAND, "serve", "--port", "0", "--processes", str(count)]
     known = {name: text for name, text in os.environ.items() if not name.startswith("QPLAN_")}
     variables = {**known, "PYTHONPATH": str(ROOT), "QPLAN_DATA": str(tmp_path), **break_(tmp_path)}
     ended = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=60, check=False)

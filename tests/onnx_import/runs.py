@@ -1,6 +1,7 @@
 """Running a source file and what we re-emit of it in onnxruntime, on the same random inputs."""
 
 import warnings
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 
@@ -85,3 +86,22 @@ def every_node_case() -> list[TestCase]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return list(collect_testcases(None))
+
+
+def kind_of(case: TestCase, kinds: Collection[str]) -> str:
+    """The first operator of a case that is one of these; "" where none is."""
+    return next((node.op_type for node in case.model.graph.node if node.op_type in kinds), "")
+
+
+def check_each(cases: Collection[TestCase], check: Callable[[TestCase], None]) -> None:
+    """Check cases, and name the one that fails.
+
+    Cases are made here and not for parameters of tests: each process that collects tests would make them all.
+    """
+    assert cases
+    for case in cases:
+        try:
+            check(case)
+        except BaseException as error:
+            error.add_note(f"in {case.name}")
+            raise

@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from planner.formats.onnx.composites.basics import BASICS
 from planner.formats.onnx.composites.body import Body, StaysWhole
 from planner.formats.onnx.read import read_onnx
-from tests.onnx_import.runs import every_node_case
+from tests.onnx_import.runs import check_each, every_node_case, kind_of
 
 WHOLE = {
     "test_batchnorm_epsilon_training_mode": "it trains",
@@ -61,9 +61,13 @@ def node_cases():
     }
 
 
-@pytest.mark.parametrize("name", [*node_cases()])
-def test_a_node_case_is_computed(name):
-    model, (sets,) = node_cases()[name].model, node_cases()[name].data_sets
+@pytest.mark.parametrize("kind", BASICS)
+def test_node_cases_are_computed(kind):
+    check_each([case for case in node_cases().values() if kind_of(case, BASICS) == kind], is_computed)
+
+
+def is_computed(case):
+    name, model, (sets,) = case.name, case.model, case.data_sets
     feeds = {info.name: array_of(item) for info, item in zip(model.graph.input, sets[0], strict=True)}
     file = onnx.ModelProto()
     file.CopyFrom(model)

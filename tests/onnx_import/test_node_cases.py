@@ -8,7 +8,7 @@ from onnx import TensorProto, numpy_helper
 
 from planner.formats.onnx.read import read_onnx, read_written
 from planner.interpreter.models import ModelRunner
-from tests.onnx_import.runs import every_node_case
+from tests.onnx_import.runs import check_each, every_node_case, kind_of
 
 OPERATORS = frozenset(
     {
@@ -25,17 +25,23 @@ OPERATORS = frozenset(
 
 @cache
 def cases():
-    every = every_node_case()
-    return {case.name: case for case in every if OPERATORS & {node.op_type for node in case.model.graph.node}}
+    return [case for case in every_node_case() if kind_of(case, OPERATORS)]
+
+
+def cases_of(kind):
+    return [case for case in cases() if kind_of(case, OPERATORS) == kind]
 
 
 def array_of(item):
     return numpy_helper.to_array(item) if isinstance(item, TensorProto) else np.asarray(item)
 
 
-@pytest.mark.parametrize("name", list(cases()))
-def test_a_node_case_runs_as_expected(name):
-    case = cases()[name]
+@pytest.mark.parametrize("kind", sorted(OPERATORS))
+def test_node_cases_run_as_expected(kind):
+    check_each(cases_of(kind), runs_as_expected)
+
+
+def runs_as_expected(case):
     runner = ModelRunner(read_written(case.model.SerializeToString()))
     inputs = [info.name for info in case.model.graph.input]
     outputs = [info.name for info in case.model.graph.output]
@@ -50,10 +56,14 @@ def test_a_node_case_runs_as_expected(name):
             )
 
 
-@pytest.mark.parametrize("name", list(cases()))
-def test_a_node_case_is_imported(name):
-    graph = read_onnx(cases()[name].model.SerializeToString())
-    assert graph.outputs == tuple(info.name for info in cases()[name].model.graph.output)
+@pytest.mark.parametrize("kind", sorted(OPERATORS))
+def test_node_cases_are_imported(kind):
+    check_each(cases_of(kind), is_imported)
+
+
+def is_imported(case):
+    graph = read_onnx(case.model.SerializeToString())
+    assert graph.outputs == tuple(info.name for info in case.model.graph.output)
 
 
 def test_there_are_all_of_them():

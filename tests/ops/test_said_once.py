@@ -6,7 +6,7 @@ format. Scripts that an engine's own Python runs (`run_*.py`) cannot import thes
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -58,10 +58,10 @@ def operators() -> frozenset[str]:
     return frozenset(schema.name for schema in defs.get_all_schemas() if schema.domain == "")
 
 
-def files() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted((ROOT / "planner").rglob("*.py")):
-        if not path.name.startswith("run_"):
-            yield path, ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def files() -> Mapping[Path, ast.Module]:
+    paths = [path for path in sorted((ROOT / "planner").rglob("*.py")) if not path.name.startswith("run_")]
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def keys(node: ast.AST) -> list[str]:
@@ -80,7 +80,7 @@ def name_of(statement: ast.stmt) -> str:
 def test_tables_keyed_by_operator_are_those_that_have_a_reason():
     found = [
         f"{path.relative_to(ROOT / 'planner')} {name_of(statement)}"
-        for path, tree in files()
+        for path, tree in files().items()
         for statement in tree.body
         for node in ast.walk(statement)
         if isinstance(node, ast.Dict | ast.Set) and len(keys(node)) >= FEW
@@ -93,7 +93,7 @@ def test_tables_keyed_by_operator_are_those_that_have_a_reason():
 def test_files_that_name_an_operator_only_get_fewer(name):
     found = [
         str(path.relative_to(ROOT))
-        for path, tree in files()
+        for path, tree in files().items()
         if any(isinstance(node, ast.Constant) and node.value == name for node in ast.walk(tree))
     ]
     assert len(found) <= NAMING[name], "\n".join(found)

@@ -1,7 +1,7 @@
 """Script for the Python of an environment with `ethos-u-vela`: .tflite files compiled, one after the other.
 
-`jobs.json` of the folder lists {"file", "device"}. Job n leaves the compiled file, or `answer_n.txt` with what
-was said where there is none.
+`jobs.json` of the folder lists {"file", "device"}. Job n leaves the compiled file, or `answer_n.txt` with
+what was said where there is none.
 """
 
 import contextlib
