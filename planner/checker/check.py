@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from planner.checker.edges import check_edges
-from planner.checker.figures.losses import check_clips, check_lost, check_price, losses_of
+from planner.checker.figures.losses import check_clips, check_lost, check_price, follow
 from planner.checker.figures.optimal import check_optimal
 from planner.checker.figures.ranges import ranges_of, stored_parts
 from planner.checker.kernels import Notes, binding, check_kernel
@@ -69,9 +69,9 @@ def check(
     check_edges(plan, target)
     if ranges is not None:
         clips = check_clips(plan, ranges)
-        losses = losses_of(ranges)
-        check_lost(plan, losses)
-        check_price(plan, losses)
-        check_optimal(plan, ranges, losses, clips=clips)
+        followed = follow(ranges)
+        check_lost(plan, followed.losses)
+        check_price(plan, followed.losses)
+        check_optimal(plan, ranges, followed, clips=clips)
     # Last: of a plan that was changed the change is the fault to name.
     check_key(plan, "" if model is None else model.module)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.checker.check import check
-from planner.checker.figures.losses import NEAR
+from planner.checker.figures import optimal
+from planner.checker.figures.losses import NEAR, follow, follow_again
 from planner.errors import Conflict, PlanInvalid, RuleError
 from planner.ir.graph import Graph, model_digest
 from planner.ir.types.qtypes import Uniform, full_range, round_scale
@@ -140,6 +141,22 @@ def test_optimal_is_what_cost_and_bound_say():
     assert known.plan.optimal
     for forged in (replace(known.plan, optimal=False), replace(known.plan, bound=known.plan.cost - 1)):
         assert refused(forged, known.model, known.target, "contradict each other")
+
+
+def test_a_trial_follows_data_as_from_its_start(monkeypatch):
+    """Where the types of a class are others, the uses that it does not reach lose what they did."""
+    tried = []
+
+    def both(retyped, known):
+        tried.append(follow_again(retyped, known))
+        assert tried[-1].losses == follow(retyped).losses
+        return tried[-1]
+
+    monkeypatch.setattr(optimal, "follow_again", both)
+    for seed in range(30):
+        graph = random_graph(seed, 12)
+        check(propagate(graph, TARGET, model=model_digest(graph)), graph, TARGET)
+    assert len({tuple(one.losses) for one in tried}) > 50
 
 
 def test_a_dearer_plan_is_not_optimal():

@@ -8,7 +8,7 @@ Source: docs/specification.md, section 5, the price, items 3 to 5.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from planner.checker.figures.ranges import Ranges, held_in
@@ -144,40 +144,83 @@ def check_price(plan: Plan, losses: Sequence[Lost]) -> None:
         refuse("", f"{told}; accepted: {ends} together")
 
 
-def losses_of(ranges: Ranges) -> list[Lost]:
-    """Every consuming use of data."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Followed:
+    """Data followed through all kernels.
+
+    Attributes:
+      trails: the path of each value since it was computed.
+      lost: the uses of each step, in order.
+      looped: whether a loop hands data back to its start.
+    """
+
+    ranges: Ranges
+    trails: Mapping[str, Trail]
+    lost: Sequence[Sequence[Lost]]
+    looped: bool
+
+    @property
+    def losses(self) -> list[Lost]:
+        """Every consuming use of data, those of the model's results last."""
+        of, found = self.ranges.of, [one for uses in self.lost for one in uses]
+        results = [name for name in self.ranges.graph.outputs if name in self.trails]
+        return found + [_lost(self.ranges, name, self.trails[name], of.get(name)) for name in results]
+
+
+def follow(ranges: Ranges) -> Followed:
+    """Follow the data of a plan."""
     trails: dict[str, Trail] = {}
     for name, pin in ranges.held.items():
         if name in ranges.graph.inputs:
             trails[name] = _stored(Trail(), pin, PortType(pin.storage))
-    found = [*_follow(ranges, trails)]
+    found = _follow(ranges, trails)
     # A loop hands data back to its start: again, until no trail changes, at most once a loop.
-    for _ in [step for step in ranges.steps if step.partner is not None]:
+    loops = [step for step in ranges.steps if step.partner is not None]
+    for _ in loops:
         before = dict(trails)
-        found = [*_follow(ranges, trails)]
+        found = _follow(ranges, trails)
         if trails == before:
             break
-    outputs = [name for name in ranges.graph.outputs if name in trails]
-    return found + [_lost(ranges, name, trails[name], ranges.of.get(name)) for name in outputs]
+    return Followed(ranges, trails, found, bool(loops))
 
 
-def _follow(ranges: Ranges, trails: dict[str, Trail]) -> Iterator[Lost]:
+def follow_again(retyped: Ranges, known: Followed) -> Followed:
+    """Follow the data where a few steps differ from what is known, and the others where it reaches them."""
+    if known.looped:
+        return follow(retyped)
+    trails, changed = dict(known.trails), set[str]()
+    found: list[Sequence[Lost]] = []
+    for step, before, lost in zip(retyped.steps, known.ranges.steps, known.lost, strict=True):
+        if step is before and (not changed or changed.isdisjoint(port.value for port in step.kernel.inputs)):
+            found.append(lost)
+            continue
+        found.append(_pass(retyped, step, None, trails))
+        changed.update(port.value for port in step.kernel.outputs
+                       if port.value and trails[port.value] != known.trails[port.value])  # fmt: skip
+    return Followed(retyped, trails, found, looped=False)
+
+
+def _follow(ranges: Ranges, trails: dict[str, Trail]) -> list[Sequence[Lost]]:
     """Data through all kernels once, with what each use of it loses."""
     leaving = {id(step.partner): step for step in ranges.steps if step.partner is not None}
-    for step in ranges.steps:
-        moved = Trail()
-        if step.moves:
-            other = leaving.get(id(step))
-            read = [*step.kernel.inputs, *(other.kernel.inputs if other is not None else ())]
-            # Constants are stored for this use alone: how coarse theirs is says nothing of other data.
-            data = [port for port in read if port.value and port.value not in ranges.graph.constants]
-            passed = [(trails.get(port.value, Trail()), port.type) for port in data]
-            moved = _joined([_stored(t, k, t.left) if isinstance(k, Uniform) else t for t, k in passed])
-        else:
-            yield from _consumed(ranges, step, trails)
-        for i, port in enumerate(step.kernel.outputs, len(step.kernel.inputs)):
-            if port.value:
-                trails[port.value] = _made(ranges, step, i, moved)
+    return [_pass(ranges, step, leaving.get(id(step)), trails) for step in ranges.steps]
+
+
+def _pass(ranges: Ranges, step: Step, leaving: Step | None, trails: dict[str, Trail]) -> Sequence[Lost]:
+    """Data through one kernel, and through the end of the loop that it begins; see `_follow`."""
+    moved, lost = Trail(), list[Lost]()
+    if step.moves:
+        read = [*step.kernel.inputs, *(leaving.kernel.inputs if leaving is not None else ())]
+        # Constants are stored for this use alone: how coarse theirs is says nothing of other data.
+        data = [port for port in read if port.value and port.value not in ranges.graph.constants]
+        passed = [(trails.get(port.value, Trail()), port.type) for port in data]
+        moved = _joined([_stored(t, k, t.left) if isinstance(k, Uniform) else t for t, k in passed])
+    else:
+        lost = [*_consumed(ranges, step, trails)]
+    for i, port in enumerate(step.kernel.outputs, len(step.kernel.inputs)):
+        if port.value:
+            trails[port.value] = _made(ranges, step, i, moved)
+    return lost
 
 
 def _made(ranges: Ranges, step: Step, position: int, moved: Trail) -> Trail:

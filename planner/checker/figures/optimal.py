@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from planner.checker.edges import Ends, ends_of, pins_of
-from planner.checker.figures.losses import Lost, clipped, losses_of, may_grow, spec_of
+from planner.checker.figures.losses import Followed, Lost, clipped, follow_again, may_grow, spec_of
 from planner.checker.figures.ranges import Ranges
 from planner.checker.figures.steps import Step
 from planner.checker.kernel_ports import refuse
@@ -39,10 +39,11 @@ Patch = dict[Place, Uniform]
 """Other types at some ports."""
 
 
-def check_optimal(plan: Plan, ranges: Ranges, losses: Sequence[Lost], *, clips: bool) -> None:
+def check_optimal(plan: Plan, ranges: Ranges, followed: Followed, *, clips: bool) -> None:
     """No class clips what it could hold, and no other label of one is cheaper.
 
     Args:
+      followed: the plan's own data.
       clips: whether any port cuts off more than `max_clip` of its range.
 
     Raises:
@@ -58,10 +59,11 @@ def check_optimal(plan: Plan, ranges: Ranges, losses: Sequence[Lost], *, clips: 
     if clips:
         _check_legal(plan, ranges, classes)
     if is_tried:
-        _check_cheapest(plan, ranges, losses, classes)
+        _check_cheapest(plan, ranges, followed, classes)
 
 
-def _check_cheapest(plan: Plan, ranges: Ranges, losses: Sequence[Lost], classes: Sequence[Class]) -> None:
+def _check_cheapest(plan: Plan, ranges: Ranges, followed: Followed, classes: Sequence[Class]) -> None:
+    losses = followed.losses
     trips = {kernel.name: kernel.trip_count for kernel in plan.kernels_in_order}
     pins, work = pins_of(plan), WORK
     ends = ends_of(plan, plan.kernels_in_order, pins)
@@ -77,7 +79,7 @@ def _check_cheapest(plan: Plan, ranges: Ranges, losses: Sequence[Lost], classes:
                 return
             retyped = _retyped(ranges, patch)
             other = ends_of(plan, [step.kernel for step in retyped.steps], pins)
-            saved = _saved_bits(plan.target.costs, losses, losses_of(retyped))
+            saved = _saved_bits(plan.target.costs, losses, follow_again(retyped, followed).losses)
             for name in names:
                 elements = plan.graph.values[name].elements
                 saved += ends.price(name, elements, trips) - other.price(name, elements, trips)

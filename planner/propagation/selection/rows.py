@@ -74,7 +74,7 @@ def choose_rows(
       left: rows that kernels could not keep, by kernel and key.
       read_in_float: names of the regions whose results nothing stores.
     """
-    layouts, bound, gone = layouts_of(target), frozenset(_bound(graph)), left or {}
+    layouts, gone = layouts_of(target), left or {}
     return [
         _choose(
             graph,
@@ -82,7 +82,7 @@ def choose_rows(
             target,
             layouts,
             gone.get(region.name, {}),
-            plain=_is_plain(region, bound),
+            plain=_is_plain(region, graph),
             asked=asked_of(graph, region),
             read_in_float=region.name in read_in_float,
         )
@@ -167,21 +167,13 @@ def refuse_floats(choices: Iterable[Choice], target: Target) -> None:
             )
 
 
-def _bound(graph: Graph) -> Iterable[str]:
-    """Values with facts that can rule a row out or prefer one."""
-    for name, value in graph.values.items():
-        if value.facts and not all(isinstance(fact, Calibrated) for fact in value.facts):
-            yield name
-
-
-def _is_plain(region: Region, bound: frozenset[str]) -> bool:
+def _is_plain(region: Region, graph: Graph) -> bool:
     """Whether no fact has a say in the row of this kernel: the first that takes its ports serves."""
-    return (
-        not region.input_facts
-        and not region.output_facts
-        and bound.isdisjoint(region.inputs)
-        and bound.isdisjoint(region.outputs)
-    )
+    if region.input_facts or region.output_facts:
+        return False
+    values = (graph.values.get(name) for name in (*region.inputs, *region.outputs))
+    # A range can neither rule a row out nor prefer one.
+    return all(isinstance(fact, Calibrated) for value in values if value is not None for fact in value.facts)
 
 
 def _choose(
