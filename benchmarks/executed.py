@@ -1,26 +1,28 @@
-"""Which tests execute which lines of the planner, recorded and used for an order: a plugin of pytest.
+"""Which tests execute which statements of the planner, recorded and used for an order: a plugin of pytest.
 
 Usage: `pytest -p benchmarks.executed --executed-to FILE --executed-of planner/ir,planner/ops TESTS`
 records, `--executed-order FILE` runs only the tests that the file lists, in its order. `benchmarks.mutants`
-does both.
+does both. A statement within a function stores a one before it runs, so a recording takes hardly longer
+than the tests alone.
 """
 
+import ast
 import hashlib
 import json
 import sys
-import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, ModuleType
 from typing import Any, Final
 
 import pytest
 
-CALLS: Final = 40
-"""Calls of a function that are traced within a test: later ones rarely reach another line."""
+EXECUTED: Final = "__executed__"
+"""The name that a module of ours gives to its array of executed lines."""
 
 
 def digest(path: Path) -> str:
@@ -28,52 +30,94 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@dataclass(slots=True)
-class Lines:
-    """The lines executed since `start`, by file; only files below the given folders."""
+def places(tree: ast.AST, *, inside: bool = False) -> Iterator[ast.stmt | ast.expr]:
+    """What is recorded: statements within functions, bodies of lambdas and guards of cases."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt) and inside:
+            yield node
+        if isinstance(node, ast.match_case) and node.guard:
+            yield node.guard
+        if isinstance(node, ast.Lambda):
+            yield node.body
+        yield from places(node, inside=inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
-    roots: tuple[str, ...]
-    now: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    calls: Counter[CodeType] = field(default_factory=Counter)
-    ours: dict[str, bool] = field(default_factory=dict)
+
+def place_of(tree: ast.AST, line: int) -> int:
+    """The first line of the innermost place around a line; 0 at the level of the module."""
+    return max((one.lineno for one in places(tree) if one.lineno <= line <= (one.end_lineno or 0)), default=0)
+
+
+class _Probes(ast.NodeTransformer):
+    """Puts in front of each place that its line is executed."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.places = {id(one): one.lineno for one in places(tree)}
+
+    def visit(self, node: ast.AST) -> Any:
+        """A statement behind its probe, an expression as `None or itself`."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
+            self.places.pop(id(node.body[0]), None)
+        self.generic_visit(node)
+        if id(node) not in self.places:
+            return node
+        line = self.places[id(node)]
+        if isinstance(node, ast.expr):
+            call = ast.parse(f"{EXECUTED}.__setitem__({line}, 1)", mode="eval").body
+            return _located(ast.BoolOp(ast.Or(), [call, node]), node)
+        return [_located(ast.parse(f"{EXECUTED}[{line}] = 1").body[0], node), node]
+
+
+def _located(probe: ast.AST, node: ast.AST) -> ast.AST:
+    return ast.fix_missing_locations(ast.copy_location(probe, node))
+
+
+class _Loader(SourceFileLoader):
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - the interface's
+        """The module's code with probes, never from a compiled file."""
+        tree = ast.parse(self.get_data(self.path))
+        code: CodeType = compile(_Probes(tree).visit(tree), self.path, "exec", dont_inherit=True)
+        return code
+
+
+class Lines(MetaPathFinder):
+    """The lines executed since `start`, by file; only modules of the given packages."""
+
+    def __init__(self, packages: Sequence[str]) -> None:
+        self.packages = tuple(f"{package}." for package in packages)
+        self.arrays: dict[str, bytearray] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Our modules with probes; all others are left to the next finder."""
+        ours = f"{fullname}.".startswith(self.packages)
+        spec = PathFinder.find_spec(fullname, path, target) if ours else None
+        if spec is None or not isinstance(spec.loader, SourceFileLoader) or spec.origin is None:
+            return None
+        spec.loader = _Loader(fullname, spec.origin)
+        array = self.arrays[spec.origin] = bytearray(Path(spec.origin).read_bytes().count(b"\n") + 2)
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            vars(module)[EXECUTED] = array
+            execute(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
     def start(self) -> None:
         """Forget what was executed."""
-        self.now = defaultdict(set)
-        self.calls.clear()
-        self.resume()
-
-    def resume(self) -> None:
-        """Trace this thread and those that it starts."""
-        threading.settrace(self.called)
-        sys.settrace(self.called)
+        for array in self.arrays.values():
+            if any(array):
+                array[:] = bytes(len(array))
 
     def stop(self) -> dict[str, set[int]]:
-        """Trace no more, and return what was executed."""
-        sys.settrace(None)
-        threading.settrace(None)
-        return self.now
-
-    def called(self, frame: FrameType, _: str, __: object) -> Any:
-        """Trace a call of one of our functions."""
-        code = frame.f_code
-        name = code.co_filename
-        own = self.ours.get(name)
-        if own is None:
-            own = self.ours[name] = name.startswith(self.roots)
-        # A module's own lines run for the first test that imports it, which says nothing of the others.
-        if not own or code.co_name == "<module>" or self.calls[code] >= CALLS:
-            return None
-        self.calls[code] += 1
-        lines = self.now[name]
-        lines.add(frame.f_lineno)
-
-        def traced(_: FrameType, event: str, __: object) -> Any:
-            if event == "line":
-                lines.add(frame.f_lineno)
-            return traced
-
-        return traced
+        """Return what was executed."""
+        return {
+            name: {line for line, executed in enumerate(array) if executed}
+            for name, array in self.arrays.items()
+            if any(array)
+        }
 
 
 class Recorder:
@@ -82,7 +126,7 @@ class Recorder:
     def __init__(self, path: Path, root: Path, folders: tuple[str, ...]) -> None:
         self.path = path
         self.root = root
-        self.lines = Lines(tuple(f"{root / folder}/" for folder in folders))
+        self.lines = Lines([folder.replace("/", ".") for folder in folders])
         self.tests: dict[str, dict[str, Any]] = {}
         self.shared: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
 
@@ -160,10 +204,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addoption(f"--executed-{name}", default="")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Record: before a conftest imports what is recorded."""
+    given = early_config.known_args_namespace
+    if given.executed_to:
+        recorder = Recorder(Path(given.executed_to), early_config.rootpath, (*given.executed_of.split(","),))
+        sys.meta_path.insert(0, recorder.lines)
+        early_config.pluginmanager.register(recorder)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Record, or order."""
-    if to := config.getoption("--executed-to"):
-        folders = tuple(config.getoption("--executed-of").split(","))
-        config.pluginmanager.register(Recorder(Path(to), config.rootpath, folders))
+    """Order."""
     if order := config.getoption("--executed-order"):
         config.pluginmanager.register(Order(json.loads(Path(order).read_text(encoding="utf-8"))))

@@ -4,12 +4,13 @@ Usage, from the repository root: `python -m benchmarks.mutants [--count 200] [--
 [--seconds 60] [--workers 2] [--cache FOLDER] [--write]`. A mutant changes one place of one file: a
 comparison, a number, the order of operands, a term, a sign, a condition. It is dead if a test of the folder
 that guards its file fails in time. Tests that execute the changed line run first, quick ones before slow
-ones: which those are is recorded (`benchmarks.executed`) and kept in the cache until the files change.
+ones: which those are is recorded (`benchmarks.executed`) and kept in the cache until a file of tests changes.
 Works on copies of the tree; `--write` puts the page into docs/results/mutants.md.
 """
 
 import argparse
 import ast
+import functools
 import json
 import math
 import os
@@ -21,13 +22,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
-from benchmarks.executed import digest
+from benchmarks.executed import digest, place_of
 from benchmarks.shipped.page import table
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -61,6 +63,8 @@ CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / 
 EQUIVALENT: Final = ROOT / "benchmarks" / "equivalent_mutants.tsv"
 """Mutants that mean the same, found by hand: file, function, before, after, reason."""
 FAILED: Final = ("FAILED ", "ERROR ")
+FEW: Final = 3
+"""Files of tests that run first."""
 SURVIVORS: Final = 40
 """Survivors that the page lists, at most."""
 
@@ -208,34 +212,56 @@ def folders_of(tests: str) -> list[str]:
     return sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / tests).rglob("test_*.py")})
 
 
-def recorded(tests: str, files: Sequence[str], cache: Path) -> Mapping[str, Any]:
-    """Which tests of a folder execute which lines of some files; what is out of date is recorded anew."""
-    path = cache / f"{tests.replace('/', '.')}.json"
+def recorded(tests: str, files: Sequence[str], kept_in: Path) -> Mapping[str, Any]:
+    """Which tests of a folder execute which lines of some files; a changed file of tests is recorded anew."""
+    path = kept_in / f"{tests.replace('/', '.')}.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     found: dict[str, Any] = {"tests": {}, "shared": {}, "digests": {}, **known}
     there = [ROOT / tests] if tests.endswith(".py") else (ROOT / tests).glob("test_*.py")
     now = {one.relative_to(ROOT).as_posix(): digest(one) for one in there}
-    stale = {one for one, its in now.items() if found["digests"].get(one) != its}
-    changed = {one for one in files if found["digests"].get(one, digest(ROOT / one)) != digest(ROOT / one)}
-    stale |= {
-        _file_of(test) for test, said in found["tests"].items() if changed & said["lines"].keys()
-    } & now.keys()
+    stale = sorted(one for one, its in now.items() if found["digests"].get(one, {}).get(one) != its)
     if stale:
         print(f"recording {tests}: {len(stale)} files", flush=True)
-        fresh = _record(tests, sorted(stale), cache)
+        fresh = _record(tests, stale, kept_in)
         kept = now.keys() - stale
         found["tests"] = {test: said for test, said in found["tests"].items() if _file_of(test) in kept}
         found["shared"] = {test: lines for test, lines in found["shared"].items() if test in kept}
-        for key, own in fresh.items():
-            found[key] |= own
-        found["digests"] |= {one: now[one] for one in stale}
+        for key in ("tests", "shared"):
+            found[key] |= fresh[key]
+        found["digests"] |= {one: fresh["digests"] | {one: now[one]} for one in stale}
         path.write_text(json.dumps(found), encoding="utf-8")
-    for said in found["tests"].values():
-        said["lines"] = {one: lines for one, lines in said["lines"].items() if one in files}
+    for test, said in found["tests"].items():
+        said["lines"] = _now(said["lines"], found["digests"][_file_of(test)], files, kept_in)
+    for test, lines in found["shared"].items():
+        found["shared"][test] = _now(lines, found["digests"][test], files, kept_in)
+    return found
+
+
+def _now(
+    lines: Mapping[str, Sequence[int]], digests: Mapping[str, str], files: Sequence[str], kept_in: Path
+) -> dict[str, set[int]]:
+    """The lines of some files as they are now."""
+    moved = {one: _moved(one, digests[one], kept_in) for one in lines if one in files}
+    return {one: {line for then in lines[one] for line in its.get(then, ())} for one, its in moved.items()}
+
+
+@functools.cache
+def _moved(file: str, recorded_as: str, kept_in: Path) -> Mapping[int, Sequence[int]]:
+    """The lines of a file now for each line of then; new ones belong to the line before."""
+    now = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    then = (kept_in / "texts" / recorded_as).read_text(encoding="utf-8").splitlines()
+    found: dict[int, list[int]] = {}
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, then, now, autojunk=False).get_opcodes():
+        if tag == "equal":
+            found |= {i1 + k + 1: [j1 + k + 1] for k in range(i2 - i1)}
+            continue
+        for line in range(i1, i2) if tag == "replace" else (i1 - 1,):
+            found.setdefault(line + 1, []).extend(range(j1 + 1, j2 + 1))
     return found
 
 
 def _record(tests: str, stale: Sequence[str], cache: Path) -> Mapping[str, Any]:
+    """Record files of tests; the texts of what they execute are kept, by digest."""
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         to = Path(folder) / "executed.json"
@@ -244,7 +270,10 @@ def _record(tests: str, stale: Sequence[str], cache: Path) -> Mapping[str, Any]:
         if not to.exists():
             raise RuntimeError(f"pytest said {done.returncode}: {done.stdout} {done.stderr}")
         found: Mapping[str, Any] = json.loads(to.read_text(encoding="utf-8"))
-        return found
+    (cache / "texts").mkdir(exist_ok=True)
+    for name, its in found["digests"].items():
+        shutil.copy(ROOT / name, cache / "texts" / its)
+    return found
 
 
 def _file_of(test: str) -> str:
@@ -256,6 +285,7 @@ def order(mutant: Mutant, records: Sequence[Mapping[str, Any]], text: str) -> li
 
     Quick ones come first, those of a file together where they take about as long, for they share fixtures.
     """
+    place = place_of(ast.parse(text), mutant.line)
     stages: list[list[tuple[int, str, float, str]]] = [[], [], []]
     for record in records:
         for test, said in record["tests"].items():
@@ -263,14 +293,19 @@ def order(mutant: Mutant, records: Sequence[Mapping[str, Any]], text: str) -> li
             shared = record["shared"].get(_file_of(test), {}).get(mutant.file, ())
             if not said["passed"]:
                 continue
-            stage = 0 if mutant.line in own or mutant.line in shared else 1 if own or shared else 2
+            stage = 0 if place in own or place in shared else 1 if own or shared else 2
             seconds = said.get("seconds", 60.0)
             stages[stage].append((math.ceil(math.log(max(seconds, 0.1), 3)), _file_of(test), seconds, test))
     first, second, third = ([test for *_, test in sorted(stage)] for stage in stages)
     # A table of a module is read where no line of its file runs, and children are not traced.
     if not function_of(text, mutant.line) or not first:
         second += third
-    return [stage for stage in (first, second) if stage]
+    # Most mutants die by the quickest tests: a few files are read sooner than all.
+    few = list(dict.fromkeys(map(_file_of, first)))[:FEW]
+    quickest = [test for test in first if _file_of(test) in few]
+    return [
+        stage for stage in (quickest, [test for test in first if _file_of(test) not in few], second) if stage
+    ]
 
 
 def copied(folder: Path) -> Path:
@@ -364,24 +399,29 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) ->
     for mutant in mutants:
         for tests in _records_of(mutant):
             files.setdefault(tests, []).append(mutant.file)
-    records = {tests: recorded(tests, own, cache) for tests, own in files.items()}
-    with tempfile.TemporaryDirectory() as folder:
-        trees: SimpleQueue[Path] = SimpleQueue()
+    records: dict[str, Future[Mapping[str, Any]]] = {}
+    trees: SimpleQueue[Path] = SimpleQueue()
+
+    def one(mutant: Mutant) -> Fate:
+        its = [records[tests].result() for tests in _records_of(mutant)]
+        tree = trees.get()
+        try:
+            found = fate(mutant, tree, limit, its)
+        finally:
+            trees.put(tree)
+        print(f"{found.fate:9}{found.seconds:6.0f} s  {_told(mutant)}  {found.by}", flush=True)
+        return found
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         for worker in range(workers):
             trees.put(copied(Path(folder) / str(worker)))
-
-        def one(mutant: Mutant) -> Fate:
-            tree = trees.get()
-            try:
-                found = fate(mutant, tree, limit, [records[tests] for tests in _records_of(mutant)])
-            finally:
-                trees.put(tree)
-            print(f"{found.fate:9}{found.seconds:6.0f} s  {_told(mutant)}  {found.by}", flush=True)
-            return found
-
-        with ThreadPoolExecutor(workers) as pool:
-            found = [*pool.map(one, mutants)]
-        return _confirmed(found, trees.get())
+        jobs = []
+        for mutant in mutants:
+            for tests in _records_of(mutant):  # Before the mutants that wait for them.
+                if tests not in records:
+                    records[tests] = pool.submit(recorded, tests, files[tests], cache)
+            jobs.append(pool.submit(one, mutant))
+        return _confirmed([job.result() for job in jobs], trees.get())
 
 
 def _confirmed(found: Sequence[Fate], tree: Path) -> list[Fate]:
