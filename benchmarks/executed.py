@@ -185,6 +185,14 @@ class Recorder:
         self.path.write_text(json.dumps(told), encoding="utf-8")
 
 
+USED: Final = "processor seconds: "
+
+
+def used(said: str) -> float:
+    """The processor seconds of a run that said so."""
+    return sum(float(line.removeprefix(USED)) for line in said.splitlines() if line.startswith(USED))
+
+
 class Order:
     """Runs the tests of a list in its order."""
 
@@ -196,6 +204,10 @@ class Order:
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in self.place])
         kept = [item for item in items if item.nodeid in self.place]
         items[:] = sorted(kept, key=lambda item: self.place[item.nodeid])
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The processor seconds."""
+        terminalreporter.write_line(f"{USED}{time.process_time():.2f}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
