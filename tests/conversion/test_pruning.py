@@ -79,6 +79,90 @@ def test_channels_pass_ops_that_take_parts_of_other_axes():
         convert(data, "cleaned", prune={"s": {2: [0]}})
 
 
+def node(kind, *operands, outputs=("y",), **attributes):
+    domain = "qonnx.custom_op.general" if kind == "MultiThreshold" else ""
+    return helper.make_node(kind, ["x", *operands], list(outputs), "op", domain=domain, **attributes)
+
+
+NUMBERS = {name: np.asarray(value, np.int64) for name, value in {
+    "pads": [0, 0, 1, 0, 0, 0, 0, 2], "shape": [0, 120], "rest": [6, -1],
+}.items()}  # fmt: skip
+FLOATS = {
+    "b": normal(6), "c": normal(6, 1, 1), "one": normal(1), "m": normal(1), "v": np.abs(normal(6)) + 0.5,
+    "s": np.float32([1, 2, 3, 4, 5, 6]) / 32, "scales": np.float32([1, 1, 2, 2]), "w": normal(6, 2, 3, 3),
+    "g": normal(6, 1, 3, 3), "t": np.sort(normal(6, 4)), "u": np.sort(normal(1, 4)), "d": normal(2, 6, 3, 3),
+    "k": normal(6, 7), "kt": normal(7, 6), "b7": normal(7), "a": normal(3, 6), "l": normal(1, 3, 6),
+    "many": normal(4, 6, 5), "stack": normal(6, 5, 3),
+}  # fmt: skip
+IMAGE = (1, 6, 4, 5)
+SMALLER = [
+    # the op, the shape of its first operand, the axis that loses channels, that of the result or None
+    (node("Relu"), IMAGE, 1, 1),
+    (node("Relu"), IMAGE, 2, 2),
+    (node("Mul", "c"), IMAGE, 1, 1),
+    (node("Add", "one"), IMAGE, 1, 1),
+    (node("Add", "b"), (6,), 0, 0),
+    (node("Mul", "many"), (6, 1), 0, 1),
+    (node("BatchNormalization", "s", "b", "b", "v"), IMAGE, 1, 1),
+    (node("MaxPool", kernel_shape=[2, 2]), IMAGE, 1, 1),
+    (node("AveragePool", kernel_shape=[2, 2], strides=[2, 2]), (6, 2, 4, 5), 0, 0),
+    (node("GlobalAveragePool"), IMAGE, 1, 1),
+    (node("Resize", "", "scales", mode="nearest"), IMAGE, 1, 1),
+    (node("Conv", "d"), IMAGE, 1, None),
+    (node("Conv", "g", group=6), IMAGE, 1, 1),
+    (node("Conv", "d"), (6, 6, 4, 5), 0, 0),
+    (node("ConvTranspose", "w"), IMAGE, 1, None),
+    (node("MatMul", "k"), (2, 3, 6), 2, None),
+    (node("MatMul", "k"), (6, 3, 6), 0, 0),
+    (node("MatMul", "k"), (2, 6, 6), 1, 1),
+    (node("MatMul", "stack"), (6, 4, 5), 0, 0),
+    (helper.make_node("MatMul", ["a", "x"], ["y"], "op"), (6, 5), 0, None),
+    (helper.make_node("MatMul", ["a", "x"], ["y"], "op"), (2, 6, 6), 2, 2),
+    (helper.make_node("MatMul", ["l", "x"], ["y"], "op"), (6, 6, 5), 0, 0),
+    (node("Gemm", "k", "b7"), (3, 6), 1, None),
+    (node("Gemm", "kt", transB=1), (6, 6), 0, 0),
+    (node("Gemm", "k", "b7", transA=1), (6, 3), 0, None),
+    (node("Gemm", "k", transA=1), (6, 6), 1, 0),
+    (helper.make_node("Gemm", ["a", "x", "b"], ["y"], "op"), (6, 6), 1, 1),
+    (node("MultiThreshold", "t", data_layout="NCHW"), IMAGE, 1, 1),
+    (node("MultiThreshold", "t", data_layout="NHWC"), (1, 4, 5, 6), 3, 3),
+    (node("MultiThreshold", "u", data_layout="NCHW"), IMAGE, 1, 1),
+    (node("Reshape", "shape"), IMAGE, 1, 1),
+    (node("Reshape", "rest"), (6, 6, 4), 1, 1),
+    (node("Reshape", "rest"), (6, 6, 4), 0, 0),
+    (node("Transpose", perm=[2, 0, 3, 1]), IMAGE, 1, 3),
+    (node("Transpose", perm=[2, 0, 3, 1]), (1, 6, 4, 5), 3, 2),
+    (node("Pad", "pads"), IMAGE, 1, 1),
+    (node("Flatten", axis=1), (6, 3, 4), 0, 0),
+    (node("Concat", "x", axis=2), IMAGE, 1, 1),
+    (node("Split", axis=2, num_outputs=2, outputs=("y", "z")), IMAGE, 1, 1),
+    (node("Clip", "", ""), IMAGE, 1, 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "axis", "result"),
+    SMALLER,
+    ids=[f"{op.op_type}-{n}" for n, (op, *_) in enumerate(SMALLER)],
+)
+def test_what_is_left_computes_what_the_whole_does_on_zeros(op, shape, axis, result):
+    """Asked from either side; a product over channels gets nothing from those that are zero."""
+    gone = [0, shape[axis] - 2]
+    arrays = {name: array for name, array in {**FLOATS, **NUMBERS}.items() if name in op.input}
+    data = file_of([op], {"x": (TensorProto.FLOAT, list(shape))}, ["y"], arrays)
+    done = convert(data, "cleaned", prune={"x": {axis: gone}})
+    x = normal(*shape)
+    kept = np.delete(x, gone, axis=axis)
+    np.moveaxis(x, axis, 0)[gone] = 0
+    whole, less = run_model(data, {"x": x})["y"], run_model(done, {"x": kept})["y"]
+    if result is not None:  # A channel of a view is a block.
+        block = whole.shape[result] // shape[axis]
+        lost = [channel * block + k for channel in gone for k in range(block)]
+        whole = np.delete(whole, lost, axis=result)
+        assert convert(data, "cleaned", prune={"y": {result - whole.ndim: lost}}) == done
+    assert np.allclose(less, whole, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("channels", "error", "said"),
     [
@@ -95,11 +179,26 @@ def test_what_cannot_be_followed_is_refused(channels, error, said):
         convert(net(), "cleaned", prune=channels)
 
 
-def test_groups_that_would_lose_a_part_are_refused():
-    conv = helper.make_node("Conv", ["x", "w"], ["y"], "grouped", group=2)
-    data = file_of([conv], {"x": (TensorProto.FLOAT, [1, 4, 5, 5])}, ["y"], {"w": normal(6, 2, 3, 3)})
-    with pytest.raises(UnsupportedExport, match="grouped': channels of axis 1 of 'y' cannot be followed"):
-        convert(data, "cleaned", prune={"y": [0]})
+@pytest.mark.parametrize(
+    ("op", "shape", "axis"),
+    [
+        (node("Conv", "w", group=3), IMAGE, 1),
+        (node("ConvTranspose", "w", group=2), IMAGE, 1),
+        (node("MatMul", "b"), (2, 6), 1),
+        (node("MatMul", "k"), (6,), 0),
+        (node("Resize", "", "", "sizes"), IMAGE, 1),
+        (node("Reshape", "rows"), IMAGE, 1),
+        (node("Softmax", axis=1), IMAGE, 1),
+        (node("Flatten", axis=2), (2, 6, 3, 4), 1),
+        (node("MaxPool", kernel_shape=[2, 2]), IMAGE, 2),
+    ],
+)
+def test_channels_that_would_lose_a_part_are_refused(op, shape, axis):
+    more = {"sizes": np.int64([1, 6, 8, 10]), "rows": np.int64([1, 3, 40])}
+    arrays = {name: array for name, array in {**FLOATS, **more}.items() if name in op.input}
+    data = file_of([op], {"x": (TensorProto.FLOAT, list(shape))}, ["y"], arrays)
+    with pytest.raises(UnsupportedExport, match=f"op': channels of axis {axis} of 'x' cannot be followed"):
+        convert(data, "cleaned", prune={"x": {axis: [1]}})
 
 
 def test_a_batch_that_contradicts_a_shape_is_refused():
