@@ -1,5 +1,6 @@
 """The benchmark of mutants: what it changes, and which tests it runs."""
 
+import ast
 import json
 import os
 import subprocess
@@ -7,9 +8,13 @@ import sys
 
 import pytest
 
+from benchmarks import mutants
+from benchmarks.executed import digest, place_of
 from benchmarks.mutants import (
+    FEW,
     ROOT,
     Fate,
+    Known,
     Mutant,
     drawn,
     equivalents,
@@ -18,6 +23,7 @@ from benchmarks.mutants import (
     mutants_of,
     order,
     page,
+    recorded,
 )
 
 TEXT = """def f(a, b):
@@ -100,6 +106,76 @@ def test_tests_that_execute_the_line_come_first_and_quick_ones_before_slow_ones(
     assert found == [of_the_line, ["test_b.py::of_the_file"]]
     module_level = "\n\nLIMIT = a < b\n"
     assert order(mutant, [record], module_level)[-1][-1] == "tests/fusion/test_b.py::of_another"
+
+
+def test_the_quickest_files_run_before_the_others_are_read():
+    mutant = Mutant("planner/fusion/fuse.py", 2, 0, 1, "a < b", "(a <= b)")
+    tests = {
+        f"tests/fusion/test_{n}.py::test": {"lines": {mutant.file: [2]}, "seconds": 10.0 + n, "passed": True}
+        for n in range(FEW + 2)
+    }
+    stages = order(mutant, [{"tests": tests, "shared": {}}], "def f(a, b):\n    return a < b\n")
+    assert [len(stage) for stage in stages] == [FEW, 2]
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [(1, 0), (2, 2), (3, 0), (4, 4), (5, 4), (6, 6), (7, 7), (8, 7), (9, 9), (10, 10)],
+)
+def test_a_line_belongs_to_the_innermost_statement_guard_or_lambda(line, place):
+    text = """A = 3
+B = lambda a: a + 1
+def f(a):
+    match a:
+        case 1 if (
+            a > 2):
+            g(a,
+              2)
+        case _ if a > 3:
+            h()
+"""
+    assert place_of(ast.parse(text), line) == place
+
+
+def test_records_follow_the_text_of_a_changed_file(tmp_path, monkeypatch):
+    """A line that moved is found again; a new one belongs to the line before."""
+    then, now = (
+        "def f(a):\n    b = a\n    return b\n",
+        "C = 1\n\ndef f(a):\n    b = a\n    b += C\n    return b\n",
+    )
+    cache = tmp_path / "cache"
+    (cache / "texts").mkdir(parents=True)
+    (cache / "texts" / "before").write_text(then)
+    for name, text in {"tests/fusion/test_a.py": "", "planner/fusion/a.py": now}.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    test = tmp_path / "tests/fusion/test_a.py"
+    record = {
+        "tests": {"tests/fusion/test_a.py::test": {"lines": {"planner/fusion/a.py": [2]}, "passed": True}},
+        "shared": {"tests/fusion/test_a.py": {"planner/fusion/a.py": [3]}},
+        "digests": {
+            "tests/fusion/test_a.py": {
+                "planner/fusion/a.py": "before",
+                "tests/fusion/test_a.py": digest(test),
+            }
+        },
+        "of": ["planner/fusion"],
+    }
+    (cache / "tests.fusion.json").write_text(json.dumps(record))
+    found = recorded("tests/fusion", ["planner/fusion/a.py"], cache)
+    assert found["tests"]["tests/fusion/test_a.py::test"]["lines"] == {"planner/fusion/a.py": {4, 5}}
+    assert found["shared"] == {"tests/fusion/test_a.py": {"planner/fusion/a.py": {6}}}
+
+
+def test_a_stopped_run_goes_on_with_what_it_found(tmp_path):
+    fates = [
+        Fate(Mutant("planner/fusion/fuse.py", line, 0, 1, "a < b", "(a <= b)"), "killed", "test", 1.5)
+        for line in (3, 4)
+    ]
+    for one in fates:
+        Known(tmp_path).add(one)
+    assert Known(tmp_path).fates == {one.mutant: one for one in fates}
 
 
 def test_the_innermost_function_of_a_line_is_found():
