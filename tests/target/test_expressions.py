@@ -1,12 +1,21 @@
 """The arithmetic language: exact, closed, limited."""
 
 import math
+import re
 from fractions import Fraction
 
 import pytest
 
-from planner.errors import RuleError, TargetError
-from planner.target.expressions import Ref, evaluate, parse_expression, parse_number, references
+from planner.errors import LimitError, RuleError, TargetError
+from planner.target.expressions import (
+    MAX_DEPTH,
+    MAX_TEXT,
+    Ref,
+    evaluate,
+    parse_expression,
+    parse_number,
+    references,
+)
 
 VALUES = {
     Ref("x", "scale"): Fraction(1, 4),
@@ -63,6 +72,44 @@ def test_refusal(text, message):
     with pytest.raises(TargetError) as caught:
         parse_expression(text)
     assert str(caught.value) == message
+    # The same text further to the right is refused further to the right.
+    with pytest.raises(TargetError) as shifted:
+        parse_expression(f"   {text}")
+    assert columns(shifted.value) == [column + 3 for column in columns(caught.value)]
+
+
+def columns(error):
+    """The columns that a message names."""
+    return [int(number) for number in re.findall(r"column (\d+)", str(error))]
+
+
+@pytest.mark.parametrize(
+    ("of_length", "most"),
+    [
+        (lambda n: "1" * 40 + " " * (n - 40), MAX_TEXT),
+        (lambda n: "(" * n + "1" + ")" * n, MAX_DEPTH),
+        (lambda n: "-" * n + "1", MAX_DEPTH),
+        (lambda n: "1" + "**1" * n, MAX_DEPTH),
+        (lambda n: "min(" * n + "1" + ",1)" * n, MAX_DEPTH),
+    ],
+)
+def test_limits_are_reached_and_not_passed(of_length, most):
+    parse_expression(of_length(most))
+    with pytest.raises(TargetError, match=f"at most {most}"):
+        parse_expression(of_length(most + 1))
+
+
+def test_powers_are_bounded_before_they_are_computed():
+    """Numbers of 8 bits: as many as twice the bound are computed and then refused by their own bits."""
+    assert evaluate(parse_expression("2 ** 2048"), VALUES.__getitem__) == 2**2048
+    for text, message in {
+        "2 ** 2049": "an exponent of 2049; at most 2048",
+        "200 ** 1024": "** gives a number of 7828 bits; at most 4096",
+        "200 ** 1025": "a power of more than 4096 bits",
+    }.items():
+        with pytest.raises(LimitError) as caught:
+            evaluate(parse_expression(text), VALUES.__getitem__)
+        assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
