@@ -48,6 +48,11 @@ def test_it_loads_lints_clean_and_passes_its_test(name):
 
 
 @pytest.mark.parametrize("name", GOOD)
+def test_the_target_is_the_reviewed_one(name, golden):
+    golden(f"{name.replace(' ', '_')}.yaml", imported(*GOOD[name]).text)
+
+
+@pytest.mark.parametrize("name", GOOD)
 def test_what_is_not_said_heads_the_file(name):
     found = imported(*GOOD[name])
     head = " ".join(
@@ -241,6 +246,23 @@ def test_pt2e_specs_become_rows():
     rows = load_target(text).rows
     assert rows["Concat"][0].rules[0].args["ports"] == ("xs", "y")
     assert set(rows) == {"conv", "linear", "add_relu", "Add", "MaxPool", "Concat"}
+
+
+@pytest.mark.parametrize(
+    ("op", "second", "kernel"),
+    [
+        ("aten.linear.default", facts.WEIGHT, "linear"),
+        ("aten.linear.default", facts.ACT, "linear"),
+        ("aten.conv2d.default", facts.ACT, "conv"),
+        ("aten.matmul.default", facts.WEIGHT, "matmul"),
+        ("aten.matmul.default", facts.ACT, "MatMul"),
+    ],
+)
+def test_pt2e_a_product_of_two_values_has_no_weight(op, second, kernel):
+    text = imported(
+        "pt2e", facts.pt2e({"ops": [op], "inputs": [facts.ACT, second], "output": facts.ACT})
+    ).text
+    assert set(load_target(text).rows) == {kernel}
 
 
 def test_pt2e_narrow_ends_are_narrow_storages():
