@@ -7,6 +7,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from planner.target.docs.keydocs import key_tables
+
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "targets" / "target.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft7Validator(SCHEMA)
@@ -52,3 +54,8 @@ def test_every_example_fits_its_field(model, name, field):
     whole = {"definitions": SCHEMA["definitions"], **field}
     for example in field["examples"]:
         assert [e.message for e in Draft7Validator(whole).iter_errors(example)] == [], (model, name)
+
+
+def test_the_page_of_keys_has_its_tables():
+    page = (ROOT / "docs" / "reference" / "target-keys.md").read_text(encoding="utf-8")
+    assert page.endswith(key_tables())
