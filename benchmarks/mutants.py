@@ -59,7 +59,7 @@ TESTS: Final = {
         *("plans/test_asked.py", "propagation/test_asked.py"),
     ),
     "lowering": ("interpreter", "exporters"),
-    "ops": ("ops", "propagation"),
+    "ops": ("ops", "propagation", "ir/test_axes.py"),
     "propagation": ("propagation", "cases"),
     "torch": ("training",),
 }

@@ -136,15 +136,14 @@ def holds_two_signs(pattern: PortPattern) -> bool:
     return isinstance(store, Storage) and free and store.qmin <= -1 and store.qmax >= 1
 
 
-def refused_by_when(graph: Graph, choice: Choice, wanted: Wanted | None) -> str | None:
+def refused_by_when(graph: Graph, choice: Choice, row: Row, wanted: Wanted | None) -> str | None:
     """The first predicate of the row that does not hold; `wanted`: what was asked, where the row has it."""
-    region, row = choice.region, choice.row
-    if row is None or not row.when:
+    if not row.when:
         return None
     if row.is_on_request and wanted is None:
         return NOT_ASKED
     bits = partial(_asked_bits, graph, choice, wanted)
-    return broken_when(row, (*choice.inputs, *choice.outputs), region, graph, bits)
+    return broken_when(row, (*choice.inputs, *choice.outputs), choice.region, graph, bits)
 
 
 def refused_by_blocks(graph: Graph, choice: Choice, row: Row) -> str | None:

@@ -265,7 +265,7 @@ def _fitting(
         choice = Choice(region, row, layout)
         refusal = left[layout.key].why if layout.key in left else None
         refusal = refusal or (None if plain else refused_by_facts(graph, choice))
-        refusal = refusal or refused_by_when(graph, choice, wanted)
+        refusal = refusal or refused_by_when(graph, choice, row, wanted)
         refusal = refusal or (refused_by_blocks(graph, choice, row) if layout.blocked else None)
         dense = (
             too_dense(graph, region, row, layout.inputs[i], region.inputs[i])
