@@ -201,6 +201,42 @@ def test_channels_that_would_lose_a_part_are_refused(op, shape, axis):
         convert(data, "cleaned", prune={"x": {axis: [1]}})
 
 
+@pytest.mark.parametrize(
+    ("op", "shape"),
+    [
+        (node("Relu"), (2, 6)),
+        (node("Reshape", "sizes"), (2, 3, 4)),
+        (node("Expand", "sizes"), (2, 1)),
+        (node("Reshape", "open"), (2, 3, 4)),
+        (node("MatMul", "k"), (2, 6)),
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_samples_of_another_batch_compute_the_same(op, shape, batch):
+    more = {"sizes": np.int64([2, 12]), "open": np.int64([0, 12])}
+    arrays = {name: array for name, array in {**FLOATS, **more}.items() if name in op.input}
+    data = file_of([op], {"x": (TensorProto.FLOAT, list(shape))}, ["y"], arrays)
+    x = normal(2 * batch, *shape[1:])
+    done = convert(data, "cleaned", batch=batch)
+    assert read_written(done).values["x"].shape == (batch, *shape[1:])
+    parts = [run_model(done, {"x": x[k : k + batch]})["y"] for k in range(0, 2 * batch, batch)]
+    wanted = [run_model(data, {"x": x[k : k + 2]})["y"] for k in range(0, 2 * batch, 2)]
+    assert np.allclose(np.concatenate(parts), np.concatenate(wanted), atol=1e-6)
+
+
+def test_other_batches_are_refused():
+    total = helper.make_node("ReduceSum", ["x", "first"], ["y"], "total")
+    data = file_of([total], {"x": (TensorProto.FLOAT, [1, 4])}, ["y"], {"first": np.int64([0])})
+    with pytest.raises(UnsupportedExport, match="the output 'y' does not follow a batch of 3"):
+        convert(data, "cleaned", batch=3)
+    with pytest.raises(ModelError, match="a batch has one sample or more, not 0"):
+        convert(data, "cleaned", batch=0)
+    two = {name: (TensorProto.FLOAT, [size, 4]) for name, size in (("x", 1), ("z", 2))}
+    data = file_of([node("Add", "z")], two, ["y"], {})
+    with pytest.raises(ModelError, match="the inputs' first axes differ: 1, 2"):
+        convert(data, "cleaned", batch=3)
+
+
 def test_a_batch_that_contradicts_a_shape_is_refused():
     reshape = helper.make_node("Reshape", ["x", "shape"], ["y"], "r")
     data = file_of([reshape], {"x": (TensorProto.FLOAT, [1, 4])}, ["y"], {"shape": np.asarray([2, 2])})
