@@ -260,6 +260,12 @@ CASES = {
         {},
         21,
     ),
+    "einsum, one open size of two sums": (
+        node("Einsum", ["a", "c"], equation="bsd,sdo->bo"),
+        {"a": f32(2, "s", 3), "c": f32("s", 3, 4)},
+        {},
+        21,
+    ),
     "einsum, outer is whole": (
         node("Einsum", ["a", "c"], equation="i,j->ij"),
         {"a": f32(3), "c": f32(4)},
@@ -533,6 +539,18 @@ def pack_4bit(array):
             "it says no number of heads",
         ),
         (node("Einsum", ["a"], equation="ij->ji"), {"a": f32(2, 3)}, {}, "its equation is 'ij->ji'"),
+        (
+            node("Einsum", ["a", "c"], equation="xbs,bso->xo"),
+            {"a": f32(3, "b", "s"), "c": f32("b", "s", 4)},
+            {},
+            "sizes are open that are joined",
+        ),
+        (
+            node("Einsum", ["a", "c"], equation="xtbs,bsxo->to"),
+            {"a": f32(3, 2, "b", "s"), "c": f32("b", "s", 3, 4)},
+            {},
+            "sizes are open that are joined",
+        ),
         (
             node("Einsum", ["a", "b"], equation="ii,ij->j"),
             {"a": f32(3, 3), "b": f32(3, 4)},
