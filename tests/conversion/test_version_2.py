@@ -93,3 +93,11 @@ def test_there_and_back():
 def test_a_trunc_of_run_time_has_no_form():
     with pytest.raises(UnsupportedExport, match=r"qonnx-2 cannot say Trunc at 'cut' \(port cut.in\[0\]\)"):
         convert(trunc_file(six=False, computed=True), "qonnx-2")
+
+
+@pytest.mark.parametrize("to", ["cleaned", "qonnx"])
+def test_a_quant_is_of_version_1_whatever_domain_says_it(to):
+    for domain in (GENERAL, "onnx.brevitas"):
+        node, arrays = quant_node("y", "x", scale=0.25, zero_point=0.0, bits=8, domain=domain)
+        data = file_of([node], {"x": (TensorProto.FLOAT, X.shape)}, ["y"], arrays, domains=(domain,))
+        assert versions(convert(data, to))[GENERAL] == 1
