@@ -58,10 +58,12 @@ TESTS: Final = {
         *("ir", "cases", "calibration/test_sizes_seen.py", "fusion/test_inner_types.py"),
         *("plans/test_asked.py", "propagation/test_asked.py"),
     ),
+    "litert_reader": ("litert_reader", "exporters/litert/test_recurrent.py"),
     "lowering": ("interpreter", "exporters"),
     "onnx/drafts": ("onnx_import", "conversion", "litert_reader"),
     "ops": ("ops", "propagation", "ir/test_axes.py"),
     "propagation": ("propagation", "cases"),
+    "target": ("target", "target_files/test_shipped.py", "target_files/test_traits.py"),
     "torch": ("training",),
 }
 """Tests whose folders are not named as the packages that they guard."""

@@ -91,6 +91,8 @@ MOVEMENTS = {
     "GATHER": ([(3, 4), i32(3, 0, 0)], "GatherOptions", {"Axis": 1}, lambda x: [x[:, [3, 0, 0]]]),
     "GATHER last": ([(3, 4), i32(3, 0)], "GatherOptions", {"Axis": -1}, lambda x: [x[:, [3, 0]]]),
     "GATHER_ND": ([(3, 4), np.int32([[2, 1], [0, 3]])], "", {}, lambda x: [x[[2, 0], [1, 3]]]),
+    "REVERSE_V2": ([(2, 3, 4), i32(1)], "", {}, lambda x: [x[:, ::-1]]),
+    "REVERSE_V2 last": ([(2, 3), i32(-1, 0)], "", {}, lambda x: [x[::-1, ::-1]]),
     "TILE": ([(2, 3), i32(2, 1)], "", {}, lambda x: [np.tile(x, (2, 1))]),
     "BROADCAST_TO": ([(2, 1), i32(4, 2, 3)], "", {}, lambda x: [np.broadcast_to(x, (4, 2, 3))]),
     "DEPTH_TO_SPACE": (
