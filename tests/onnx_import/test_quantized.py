@@ -106,6 +106,31 @@ def test_a_convolution_weight_keeps_its_scales():
     assert facts(graph) == {"w": ["!quant.uniform<i8<-127:127>:f32:0, {0.5,0.25}>"]}
 
 
+@pytest.mark.parametrize(
+    ("scales", "lowest", "kind"),
+    [
+        ([0.5, 0.25], [-127, -127], "i8<-127:127>"),
+        ([0.0078125, 128.0], [-127, -100], "i8<-127:127>"),
+        ([128.0, 0.0078125], [-100, -127], "i8<-127:127>"),
+        ([0.5, 0.25], [-128, -127], "i8"),
+        ([0.5, 0.25], [-127, -128], "i8"),
+        ([0.5], [-127, -127], "i8<-127:127>"),
+        ([0.5], [-127, -128], "i8"),
+    ],
+)
+def test_a_weight_without_its_lowest_number_is_even(scales, lowest, kind):
+    """Of each channel by its own scale."""
+    weight = np.stack([np.linspace(low, 127, 4) for low in lowest]).astype(np.int8).reshape(2, 1, 2, 2)
+    text = (
+        f"{HEAD} g (float[1,1,3,3] x) => (float[1,2,2,2] y) {{ w = DequantizeLinear<axis = 0>(q, s) y "
+        f"= Conv(x, w) }}"
+    )
+    arrays = {"q": weight, "s": np.float32(scales if len(scales) > 1 else scales[0])}
+    graph = read_onnx(parsed(text, **arrays))
+    (fact,) = graph.values["w"].facts
+    assert str(fact.storage) == kind
+
+
 def test_blocks_become_a_sub_channel_type():
     text = (
         f"{HEAD} g (float[1,4] x) => (float[1,2] y) {{ w = DequantizeLinear<axis = 0, block_size = "

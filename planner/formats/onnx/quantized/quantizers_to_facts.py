@@ -294,7 +294,7 @@ def _tight(kind: Uniform, array: Array) -> Uniform:
         return kind
     # A weight that never uses -128 fits rows that ask for -127 to 127, so the unused end is given up.
     others = tuple(axis for axis in range(array.ndim) if axis != kind.axis)
-    least = np.min(array, axis=None if kind.axis is None else others, initial=0.0)
+    least = np.min(array, axis=others, initial=0.0)
     if np.min(least / np.asarray(kind.scales)) < store.qmin + 0.5:
         return kind
     return replace(kind, storage=Storage(store.bits, store.signed, -store.qmax, store.qmax))
