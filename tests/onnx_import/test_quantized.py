@@ -542,3 +542,52 @@ def test_a_pin_with_a_zero_point_that_cuts_weights_is_stored_as_it_cuts(pin, tar
     kind = done.kernels_in_order[0].inputs[1].type
     wanted = next(fact for fact in ready.values["w"].facts if isinstance(fact, Uniform))
     assert (kind.lo, kind.hi, set(kind.zero_points)) == (wanted.lo, wanted.hi, {0})
+
+
+def scale_of_each(kind, shape):
+    """The scale of every number of an array of a type."""
+    scales = np.asarray(kind.scales)
+    if kind.axis is not None:
+        return np.broadcast_to(
+            scales.reshape([-1 if k == kind.axis else 1 for k in range(len(shape))]), shape
+        )
+    if not kind.blocks:
+        return np.broadcast_to(scales, shape)
+    spread = scales.reshape(kind.grid)
+    for axis, size in kind.blocks:
+        spread = np.repeat(spread, size, axis)
+    return np.broadcast_to(spread, shape)
+
+
+@pytest.mark.parametrize("perm", ["", "<perm = [1, 0]>", "<perm = [0, 1]>"])
+@pytest.mark.parametrize(
+    ("grid", "scales", "each"),
+    [
+        ("", 0.5, [[0.5]]),
+        ("<axis = 0>", [0.5, 0.25, 1, 2], [[0.5], [0.25], [1], [2]]),
+        ("<axis = 1>", [0.5, 0.25], [[0.5, 0.25]]),
+        ("<axis = 0, block_size = 2>", [[0.5, 0.25], [1, 2]], [[0.5, 0.25]] * 2 + [[1, 2]] * 2),
+        (
+            "<axis = 1, block_size = 1>",
+            [[0.5, 0.25], [1, 2], [4, 8], [3, 5]],
+            [[0.5, 0.25], [1, 2], [4, 8], [3, 5]],
+        ),
+    ],
+)
+def test_the_type_of_a_weight_is_turned_with_it(grid, scales, each, perm):
+    weight = np.arange(-4, 4, dtype=np.int8).reshape(4, 2)
+    turned = weight if perm.endswith("0, 1]>") else weight.T
+    text = (
+        f"{HEAD} g (float[1,{turned.shape[0]}] x) => (float[1,{turned.shape[1]}] y) "
+        f"{{ w = DequantizeLinear{grid}(q, s) t = Transpose{perm}(w) y = MatMul(x, t) }}"
+    )
+    graph = read_onnx(parsed(text, q=weight, s=np.float32(scales)))
+    name = graph.ops[-1].inputs[1]
+    (kind,) = graph.values[name].facts
+    each = np.broadcast_to(each, weight.shape)
+    each = each if turned is weight else each.T
+    np.testing.assert_array_equal(graph.constants[name].array, turned * each)
+    # Of a type with a scale for each row of what is summed only its width is kept.
+    if isinstance(kind, Uniform):
+        np.testing.assert_array_equal(scale_of_each(kind, turned.shape), each)
+    assert graph.values[name].shape == turned.shape
