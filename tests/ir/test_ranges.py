@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from planner.errors import QTypeError
 from planner.ir.types.qtypes import storage
-from planner.ir.types.ranges import uniform_from_range, uniform_per_axis, uniform_per_block
+from planner.ir.types.ranges import uniform_columns, uniform_from_range, uniform_per_axis, uniform_per_block
+from planner.ir.types.scales import common_factor, held_in, holds_scales, nearest
 from planner.ir.types.typetext import parse_storage
 
 
@@ -217,3 +218,48 @@ def test_per_axis_is_the_symmetric_formula_slice_by_slice(tops):
     ]
     assert kind.scales == tuple(one.scale for one in alone)
     assert kind.zero_points == (0,) * len(tops)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e5, 1e5), st.floats(-1e5, 1e5)), min_size=1, max_size=5),
+    st.sampled_from(("i8", "i4", "i8<-127:127>", "i16")),
+    st.booleans(),
+    st.booleans(),
+)
+def test_columns_are_chosen_as_slices_are(pairs, name, symmetric, power_of_two):
+    """The arrays of `uniform_columns` are the type of `uniform_per_axis`."""
+    los, his = ([float(np.float32(end(pair))) for pair in pairs] for end in (min, max))
+    given = {"symmetric": symmetric, "power_of_two": power_of_two}
+    columns = uniform_columns(los, his, parse_storage(name), **given)
+    assert columns == uniform_per_axis(los, his, parse_storage(name), 0, **given)
+
+
+@pytest.mark.parametrize("held", ["e8m0", "f8E4M3FN", "f16", "bf16"])
+def test_columns_have_scales_that_a_file_holds(held):
+    los, his = np.array([-1.0, 0.0, -3.0, 0.0]), np.array([0.5, 0.0, 7.0, 1e-4])
+    kind = uniform_columns(los, his, storage("i8"), held=held)
+    assert holds_scales(kind.scales, held)
+    assert not any(kind.zero_points)
+    exact = np.maximum(-los, his) / 127
+    busy = exact > 0
+    step = {"e8m0": 1.0, "f8E4M3FN": 1 / 8, "f16": 1 / 512, "bf16": 1 / 128}[held]
+    np.testing.assert_allclose(np.asarray(kind.scales)[busy][:2], exact[busy][:2], rtol=step)
+    with pytest.raises(QTypeError, match=r"slice 1: range nan:1\.0 must be finite"):
+        uniform_columns([0.0, math.nan], [1.0, 1.0], storage("i8"), held=held)
+
+
+def test_scales_of_one_factor_are_found_and_others_are_not():
+    """NVFP4: each scale is a value of f8E4M3FN times one float32."""
+    exact = np.array([448.0, 3.25, 0.017, 2e-9]) * 1.7
+    scales = [float(np.float32(scale)) for scale in held_in(exact, "f8E4M3FN")]
+    factor = common_factor(scales)
+    assert factor == pytest.approx(exact[0] / 448, rel=1e-5)
+    times = np.asarray(scales) / factor
+    assert np.array_equal(nearest(times, "f8E4M3FN"), times.round(12))
+    np.testing.assert_allclose(times[:3], [448, 3.25, 1.125 * 2**-6], rtol=1e-6)
+    assert common_factor([1.0, 1.0 + 2**-10]) is None
+    assert common_factor([float(k) for k in range(1, 200)]) is None
+    assert not holds_scales([1.0, 1.0 + 2**-10], "f8E4M3FN")
+    with pytest.raises(QTypeError, match="is beyond e8m0"):
+        held_in(np.array([2.0**128]), "e8m0")
+    assert held_in(np.array([2.0**127, 2.0**-130]), "e8m0").tolist() == [2.0**127, 2.0**-126]
