@@ -16,6 +16,7 @@ from planner.formats.mlir.passes.tool import split
 from planner.formats.onnx.write import write_graph
 from planner.formats.stablehlo.reader.custom_form import is_available
 from planner.formats.stablehlo.reader.regular_form import regular
+from planner.interpreter.models import ModelRunner
 from tests.oracles.hlo import PYTHON, ROOT, evaluated, printed
 
 SOURCE = (Path(__file__).parent / "hlo_models.mlir").read_text(encoding="utf-8")
@@ -303,3 +304,21 @@ def test_programs_of_constants_are_rounded_as_they_say():
         plan = planner.plan(model, "stablehlo")
         (found,) = planner.evaluate(model, plan, {}).outputs.values()
         assert bool(found) is equal
+
+
+@pytest.mark.parametrize("strides", [None, 1, 2])
+def test_a_slice_has_steps_of_one_where_it_says_none(strides):
+    wanted = list(range(1, 4, strides or 1))
+    kind = f"tensor<{len(wanted)}xf32>"
+    more = "" if strides is None else f", strides = array<i64: {strides}>"
+    graph = planner.load_model(
+        f"""
+func.func @main(%x: tensor<6xf32>) -> {kind} {{
+  %0 = "stablehlo.slice"(%x) {{start_indices = array<i64: 1>, limit_indices = array<i64: 4>{more}}}
+    : (tensor<6xf32>) -> {kind}
+  return %0 : {kind}
+}}
+""".encode()
+    )
+    (found,) = ModelRunner(graph).run({graph.inputs[0]: np.arange(6, dtype=np.float32)}).values()
+    assert found.tolist() == wanted
