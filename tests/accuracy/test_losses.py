@@ -230,6 +230,27 @@ def test_corrected_biases_are_measured_against_those_given():
     assert mine.sqnr == pytest.approx(mine.outputs[0].predicted, abs=1.0)
 
 
+def test_a_kernel_that_measures_its_scales_while_it_runs_has_its_own_noise():
+    """Alone in float but for its row it makes the noise that it makes in the plan."""
+    model = net(
+        [node("MatMul", "x", "w", out="a"), node("Relu", "a", out="b"), node("MatMul", "b", "v", out="y")],
+        ["y"],
+        {
+            "w": np.random.default_rng(0).normal(size=(8, 6)),
+            "v": np.random.default_rng(1).normal(size=(6, 4)),
+        },
+        shape=(3, 8),
+    )
+    samples = normal((3, 8), 4)
+    plan = planned(model, samples, "onnxruntime-dynamic")
+    dynamic = [kernel.name for kernel in plan.kernels_in_order if plan.row_of(kernel.name) is not None]
+    assert len(dynamic) == 2
+    found = losses(model, plan, samples)
+    own = {kernel.name: sum(kernel.noise.values()) for kernel in found.kernels}
+    assert all(own[name] > 0 for name in dynamic)
+    assert found.outputs[0].predicted == pytest.approx(found.sqnr, abs=2.0)
+
+
 def test_an_exact_plan_loses_nothing():
     model = net([node("Relu", "x", out="y")], ["y"], {})
     samples = [{"x": np.float32([[0, 1, 2, 3, 4, 5, 6, 255]])}]

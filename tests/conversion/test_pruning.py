@@ -92,7 +92,7 @@ FLOATS = {
     "s": np.float32([1, 2, 3, 4, 5, 6]) / 32, "scales": np.float32([1, 1, 2, 2]), "w": normal(6, 2, 3, 3),
     "g": normal(6, 1, 3, 3), "t": np.sort(normal(6, 4)), "u": np.sort(normal(1, 4)), "d": normal(2, 6, 3, 3),
     "k": normal(6, 7), "kt": normal(7, 6), "b7": normal(7), "a": normal(3, 6), "l": normal(1, 3, 6),
-    "many": normal(4, 6, 5), "stack": normal(6, 5, 3),
+    "many": normal(4, 6, 5), "stack": normal(6, 5, 3), "two": normal(2, 5, 3),
 }  # fmt: skip
 IMAGE = (1, 6, 4, 5)
 SMALLER = [
@@ -116,6 +116,7 @@ SMALLER = [
     (node("MatMul", "k"), (6, 3, 6), 0, 0),
     (node("MatMul", "k"), (2, 6, 6), 1, 1),
     (node("MatMul", "stack"), (6, 4, 5), 0, 0),
+    (node("MatMul", "two"), (2, 4, 5), 0, 0),
     (helper.make_node("MatMul", ["a", "x"], ["y"], "op"), (6, 5), 0, None),
     (helper.make_node("MatMul", ["a", "x"], ["y"], "op"), (2, 6, 6), 2, 2),
     (helper.make_node("MatMul", ["l", "x"], ["y"], "op"), (6, 6, 5), 0, 0),
