@@ -81,8 +81,7 @@ def _computed(builder: ProgramBuilder, block: Block, ops: Sequence[Op]) -> Mappi
     for op in ops:
         operands = []
         for i in _data(op):
-            name = op.inputs[i] if i < len(op.inputs) else ""
-            if name:
+            if name := op.inputs[i]:
                 operands.append(inner.get(name) or builder.seen(name, block.kinds.get((op.name, i))))
         found = _results(builder, op, operands)
         if found is None or len([name for name in op.outputs if name]) > len(found):
@@ -184,7 +183,7 @@ def _data(op: Op) -> Sequence[int]:
     """Which operands are data: not the shapes, indices and bounds of data movement and reductions."""
     several = ("Gemm", "LayerNormalization", "MatMul", "Where")
     is_variadic = op.type in several or op.type in _PAIRS
-    return range(len(op.inputs)) if is_variadic else (0,)
+    return range(len(op.inputs) if is_variadic else min(len(op.inputs), 1))
 
 
 def _softmax(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
