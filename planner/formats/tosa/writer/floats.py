@@ -79,10 +79,11 @@ def _computed(builder: ProgramBuilder, block: Block, ops: Sequence[Op]) -> Mappi
     """The results of ops on reals, by value name; operands at integer ports are seen through their types."""
     inner: dict[str, Tensor] = {}
     for op in ops:
-        operands = []
-        for i in _data(op):
-            if name := op.inputs[i]:
-                operands.append(inner.get(name) or builder.seen(name, block.kinds.get((op.name, i))))
+        operands = [
+            inner.get(name) or builder.seen(name, block.kinds.get((op.name, i)))
+            for i in _data(op)
+            if (name := op.inputs[i])
+        ]
         found = _results(builder, op, operands)
         if found is None or len([name for name in op.outputs if name]) > len(found):
             known = ", ".join(sorted(FLOAT_OPS))
