@@ -1,0 +1,31 @@
+"""Float operators as this format has them: what is written computes what the model does, once it is read."""
+
+import numpy as np
+import pytest
+
+from planner.errors import UnsupportedExport
+from tests.exporters.float_operators import MODELS, results
+
+FORMAT = "tosa"
+REFUSED = {
+    "Round": "runs Round in float",
+    "Mod all": "runs Mod in float",
+    "Mod column": "runs Mod in float",
+    "Mod scalar": "runs Mod in float",
+    "Mean of three": "runs Mean in float",
+    "ArgMin": "runs ArgMin in float",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in REFUSED])
+def test_what_is_written_is_the_model(name):
+    wanted, found = results(name, FORMAT)
+    for mine, theirs in zip(wanted, found, strict=True):
+        assert mine.shape == theirs.shape
+        np.testing.assert_allclose(theirs, mine, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_format_has_not_is_refused(name):
+    with pytest.raises(UnsupportedExport, match=REFUSED[name]):
+        results(name, FORMAT)
