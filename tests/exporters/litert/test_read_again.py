@@ -1,10 +1,10 @@
-"""Float operators as this format has them: what is written computes what the model does, once it is read."""
+"""Operators as this format has them: what is written computes what the model does, once it is read."""
 
 import numpy as np
 import pytest
 
 from planner.errors import UnsupportedExport
-from tests.exporters.float_operators import MODELS, results
+from tests.exporters.read_again import MODELS, results, stored_results
 
 FORMAT = "litert"
 REFUSED = {
@@ -36,3 +36,10 @@ def test_what_is_written_is_the_model(name):
 def test_what_the_format_has_not_is_refused(name):
     with pytest.raises(UnsupportedExport, match=REFUSED[name]):
         results(name, FORMAT)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in REFUSED and "model: " not in name])
+def test_stored_integers_are_the_same(name):
+    for mine, theirs in stored_results(name, FORMAT):
+        assert mine.shape == theirs.shape
+        np.testing.assert_allclose(theirs, mine, rtol=1e-5, atol=1e-5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.errors import ModelError, UnsupportedExport
-from tests.exporters.float_operators import MODELS, results
+from tests.exporters.read_again import MODELS, results
 
 FORMAT = "stablehlo"
 REFUSED = {

@@ -1,4 +1,4 @@
-"""A small model of every float operator that exporters write, and of the forms each has."""
+"""A small model of every operator that exporters write, in its forms; and its file, read again and run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,6 +7,7 @@ import numpy as np
 import planner
 from planner.interpreter.models import ModelRunner
 from tests.exporters.litert.test_operators import ALL, made
+from tests.exporters.tosa.running import agreed, fed
 
 SHAPE = (2, 4, 5, 6)
 RNG = np.random.default_rng(8)
@@ -136,6 +137,9 @@ MODELS: Mapping[str, tuple[str, Sequence[int], Mapping[str, np.ndarray]]] = {
 }
 
 
+TARGETS = {"litert": "litert-int8", "stablehlo": "stablehlo", "tosa": "tosa-int8"}
+
+
 def results(name: str, to: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """What a model computes, and what its file in another format does once read.
 
@@ -145,9 +149,27 @@ def results(name: str, to: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """
     text, shape, constants = MODELS[name]
     graph = planner.load_model(made(text, shape, constants))
-    target = {"tosa": "tosa-int8", "stablehlo": "stablehlo", "litert": "litert-int8"}[to]
-    again = planner.load_model(planner.export(graph, planner.plan(graph, target), to))
+    again = planner.load_model(planner.export(graph, planner.plan(graph, TARGETS[to]), to))
     sample = np.random.default_rng(0).uniform(-1.5, 2, shape).astype(np.float32)
     runs = [ModelRunner(each).run(dict.fromkeys(each.inputs, sample)) for each in (graph, again)]
     wanted, found = (list(run.values()) for run in runs)
     return wanted, found
+
+
+def stored_results(name: str, to: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The results of a model's plan on integers, and those of its file, read and planned again.
+
+    Raises:
+      UnsupportedExport: the format has no form for it.
+    """
+    text, shape, constants = MODELS[name]
+    graph = planner.load_model(made(text, shape, constants))
+    samples = [{"i": np.random.default_rng(k).uniform(-1.5, 2, shape).astype(np.float32)} for k in range(2)]
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+    plan = planner.plan(graph, TARGETS[to])
+    again = planner.load_model(planner.export(graph, plan, to))
+    given = list(samples[0].values()) if to == "litert" else fed(graph, plan, samples[0])
+    feeds = dict(zip(again.inputs, given, strict=True))
+    found = planner.evaluate(again, planner.plan(again, TARGETS[to]), feeds).outputs
+    wanted = planner.evaluate(graph, plan, samples[0])
+    return [(mine, theirs) for _, mine, theirs in agreed(wanted, plan, list(found.values()))]
