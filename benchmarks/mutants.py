@@ -67,6 +67,8 @@ TESTS: Final = {
     "torch": ("training",),
 }
 """Tests whose folders are not named as the packages that they guard."""
+ROOT_TESTS: Final = "tests"
+"""The tests that are in no folder guard the modules that are in none."""
 QUICK: Final = "not slow and not soak"
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "qplan-mutants"
 EQUIVALENT: Final = ROOT / "benchmarks" / "equivalent_mutants.tsv"
@@ -156,11 +158,11 @@ def _changes(node: ast.expr) -> Iterator[str]:
 
 
 def guards_of(file: str) -> tuple[str, ...]:
-    """Folders or files of tests that guard a file of the planner; those of its root have the root's tests."""
+    """Folders or files of tests that guard a file of the planner."""
     parts = Path(file).parts[1:-1]
     if not parts:
-        return tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("test_*.py")))
-    for names in (parts[:3], parts[:2], parts[:1]):
+        return (ROOT_TESTS,)
+    for names in (parts[:2], parts[:1]):
         path = "/".join(names)
         found = tuple(f"tests/{one}" for one in TESTS.get(path, (path,)) if (ROOT / "tests" / one).exists())
         if found:
@@ -170,11 +172,11 @@ def guards_of(file: str) -> tuple[str, ...]:
 
 def guarded_by(tests: str) -> tuple[str, ...]:
     """The packages that a folder or file of tests guards: what `guards_of` says, turned round."""
+    if tests == ROOT_TESTS:
+        return ("planner",)
     name = tests.removeprefix("tests/")
     if not name.endswith(".py"):
         name = name.partition("/")[0]
-    elif "/" not in name:
-        return ("planner",)
     named = tuple(package for package, folders in TESTS.items() if name in folders)
     return tuple(f"planner/{one}" for one in (*named, *(() if name in TESTS else (name,))))
 
@@ -218,7 +220,7 @@ def equivalents() -> dict[tuple[str, str, str, str], str]:
 
 def folders_of(tests: str) -> list[str]:
     """The folders of a folder that hold tests themselves, for each has a record of its own; a file is one."""
-    if tests.endswith(".py"):
+    if tests.endswith(".py") or tests == ROOT_TESTS:
         return [tests]
     return sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / tests).rglob("test_*.py")})
 

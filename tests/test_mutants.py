@@ -18,7 +18,9 @@ from benchmarks.mutants import (
     Mutant,
     drawn,
     equivalents,
+    folders_of,
     function_of,
+    guarded_by,
     guards_of,
     mutants_of,
     order,
@@ -67,12 +69,26 @@ def test_the_same_seed_draws_the_same_and_every_mutant_compiles():
     [
         ("planner/formats/litert/writer/movement.py", ("tests/exporters/litert",)),
         ("planner/fusion/fuse.py", ("tests/fusion",)),
+        ("planner/costs.py", ("tests",)),
         ("planner/formats/onnx/read.py", ("tests/onnx_import", "tests/conversion")),
         ("planner/client/__init__.py", ("tests/api/test_client.py", "tests/api/test_client_tls.py")),
     ],
 )
 def test_a_file_is_guarded_by_the_folder_of_its_package(file, tests):
     assert guards_of(file) == tests
+
+
+FOLDERS = sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "planner").rglob("*.py")})
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_folder_has_guards_that_record_it(folder):
+    file = f"{folder}/any.py"
+    guards = guards_of(file)
+    assert guards
+    for tests in guards:
+        assert any(file.startswith(f"{package}/") for package in guarded_by(tests))
+        assert all((ROOT / one).exists() for one in folders_of(tests))
 
 
 def test_the_page_lists_what_survives():
