@@ -11,10 +11,15 @@ tflite = pytest.importorskip("tflite", reason="no tflite: pip install '.[litert]
 
 @dataclass
 class Hand:
-    """Tensors and operators of one subgraph, in the order they are given."""
+    """Tensors and operators of one subgraph, in the order they are given.
+
+    `variables` are places of tensors that keep their numbers; `later` leaves out the older field of codes.
+    """
 
     tensors: list = field(default_factory=list)
     operators: list = field(default_factory=list)
+    variables: set = field(default_factory=set)
+    later: bool = False
 
     def tensor(self, shape, element, data=None, scales=(), zeros=(), axis=0, name=None):  # noqa: PLR0917
         """Add a tensor; `data` are its bytes."""
@@ -56,6 +61,8 @@ class Hand:
                 "Type": getattr(tflite.TensorType, element),
                 "Buffer": 0 if data is None else next(place),
             }
+            if i in self.variables:
+                fields["IsVariable"] = True
             if scales:
                 fields["Quantization"] = table(
                     made,
@@ -71,7 +78,9 @@ class Hand:
                 tflite.BuiltinOperator.CUSTOM if custom is not None else getattr(tflite.BuiltinOperator, name)
             )
             text = {"CustomCode": made.CreateString(name)} if custom is not None else {}
-            more = {"DeprecatedBuiltinCode": min(code, 127), "BuiltinCode": code, "Version": version}
+            more = {"BuiltinCode": code, "Version": version}
+            if not self.later:
+                more["DeprecatedBuiltinCode"] = min(code, 127)
             fields = {
                 "OpcodeIndex": len(codes),
                 "Inputs": numbers(made, given, np.int32),

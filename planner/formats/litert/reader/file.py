@@ -31,6 +31,8 @@ _FREE: Final = 1 << 20
 _MOST_RANK: Final = 8
 _MOST_ELEMENTS: Final = 1 << 40
 _PLAIN: Final = 0
+_CODE: Final = 10
+"""Place of an operator's code in the table of fields."""
 _FAULTS: Final = (struct.error, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """Exceptions of the schema's accessors where a number leads elsewhere than the schema says."""
 
@@ -234,8 +236,7 @@ class _Reader:
                 f"{self.model.OperatorCodesLength()}"
             )
         code = self.model.OperatorCodes(item.OpcodeIndex())
-        # Codes of before version 3a of the schema fit a byte and stand in a field of their own.
-        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        number = max(_whole_code(code), code.DeprecatedBuiltinCode())
         name = self.operator_names.get(number, f"OPERATOR_{number}")
         is_custom = name == "CUSTOM"
         if is_custom:
@@ -261,6 +262,17 @@ class _Reader:
         found = getattr(self.schema, table)()
         found.Init(union.Bytes, union.Pos)
         return found
+
+
+def _whole_code(code: Any) -> int:
+    """The code of an operator in the field of schema 3a, 0 where it is absent.
+
+    Before 3a codes fitted a byte and stood in a field of their own. Some files have the later field alone,
+    of which the schema's package says nothing where the code would fit a byte.
+    """
+    table = code._tab  # noqa: SLF001 - no accessor gives the field
+    place = table.Offset(_CODE)
+    return int.from_bytes(table.Bytes[table.Pos + place :][:4], "little", signed=True) if place else 0
 
 
 def _by_number(names: Any) -> Mapping[int, str]:
