@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from planner.formats.litert.reader.builder import Builder, Unread, reals_of, tight
-from planner.formats.litert.reader.file import Array, Operator
+from planner.formats.litert.reader.file import Array, Operator, Tensor
 from planner.formats.litert.reader.linear import Reader
 from planner.ir.graph import Op, Value
 from planner.ir.types.qtypes import Uniform
@@ -27,16 +27,21 @@ _NORMS: Final = (20, 21, 22, 23)
 _TANH: Final = 4
 _TURN: Final = (1, 0, 2)
 _BEFORE_FIRST: Final = -(1 << 31)
+_MOST_STEPS: Final = 64
+"""Of a layer that is read as its steps."""
 
 
 def lstm(builder: Builder, op: Operator) -> None:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM with four gates, without projection, normalisation and clips."""
+    """UNIDIRECTIONAL_SEQUENCE_LSTM with four gates, without projection and normalisation.
+
+    A bound of the cell state that it reaches is no LSTM of ONNX's: such a layer is its steps, in float.
+    """
     options = builder.options(op, "UnidirectionalSequenceLSTMOptions")
     for places, what in ((_PROJECTION, "a projection"), (_NORMS, "layer normalisation")):
         if any(builder.has(op, i) for i in places):
             raise Unread(f"it has {what}")
-    if options.FusedActivationFunction() != _TANH or options.CellClip() or options.ProjClip():
-        raise Unread("it clips, or its activation is not TANH")
+    if options.FusedActivationFunction() != _TANH:
+        raise Unread("its activation is not TANH")
     if not all(builder.tensor(op, i).is_variable for i in _STATES):
         raise Unread("its states are no variable tensors")
     x, cell = builder.tensor(op, 0), builder.tensor(op, _STATES[1])
@@ -45,6 +50,10 @@ def lstm(builder: Builder, op: Operator) -> None:
     is_major, (batch, size) = bool(options.TimeMajor()), cell.shape
     steps = x.shape[0 if is_major else 1]
     name = builder.value(op, 0) if is_major else builder.turned(builder.value(op, 0), _TURN)
+    bound = options.CellClip()
+    if bound > 0 and bound < _reach(cell, steps):
+        _in_steps(builder, op, name, bound, is_major=is_major)
+        return
     weights = [_packed(builder, op, places, size, what) for places, what in ((_INPUTS, "w"), (_AGAIN, "r"))]
     operands = [name, *weights, _bias(builder, op, size), "", "", "", _peepholes(builder, op, size)]
     while not operands[-1]:
@@ -62,6 +71,64 @@ def lstm(builder: Builder, op: Operator) -> None:
             builder.names[place] = builder.shaped(state, (batch, size))
     axes = builder.constant(np.array([1]), "axes")
     builder.result(op, "Squeeze", [every, axes], order=() if is_major else _TURN)
+
+
+def _reach(cell: Tensor, steps: int) -> float:
+    """The largest magnitude that a cell state can have: a step adds 1 at most, and its type has an end."""
+    most = float(steps)
+    return most if cell.kind is None else min(most, cell.kind.scale * cell.kind.storage.qmax)
+
+
+def _in_steps(builder: Builder, op: Operator, x: str, bound: float, *, is_major: bool) -> None:
+    """An LSTM whose cell state is cut at a bound in each step, as the ops of its steps.
+
+    Args:
+      x: what it reads, steps first.
+    """
+    steps, batch, elements = builder.read.values[x].shape or ()
+    size = builder.tensor(op, _STATES[1]).shape[1]
+    tensors = [builder.tensor(op, i) for i in (0, *_INPUTS, *_AGAIN)]
+    if any(t.element != "f32" for t in tensors) or any(builder.has(op, i) for i in _HOLES):
+        raise Unread(f"it cuts its cell state at {bound:g}, on integers or beside peepholes")
+    if any(
+        place in other.inputs
+        for place in (op.inputs[i] for i in _STATES)
+        for other in builder.file.operators
+        if other is not op
+    ):
+        raise Unread(f"it cuts its cell state at {bound:g}, and its states are read elsewhere")
+    if not isinstance(steps, int) or steps > _MOST_STEPS:
+        raise Unread(f"it cuts its cell state at {bound:g} in {steps} steps; read: at most {_MOST_STEPS}")
+    drive, again = (
+        builder.transposed(
+            builder.reshaped(_packed(builder, op, places, size, what), (4 * size, width)), (1, 0)
+        )
+        for places, what, width in ((_INPUTS, "w", elements), (_AGAIN, "r", size))
+    )
+    bias = builder.constant(_bias_array(builder, op, size)[: 4 * size], f"{op.name}/b")
+    wide, whole = (batch, 4 * size), (steps, batch, 4 * size)
+    given = builder.between("Add", [builder.between("MatMul", [x, drive], whole), bias], whole)
+    ends = [builder.constant(np.array(end, np.float32), "bound") for end in (-bound, bound)]
+
+    def part(name: str, start: int, end: int, axis: int, shape: Sequence[int]) -> str:
+        return builder.between("Slice", [name, *(builder.integers([n]) for n in (start, end, axis))], shape)
+
+    hidden = cell = ""
+    every = []
+    for step in range(steps):
+        gates = builder.reshaped(part(given, step, step + 1, 0, (1, *wide)), wide)
+        if hidden:
+            gates = builder.between("Add", [gates, builder.between("MatMul", [hidden, again], wide)], wide)
+        shape = (batch, size)
+        cut = [part(gates, i * size, (i + 1) * size, 1, shape) for i in range(4)]
+        enter, leave, forget = (builder.between("Sigmoid", [one], shape) for one in cut[:3])
+        fresh = builder.between("Mul", [enter, builder.between("Tanh", [cut[3]], shape)], shape)
+        kept = builder.between("Mul", [forget, cell], shape) if cell else ""
+        cell = builder.between("Add", [kept, fresh], shape) if kept else fresh
+        cell = builder.between("Clip", [cell, *ends], shape)
+        hidden = builder.between("Mul", [leave, builder.between("Tanh", [cell], shape)], shape)
+        every.append(builder.reshaped(hidden, (1, batch, size)))
+    builder.result(op, "Concat", every, {"axis": 0}, order=() if is_major else _TURN)
 
 
 def _named(builder: Builder, base: str, shape: Sequence[int], kind: Uniform | None) -> str:
@@ -89,7 +156,12 @@ def _packed(builder: Builder, op: Operator, places: Sequence[int], size: int, wh
 
 
 def _bias(builder: Builder, op: Operator, size: int) -> str:
-    """Biases of four gates beside the zeros that ONNX adds for the hidden state, (1, 8 * size)."""
+    """Biases as one constant (1, 8 * size)."""
+    return builder.constant(_bias_array(builder, op, size)[None], f"{op.name}/b")
+
+
+def _bias_array(builder: Builder, op: Operator, size: int) -> Array:
+    """Biases of four gates beside the zeros that ONNX adds for the hidden state, (8 * size,)."""
     parts: list[Array] = []
     for place, weight in zip(_BIASES, _INPUTS, strict=True):
         if not builder.has(op, place):
@@ -100,8 +172,7 @@ def _bias(builder: Builder, op: Operator, size: int) -> str:
             raise Unread("its biases are no constants of the states' size")
         is_real = tensor.data.dtype.kind == "f"
         parts.append(reals_of(tensor) if is_real else builder.bias_reals(op, tensor, 0, weight))
-    array = np.concatenate([*parts, np.zeros(4 * size, np.float32)]).astype(np.float32)
-    return builder.constant(array[None], f"{op.name}/b")
+    return np.concatenate([*parts, np.zeros(4 * size, np.float32)]).astype(np.float32)
 
 
 def _peepholes(builder: Builder, op: Operator, size: int) -> str:
