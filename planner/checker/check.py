@@ -13,7 +13,7 @@ from planner.checker.edges import check_edges
 from planner.checker.figures.losses import check_clips, check_lost, check_price, follow
 from planner.checker.figures.optimal import check_optimal
 from planner.checker.figures.ranges import ranges_of, stored_parts
-from planner.checker.kernels import Notes, binding, check_kernel
+from planner.checker.kernels import Notes, at_run_time, binding, check_kernel
 from planner.checker.log import check_steps, check_totals, check_values
 from planner.checker.numbers import Known, check_constants, check_sums
 from planner.checker.origins import check_key, check_model, check_options, check_target
@@ -42,7 +42,7 @@ def check(
     regions, log = check_coverage(plan), step_rows(plan.steps)
     numbers = model.constants if model is not None else {}
     graph = plan.graph if not numbers else replace(plan.graph, constants={**plan.graph.constants, **numbers})
-    notes = Notes(check_steps(log), numbers, graph, frozenset(binding(plan.graph)))
+    notes = Notes(check_steps(log), numbers, graph, frozenset(binding(plan.graph)), at_run_time(plan))
     check_engines(plan)
     check_totals(plan)
     kernels = [

@@ -24,7 +24,7 @@ from planner.checker.numbers import check_room
 from planner.errors import quantity
 from planner.ir.graph import Constant, Graph, Region
 from planner.ir.operators.standard_op import SPELLS, misses_its_name, spelling_of
-from planner.ir.roles import function_of_one, is_product_of_rows
+from planner.ir.roles import function_of_one, is_movement, is_product_of_rows
 from planner.ir.types.fit import misfit_of_shape
 from planner.ir.types.pinned_numbers import lies_on
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, QType, Uniform
@@ -41,6 +41,7 @@ class Notes:
       steps: what the last step of each address says.
       numbers: the model's constants, {} where no model was given; `graph`: the plan's with these.
       binding: values with facts that a port can break.
+      at_run_time: values that rows quantize while their kernels run, so that a width is met there.
       types, texts: the problem of a type, "" for none, and its text, by its id (the plan keeps it alive).
       rows: rows read beside ports, by their key, the numbers of inputs and of ports, and which are absent.
     """
@@ -49,6 +50,7 @@ class Notes:
     numbers: Mapping[str, Constant]
     graph: Graph
     binding: frozenset[str]
+    at_run_time: frozenset[str] = frozenset()
     types: dict[int, str] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
     rows: dict[tuple[str, int, int, tuple[int, ...]], Reading] = field(default_factory=dict)
@@ -60,6 +62,21 @@ def binding(graph: Graph) -> Iterator[str]:
         # A calibrated range only advises: a port may clip it. Any other fact can be contradicted by a type.
         if not all(isinstance(fact, Calibrated) for fact in value.facts):
             yield name
+
+
+def at_run_time(plan: Plan) -> frozenset[str]:
+    """Values that rows quantize while their kernels run, also behind data movement."""
+    found: set[str] = set()
+    regions = {region.name: region for region in plan.graph.regions}
+    for kernel in reversed(plan.kernels_in_order):
+        row = plan.target.rows.get(kernel.row or "")
+        if row is not None and row.dynamic is not None and kernel.inputs:
+            found.add(kernel.inputs[0].value)
+        if found and not found.isdisjoint(port.value for port in kernel.outputs):
+            region = regions.get(kernel.name)
+            if region is not None and region.ops and all(is_movement(op, plan.graph) for op in region.ops):
+                found.update(port.value for port in kernel.inputs)
+    return frozenset(found)
 
 
 def check_kernel(plan: Plan, kernel: KernelPlan, region: Region, notes: Notes) -> Served | None:
@@ -157,6 +174,8 @@ def _check_float(
             refuse(
                 port.address, f"is {brief(port.type)} in a kernel without a row; accepted: {brief(wanted)}"
             )
+        if port.value in notes.at_run_time:
+            facts = tuple([fact for fact in facts if not isinstance(fact, AnyType)])
         lost = next((fact for fact in facts if _is_lost(plan.graph, port.value, fact, notes.numbers)), None)
         if lost is not None and not any(port.address in warning for warning in plan.warnings):
             refuse(port.address, f"is float although {port.value!r} carries {lost}; accepted: with a warning")

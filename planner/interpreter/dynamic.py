@@ -1,18 +1,20 @@
 """Dynamic: products whose activation is quantized while the kernel runs, by the range of what it reads.
 
-One scale for the tensor, or one for each token, the numbers along the last axis; then exact sums of integers,
-times the product of the two scales in float32, per token times one scale after the other. With u8 per tensor
-that is ONNX DynamicQuantizeLinear and MatMulInteger, and onnxruntime's DynamicQuantizeMatMul. Source: ONNX
-operator page DynamicQuantizeLinear.
+One scale for the tensor, for each token (the numbers along the last axis) or each entry of the batch; then
+exact sums of integers, times the product of the two scales in float32, per token times one scale after the
+other. With u8 per tensor that is ONNX DynamicQuantizeLinear and MatMulInteger, and onnxruntime's
+DynamicQuantizeMatMul; in the arithmetic `litert` it is what LiteRT's hybrid kernels compute. Source: ONNX
+operator page DynamicQuantizeLinear; TensorFlow Lite, portable_tensor_utils and the hybrid kernels.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.constants.quantize import stored_dtype
 from planner.interpreter.calls import Operand
 from planner.interpreter.kernels.conv import conv_accumulate
+from planner.interpreter.kernels.litert import LITERT
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Op
@@ -55,14 +57,62 @@ def quantized(x: Array, by: DynamicRange) -> Quantized:
     return Quantized(stored, scale, int(np.nan_to_num(zero, nan=store.qmin)))
 
 
-def product(op: Op, x: Array, weight: Operand, bias: Array | None, by: DynamicRange) -> Array:
+def quantized_in_litert(x: Array, by: DynamicRange) -> Quantized:
+    """Quantize reals as LiteRT's hybrid kernels do: times the scale's reciprocal, half away from zero."""
+    store = by.storage
+    axes, keeps = (-1, True) if by.per_token else (None, False)
+    low = np.minimum(x.min(axis=axes, keepdims=keeps, initial=0.0), np.float32(0))
+    high = np.maximum(x.max(axis=axes, keepdims=keeps, initial=0.0), np.float32(0))
+    if by.symmetric:
+        width, steps, least, zero = np.maximum(high, -low), store.qmax, -store.qmax, 0
+        scale = np.asarray(width / np.float32(steps), np.float32)
+        inverse = np.float32(steps) / np.where(width == 0, np.float32(1), width)
+    else:
+        # The scale and the zero point in float64, the latter from the end that is nearer to it.
+        least, wide = store.qmin, float(high) - float(low)
+        step = wide / store.steps or 1.0
+        ends = [
+            (abs(end) + abs(real / step), end - real / step)
+            for end, real in ((least, float(low)), (store.qmax, float(high)))
+        ]
+        point = ends[0][1] if ends[0][0] < ends[1][0] else ends[1][1]
+        zero = int(_away(np.clip(np.nan_to_num(point), least, store.qmax))) if wide else 0
+        width, scale = np.asarray(wide), np.asarray(step, np.float32)
+        inverse = np.float32(1) / scale
+    scale = np.where(width == 0, np.float32(1), scale)
+    steps_of = _away(np.float32(zero) + x * inverse)
+    stored = np.clip(np.nan_to_num(np.where(width == 0, zero, steps_of), nan=least), least, store.qmax)
+    return Quantized(stored.astype(stored_dtype(store)), scale, zero)
+
+
+def _away(numbers: Array) -> Array:
+    """Numbers rounded half away from zero."""
+    wide = np.asarray(numbers, np.float64)
+    return np.asarray(np.copysign(np.floor(np.abs(wide) + 0.5), wide))
+
+
+def product(
+    op: Op, x: Array, weight: Operand, bias: Array | None, by: DynamicRange, *, arithmetic: str = ""
+) -> Array:
     """Conv, Gemm or MatMul of float32 reals and stored weights: float32.
 
     Args:
       weight: per tensor or per output channel.
       bias: added in float32, as the op takes it; None: none.
+      arithmetic: `litert`, that of LiteRT's hybrid kernels; any other: ONNX's.
     """
-    found, kind, attributes = quantized(x, by), weight.kind, op.attributes
+    if by.per_batch:
+        one = replace(by, per_batch=False)
+        parts = [
+            product(op, x[i : i + 1], weight, bias, one, arithmetic=arithmetic) for i in range(max(1, len(x)))
+        ]
+        return np.concatenate(parts)
+    is_litert = arithmetic == LITERT
+    found, kind, attributes = (
+        (quantized_in_litert if is_litert else quantized)(x, by),
+        weight.kind,
+        op.attributes,
+    )
     zero = kind.zero_point if kind.is_per_tensor else np.asarray(kind.zero_points, np.int64)
     scales = np.asarray(kind.scales, np.float32) * np.float32(attributes.get("alpha", 1.0))
     scales = scales.reshape(()) if kind.is_per_tensor else scales
@@ -77,5 +127,6 @@ def product(op: Op, x: Array, weight: Operand, bias: Array | None, by: DynamicRa
         acc = matmul_accumulate(found.stored, found.zero_point, matrix, zero)
         shaped = None if bias is None else bias * np.float32(attributes.get("beta", 1.0))
     sums = acc.astype(np.float32)
-    reals = sums * scales * found.scale if by.per_token else sums * (scales * found.scale)
+    in_turn = op.type == "Conv" and not kind.is_per_tensor if is_litert else by.per_token
+    reals = sums * scales * found.scale if in_turn else sums * (scales * found.scale)
     return np.asarray(reals if shaped is None else reals + shaped, np.float32)

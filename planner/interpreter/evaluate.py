@@ -233,7 +233,8 @@ class Interpreter:
         op, rest = block.core[0], block.core[1:]
         weight = memory.operand(op.inputs[1], block.stored_kinds[op.name, 1], block.arithmetic)
         bias = as_f32(memory.real(op.inputs[2])) if len(op.inputs) > 2 and op.inputs[2] else None
-        reals = product(op, as_f32(memory.real(op.inputs[0])), weight, bias, by)
+        arithmetic = "" if block.row is None else block.row.requantize
+        reals = product(op, as_f32(memory.real(op.inputs[0])), weight, bias, by, arithmetic=arithmetic)
         if not rest:
             self._define_real(memory, op.outputs[0], reals)
             return

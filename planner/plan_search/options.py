@@ -145,7 +145,7 @@ def _wishes(plan: Planned, target: Target) -> Iterator[Wanted]:
     kinds = {kernel.kernel for kernel in plan.kernels_in_order}
     rows = [row for kind in sorted(kinds) for row in target.rows.get(kind, ())]
     seen: dict[Wanted, None] = {Wanted(float=True): None} if target.on_no_kernel == "float" else {}
-    if any(row.dynamic is not None for row in rows):
+    if any(row.is_dynamic_at_will for row in rows):
         seen[Wanted(dynamic=True)] = None
     unlike: dict[Hashable, Row] = {}
     for row in rows:

@@ -193,7 +193,7 @@ def _of_kernel(plan: Plan, name: str) -> str:
     head = plan.steps[plan.step_at[name]].because if name in plan.step_at else ()
     lines += [f"  {_worded(plan.steps[n])}" for n in head if plan.steps[n].port == name]
     if row.dynamic is not None:
-        whose = "token" if row.dynamic.per_token else "call"
+        whose = {"token": "token", "batch": "entry of the batch"}.get(row.dynamic.per, "call")
         lines.append(
             f"  {kernel.inputs[0].address} is quantized at run time, to {row.dynamic.storage} by the range "
             f"of each {whose}"

@@ -13,6 +13,7 @@ from planner.ir.graph import Graph
 from planner.propagation.labelling import label_all
 from planner.propagation.network.demotions import (
     Moves,
+    at_run_time,
     between_floats,
     for_no_range,
     infinite,
@@ -59,6 +60,7 @@ DEMOTIONS: Final = (
     Demotion("no range", without_range),
     Demotion("a range, except for results in float", unranged_results),
     Demotion("results without a range that something stores", stored_results),
+    Demotion("a range, except where it is found at run time", at_run_time),
     Demotion("an integer island", islands),
     Demotion("data movement between floats", between_floats),
     Demotion("a constant with infinities, needed whole", infinite),

@@ -135,12 +135,19 @@ class DynamicRange:
 
     Attributes:
       per_token: a scale for the numbers along the last axis, not one for the tensor.
+      per_batch: a scale and a zero point for each slice along the first axis.
       symmetric: zero point 0, and as many integers below it as above.
     """
 
     storage: Storage
     per_token: bool = False
     symmetric: bool = False
+    per_batch: bool = False
+
+    @property
+    def per(self) -> str:
+        """Whose numbers share a scale: a `token`'s, a `batch` entry's or the `tensor`'s."""
+        return "token" if self.per_token else "batch" if self.per_batch else "tensor"
 
     def __post_init__(self) -> None:
         if self.storage.float_name or self.storage.bits > DYNAMIC_BITS:
@@ -202,6 +209,11 @@ class Row:
     def is_on_request(self) -> bool:
         """Whether it serves only kernels that request it (`when: {asked: true}`)."""
         return self.when.get(ASKED) is True
+
+    @property
+    def is_dynamic_at_will(self) -> bool:
+        """Whether a request for run-time quantization alone gets this row: no condition on facts' bits."""
+        return self.dynamic is not None and not any(key.endswith(".bits") for key in self.when)
 
     @property
     def hands_on_floats(self) -> bool:

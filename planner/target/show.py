@@ -268,6 +268,7 @@ _TABLE: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 _DYNAMIC: Final[Mapping[str, Callable[[Any], Any]]] = {
     "storage": lambda value: parse_storage(_text(value)),
+    "per_batch": _flag,
     "per_token": _flag,
     "symmetric": _flag,
 }

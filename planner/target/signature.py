@@ -172,7 +172,11 @@ def _dynamic(
     building.problems += [node.problem("T028", problem) for problem in problems]
     if store is None:
         return None
-    made = building.attempt(node, "T028", lambda: DynamicRange(store, given.per == "token", given.symmetric))
+    made = building.attempt(
+        node,
+        "T028",
+        lambda: DynamicRange(store, given.per == "token", given.symmetric, per_batch=given.per == "batch"),
+    )
     return made if isinstance(made, DynamicRange) else None
 
 

@@ -53,7 +53,7 @@ def blocks(plan: Plan, *, dynamic: bool = False) -> Iterator[Block]:
             if row.dynamic is not None and not dynamic:
                 raise UnsupportedExport(
                     f"kernel {kernel.name!r} (row {kernel.row}) quantizes its first input while it runs, "
-                    "which onnx-qdq, onnx-qoperator and onnx-integer alone say",
+                    "which onnx-qdq, onnx-qoperator, onnx-integer and litert alone say",
                     hint="export one of these; `planner.evaluate` computes it",
                 )
         yield block_of(plan, region if row is None else replace(region, ops=ops_to_run(region)))

@@ -33,8 +33,11 @@ class _Found:
     joins: dict[str, list[Border]] = field(default_factory=dict)
 
 
-def nested(plan: Plan) -> tuple[Item, ...]:
+def nested(plan: Plan, *, dynamic: bool = False) -> tuple[Item, ...]:
     """The items of a plan in the order they are written; a border that stays is that of a call.
+
+    Args:
+      dynamic: whether the format has activations that are quantized at run time.
 
     Raises:
       UnsupportedExport: a loop or branch that is none of ONNX's.
@@ -47,7 +50,7 @@ def nested(plan: Plan) -> tuple[Item, ...]:
                 f"accepted: {', '.join(_TYPES)}",
                 hint="write it as one of these in the source model",
             )
-    every = tuple(blocks(plan))
+    every = tuple(blocks(plan, dynamic=dynamic))
     for block in every:
         op = border_op(block.region)
         if op is not None and op.type == JOIN:

@@ -23,9 +23,11 @@ from planner.propagation.network.float_results import read_in_float
 from planner.propagation.network.ports import Ranged
 from planner.propagation.selection.choice import NO_RANGE, Choice, in_float
 from planner.propagation.selection.chosen import Chosen
+from planner.propagation.selection.remedies import Left
 from planner.propagation.selection.row_layout import moves_data
-from planner.propagation.selection.rows import rows_with_float_results
+from planner.propagation.selection.rows import choose_rows, rows_with_float_results
 from planner.propagation.selection.too_little import with_wanted_db
+from planner.target.borders import rows_for
 
 Moves: TypeAlias = Mapping[int, Choice]
 
@@ -48,6 +50,24 @@ def unranged_results(ranged: Ranged) -> Moves:
     return with_float_results(chosen, read_in_float(ranged, unranged=True) - chosen.returned)
 
 
+def at_run_time(ranged: Ranged) -> Moves:
+    """Kernels that lack a range alone, and whose row without ranges quantizes at run time, as facts say."""
+    chosen = ranged.chosen
+    found = {}
+    for i, one in enumerate(chosen.choices):
+        region = one.region
+        rows = rows_for(chosen.target, region.kernel) if one.reason == NO_RANGE else ()
+        if not any(row.dynamic is not None for row in rows):
+            continue
+        left = {row.key: Left(NO_RANGE) for row in rows if row.dynamic is None}
+        left |= chosen.remedies.left.get(region.name, {})
+        target = with_wanted_db(chosen.target, chosen.request.costs)
+        (choice,) = choose_rows(chosen.graph, [region], target, {region.name: left})
+        if choice.row is not None:
+            found[i] = choice
+    return found
+
+
 def stored_results(ranged: Ranged) -> Moves:
     """Those of them whose results something stores: another of them may read, and so store, them."""
     chosen = ranged.chosen
@@ -55,7 +75,11 @@ def stored_results(ranged: Ranged) -> Moves:
         return {}
     read = read_in_float(ranged)
     gone = chosen.returned - read
-    stored = [i for i, one in enumerate(chosen.choices) if one.row and one.region.name in gone]
+    stored = [
+        i
+        for i, one in enumerate(chosen.choices)
+        if one.row and one.row.dynamic is None and one.region.name in gone
+    ]
     return for_no_range(chosen.graph, chosen.choices, stored)
 
 

@@ -315,10 +315,33 @@ def _runs_in_float(network: Typing, kernel: Kernel, port: Port) -> bool:
 
 
 def _holds_anyway(network: Typing, value: Value, fact: AnyType | Uniform) -> bool:
-    """Whether a float port reads or gives numbers of a type all the same: of a fixed type, or as they are."""
+    """Whether a float port reads or gives numbers of a type all the same: of a fixed type, or as they are.
+
+    A width holds where a kernel that reads the value quantizes it by the range of each call.
+    """
+    if not value.constant and isinstance(fact, AnyType):
+        return fact == value.pin or _is_read_at_run_time(network, value)
     if not value.constant:
         return fact == value.pin
     return isinstance(fact, Uniform) and lies_on(fact, network.graph.constants[value.name])
+
+
+def _is_read_at_run_time(network: Typing, value: Value) -> bool:
+    """Whether a kernel quantizes a value while it runs, as it is or behind data movement."""
+    waiting, seen = [value], set[str]()
+    while waiting:
+        for p in waiting.pop().uses:
+            port = network.ports[p]
+            kernel = network.kernels[port.kernel]
+            row = kernel.choice.row
+            if row is not None and row.dynamic is not None and port.side == ("in", 0):
+                return True
+            behind = [network.values[one.value] for one in present(network, kernel.outputs)]
+            for made in behind if kernel.moves else ():
+                if made.name not in seen:
+                    seen.add(made.name)
+                    waiting.append(made)
+    return False
 
 
 def _of_copies(network: Typing, port: Port, address: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ def has_wanted(graph: Graph, region: Region, row: Row, layout: Layout, wanted: W
     Floats as results alone mean no row on request that quantizes at run time: others hand them on too.
     """
     if wanted.dynamic:
-        return row.dynamic is not None
+        return row.is_dynamic_at_will
     if row.is_on_request and row.dynamic is not None and wanted.result is not None:
         return False
     computes = not moves_data(graph, region, row, layout)

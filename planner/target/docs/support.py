@@ -143,8 +143,8 @@ def table_text(table: LookupTable) -> str:
 
 def dynamic_text(by: DynamicRange) -> str:
     """`first input in i8 per token at run time`."""
-    store, per = f"{'symmetric ' * by.symmetric}{by.storage}", "token" if by.per_token else "tensor"
-    return f"first input in {store} per {per} at run time"
+    store = f"{'symmetric ' * by.symmetric}{by.storage}"
+    return f"first input in {store} per {by.per} at run time"
 
 
 def accumulator_text(row: Row) -> str:

@@ -43,9 +43,10 @@ class DynamicModel(Model):
     """How the kernel quantizes its first input while it runs."""
 
     storage: str = Field(description="Integers of up to 16 bits.", examples=["u8"])
-    per: Literal["tensor", "token"] = Field(
+    per: Literal["tensor", "token", "batch"] = Field(
         "tensor",
-        description="Granularity of the scales; a token is the numbers along the last axis.",
+        description="Granularity of the scales: a token is the numbers along the last axis, a batch one "
+        "entry of the first axis.",
         examples=["token"],
     )
     symmetric: bool = Field(default=False, description="Zero point 0; needed per token.", examples=[True])

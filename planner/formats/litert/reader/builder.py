@@ -17,13 +17,14 @@ from planner.formats.litert.vocabulary import FUSED, Builtin
 from planner.formats.onnx.drafts.draft import Draft
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Constant, Facts, Graph, Op, Value
-from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.qtypes import AnyType, Storage, Uniform, storage
 
 NONE: Final = 0
 _TANH: Final = 4
 _OF_BIAS: Final = 1e-5
 """How far a bias' scale may be from that of its accumulator, relatively: converters round it to float32."""
 _EXACT: Final = 1 << 24
+_BYTE: Final = storage("i8")
 DEEPEST: Final = 64
 """Subgraphs that run each other, one within another."""
 
@@ -59,6 +60,7 @@ class Builder(Draft[State]):
       functions: subgraphs read so far, of the whole file.
       graph_of: reads a subgraph.
       chain: subgraphs that this one is run by, and itself.
+      hybrid: tensors that a kernel quantizes by their own range: as bytes, with no type of their own.
     """
 
     file: File = field(kw_only=True)
@@ -67,6 +69,7 @@ class Builder(Draft[State]):
     functions: dict[str, Graph] = field(default_factory=dict, kw_only=True)
     graph_of: "Callable[[Builder, File], Graph]" = field(kw_only=True)
     chain: tuple[int, ...] = field(default=(0,), kw_only=True)
+    hybrid: frozenset[int] = field(default=frozenset(), kw_only=True)
     known_functions: dict[tuple[int, tuple[int, ...]], str] = field(default_factory=dict, kw_only=True)
 
     def subgraph(self, index: int) -> File:
@@ -154,6 +157,8 @@ class Builder(Draft[State]):
         self.read.values[found] = Value(found, tensor.shape, dtype or ("f32" if is_real else tensor.element))
         if tensor.kind is not None and tensor.kind.is_per_tensor:
             self.read.stated[found] = (tensor.kind,)
+        elif place in self.hybrid:
+            self.read.stated[found] = (AnyType(_BYTE),)
         return found
 
     def result(

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.formats.litert.reader.builder import FIRST, LAST, Builder, Unread
-from planner.formats.litert.reader.file import Operator
+from planner.formats.litert.reader.file import File, Operator
 
 Reader: TypeAlias = Callable[[Builder, Operator], None]
 """Adds the ops that an operator is; raises Unread where none are it."""
@@ -175,6 +175,25 @@ def batch_matmul(builder: Builder, op: Operator) -> None:
         names.append(builder.turned(name, order) if is_turned else name)
     builder.result(op, "MatMul", names)
 
+
+def hybrid_operands(file: File) -> frozenset[int]:
+    """The tensors that hybrid kernels of a file quantize while they run: floats beside weights in bytes."""
+    found = set()
+    for op in file.operators:
+        x, w = (op.inputs[i] if len(op.inputs) > i else -1 for i in (0, 1))
+        if op.is_custom or op.name not in _HYBRID or min(x, w) < 0:
+            continue
+        # With a zero point for each row nothing here computes a product.
+        options = op.options("FullyConnectedOptions")
+        is_moved = options is not None and options.AsymmetricQuantizeInputs()
+        left, right = file.tensors[x], file.tensors[w]
+        is_hybrid = left.element == "f32" and left.data is None and right.element == "i8"
+        if is_hybrid and right.kind is not None and not is_moved:
+            found.add(x)
+    return frozenset(found)
+
+
+_HYBRID: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 
 LINEAR: Final[Mapping[str, Reader]] = {
     "BATCH_MATMUL": batch_matmul,

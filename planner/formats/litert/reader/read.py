@@ -18,7 +18,7 @@ from planner.formats.litert.reader.builder import Builder, State, Unread
 from planner.formats.litert.reader.control_flow import CONTROL, TYPES
 from planner.formats.litert.reader.elementwise import ELEMENTWISE
 from planner.formats.litert.reader.file import File, Operator, read_file
-from planner.formats.litert.reader.linear import LINEAR, Reader
+from planner.formats.litert.reader.linear import LINEAR, Reader, hybrid_operands
 from planner.formats.litert.reader.movement import MOVEMENT
 from planner.formats.litert.reader.pooling import POOLING
 from planner.formats.litert.reader.quantizers import with_quantizers
@@ -135,6 +135,7 @@ def _subgraph(outer: Builder, file: File) -> Graph:
 
 def _read_file(builder: Builder) -> Graph:
     file = builder.file
+    builder.hybrid = hybrid_operands(file)
     builder.taken.update(called for called, _ in (*file.inputs, *file.outputs))
     inputs = tuple([_input(builder, called, place) for called, place in file.inputs])
     for operator in file.operators:

@@ -131,7 +131,7 @@ def _weight(call: Call, axis: int) -> Array | None:
         return None
     if kind is not None and (kind.storage.bits > 8 or not kind.storage.signed or any(kind.zero_points)):
         return None
-    if (kind is None) != (call.kind(0) is None):
+    if kind is None and call.kind(0) is not None:
         return None
     return values.array(name)
 

@@ -13,7 +13,7 @@ import numpy as np
 from planner.formats.common.layouts import Order, plain
 from planner.formats.common.ordered import OrderedProgram, OrderedTensor
 from planner.formats.common.values import Array
-from planner.formats.litert.writer.versions import Sight, version_of
+from planner.formats.litert.writer.versions import HYBRID, Sight, version_of
 from planner.ir.types.qtypes import Uniform
 
 Options: TypeAlias = Mapping[str, int | float | bool]
@@ -336,8 +336,10 @@ def _sight(operator: str, operands: Sequence[Tensor | None], like: Tensor, optio
     decisive = like if operator in ("QUANTIZE", "TRANSPOSE_CONV") else there[0]
     kinds = [item.kind for item in (*there, like)]
     scales = tuple(kind.scale for kind in kinds if kind is not None)
+    weight = there[1].element if len(there) > 1 else ""
     return Sight(
-        decisive.element,
+        # Versions of their own: a float beside weights in bytes.
+        "hybrid" if operator in HYBRID and (decisive.element, weight) == ("f32", "i8") else decisive.element,
         max(len(item.shape) for item in there),
         len({item.shape for item in there}) > 1,
         scales,

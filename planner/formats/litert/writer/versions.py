@@ -57,6 +57,8 @@ def _by_form(operator: str, sight: Sight) -> int:
     options = sight.options
     if operator in ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR"):
         return 3 if options.get("HalfPixelCenters") or options.get("AlignCorners") else 1
+    if sight.element == "hybrid":
+        return HYBRID[operator][sight.has_slices]
     if operator == "FULLY_CONNECTED":
         # Before 12 weights have one scale: a runtime that would read no other refuses the file.
         return 12 if sight.has_slices else 5 if options.get("KeepNumDims") else 1
@@ -72,6 +74,13 @@ def _by_form(operator: str, sight: Sight) -> int:
         return _BROADCASTS[operator]
     return 1
 
+
+HYBRID: Final[Mapping[str, tuple[int, int]]] = {
+    "CONV_2D": (2, 5),
+    "DEPTHWISE_CONV_2D": (4, 6),
+    "FULLY_CONNECTED": (3, 12),
+}
+"""Versions that take floats beside weights in bytes: with one scale, and with one per output channel."""
 
 _BY_RANK: Final = {"PAD": 4, "PADV2": 4, "SLICE": 5, "STRIDED_SLICE": 4}
 _BROADCASTS: Final = {"DIV": 2, "MAXIMUM": 3, "MINIMUM": 3, "SUB": 3}
@@ -146,9 +155,9 @@ RUNTIMES: Final[Mapping[str, Mapping[int, str]]] = {
     "CAST": {1: "1.5.0"},
     "CEIL": {1: "1.14.0"},
     "CONCATENATION": {1: "1.5.0", 2: "1.14.0", 3: "2.3.0"},
-    "CONV_2D": {1: "1.5.0", 3: "1.14.0", 4: "2.3.0", 6: "2.9.0"},
+    "CONV_2D": {1: "1.5.0", 2: "1.14.0", 3: "1.14.0", 4: "2.3.0", 5: "2.4.0", 6: "2.9.0"},
     "COS": {1: "1.14.0"},
-    "DEPTHWISE_CONV_2D": {1: "1.5.0", 2: "1.12.0", 3: "1.14.0", 5: "2.3.0"},
+    "DEPTHWISE_CONV_2D": {1: "1.5.0", 2: "1.12.0", 3: "1.14.0", 4: "2.2.0", 5: "2.3.0", 6: "2.3.0"},
     "DEPTH_TO_SPACE": {1: "2.1.0", 2: "2.5.0"},
     "DEQUANTIZE": {1: "1.13.1", 2: "1.14.0", 3: "1.15.0"},
     "DIV": {1: "1.6.0", 2: "2.3.0"},
@@ -157,7 +166,7 @@ RUNTIMES: Final[Mapping[str, Mapping[int, str]]] = {
     "EQUAL": {1: "1.14.0", 2: "1.14.0", 5: "2.21.0"},
     "EXP": {1: "1.7.0", 2: "2.12.0"},
     "FLOOR": {1: "1.9.0"},
-    "FULLY_CONNECTED": {1: "1.5.0", 4: "1.14.0", 5: "2.0.0", 7: "2.3.0", 12: "2.17.0"},
+    "FULLY_CONNECTED": {1: "1.5.0", 3: "1.14.0", 4: "1.14.0", 5: "2.0.0", 7: "2.3.0", 12: "2.17.0"},
     "GATHER": {1: "1.6.0", 2: "1.14.0", 3: "1.15.0", 4: "2.4.0"},
     "GATHER_ND": {1: "1.14.0", 3: "2.5.0", 5: "2.16.0"},
     "GELU": {1: "2.9.0", 2: "2.9.0"},

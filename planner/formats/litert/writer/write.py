@@ -24,6 +24,7 @@ from planner.formats.litert.writer.program_builder import ProgramBuilder
 from planner.formats.litert.writer.recurrent import is_zero
 from planner.formats.litert.writer.table import ONE_TYPE, RESCALING, WRITERS
 from planner.formats.onnx.writer.port_support import common_problem, pinned_results, refusal, typed_ports
+from planner.interpreter.kernels.litert import LITERT
 from planner.ir.graph import Constant, Graph, Op, port_address
 from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
@@ -31,6 +32,8 @@ from planner.lowering.blocks import Block
 from planner.ops import defined
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
+from planner.target.docs.support import dynamic_text
+from planner.target.records import DynamicRange
 
 ACTIVATIONS: Final = "i8 with any zero point, or i16 with zero point 0, one scale each"
 CONSTANTS: Final = "i8 and i16, or i32 and more with zero point 0, per tensor or per axis"
@@ -63,7 +66,7 @@ def build_litert(graph: Graph, plan: Plan) -> Program:
             raise refusal(address, row, value, kind, f"{problem}; litert accepts {accepted}")
     apart = with_basics(*with_rows_apart(graph, plan), lambda op: _has(op, graph.constants))
     builder = ProgramBuilder(*apart)
-    write_items(builder, nested(builder.plan), _write_block)
+    write_items(builder, nested(builder.plan, dynamic=True), _write_block)
     for i, name in enumerate(graph.outputs):
         builder.address = port_address("@model", "in", i)
         builder.result(name)
@@ -102,16 +105,43 @@ def _write_block(builder: ProgramBuilder, block: Block) -> None:
         return
     try:
         with sizes_blamed(builder.graph, builder.address):
-            (_write_integers if block.is_integer else _write_floats)(builder, block)
+            is_stored = block.is_integer and not _is_hybrid(builder, block)
+            (_write_integers if is_stored else _write_floats)(builder, block)
     except RuleError as error:
         raise builder.refuse(error.message, error.hint) from error
 
 
+def _is_hybrid(builder: ProgramBuilder, block: Block) -> bool:
+    """Whether a kernel of the runtime quantizes its operand while it runs, as the row says.
+
+    Raises:
+      UnsupportedExport: the row quantizes otherwise than the runtime.
+    """
+    by = None if block.row is None else block.row.dynamic
+    if by is None or block.row is None:
+        return False
+    op, kind = block.core[0], block.kinds.get((block.core[0].name, 1))
+    per_channel = isinstance(kind, Uniform) and not kind.is_per_tensor
+    runs = DynamicRange(
+        by.storage,
+        per_token=op.type != "Conv",
+        per_batch=op.type == "Conv",
+        symmetric=op.type != "Conv" or not per_channel,
+    )
+    if block.row.requantize != LITERT or by != runs or by.storage.name != "i8":
+        raise builder.refuse(
+            f"kernel {block.kernel.name!r} quantizes while it runs: {dynamic_text(by)}, by "
+            f"{block.arithmetic}; litert accepts there {dynamic_text(runs)}, by {LITERT}"
+        )
+    return True
+
+
 def _write_floats(builder: ProgramBuilder, block: Block) -> None:
-    """The ops of a float region, one by one."""
+    """The ops of a float region, one by one; the first of a hybrid kernel has stored weights."""
     ports = {port.value for port in block.kernel.outputs}
     for op in block.region.ops:
-        found = _results(Call(builder, op, {}, None))
+        kinds = {i: kind for (name, i), kind in block.kinds.items() if name == op.name}
+        found = _results(Call(builder, op, kinds, None))
         if found is None:
             reason = f" ({block.kernel.reason})" if block.kernel.reason else ""
             raise builder.refuse(

@@ -18,6 +18,7 @@ from planner.formats.onnx.dtypes import ENUMS
 from planner.formats.onnx.writer.float_blocks import hand_on
 from planner.formats.onnx.writer.model_builder import ModelBuilder
 from planner.formats.onnx.writer.storage_types import ONNX_FLOATS
+from planner.interpreter.kernels.litert import LITERT
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block
@@ -38,7 +39,11 @@ def write_dynamic(builder: ModelBuilder, block: Block) -> bool:
     if not isinstance(kind, Uniform):
         raise TypeError(f"{block.kernel.name!r} quantizes at run time, and its weight is {kind}")
     problem = ""
-    if by.storage.bits > 8 or kind.storage.bits > 8:
+    if by.per_batch or (block.row is not None and block.row.requantize == LITERT):
+        problem = (
+            "a scale for each entry of the batch, or LiteRT's rounding, is nothing that ONNX operators say"
+        )
+    elif by.storage.bits > 8 or kind.storage.bits > 8:
         problem = f"integer ONNX operators multiply bytes, not {by.storage} and {kind.storage}"
     elif _most(builder, op, kind, by) > INT32:
         problem = "its sums may leave the 32 bits of integer ONNX operators"
