@@ -18,6 +18,7 @@ from planner.interpreter.kernels.litert import LITERT
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Op
+from planner.ir.types.qtypes import Storage
 from planner.ops.geometry.windows import conv_geometry
 from planner.target.records import DynamicRange
 
@@ -63,26 +64,32 @@ def quantized_in_litert(x: Array, by: DynamicRange) -> Quantized:
     axes, keeps = (-1, True) if by.per_token else (None, False)
     low = np.minimum(x.min(axis=axes, keepdims=keeps, initial=0.0), np.float32(0))
     high = np.maximum(x.max(axis=axes, keepdims=keeps, initial=0.0), np.float32(0))
-    if by.symmetric:
-        width, steps, least, zero = np.maximum(high, -low), store.qmax, -store.qmax, 0
-        scale = np.asarray(width / np.float32(steps), np.float32)
-        inverse = np.float32(steps) / np.where(width == 0, np.float32(1), width)
-    else:
-        # The scale and the zero point in float64, the latter from the end that is nearer to it.
-        least, wide = store.qmin, float(high) - float(low)
-        step = wide / store.steps or 1.0
-        ends = [
-            (abs(end) + abs(real / step), end - real / step)
-            for end, real in ((least, float(low)), (store.qmax, float(high)))
-        ]
-        point = ends[0][1] if ends[0][0] < ends[1][0] else ends[1][1]
-        zero = int(_away(np.clip(np.nan_to_num(point), least, store.qmax))) if wide else 0
-        width, scale = np.asarray(wide), np.asarray(step, np.float32)
-        inverse = np.float32(1) / scale
-    scale = np.where(width == 0, np.float32(1), scale)
-    steps_of = _away(np.float32(zero) + x * inverse)
-    stored = np.clip(np.nan_to_num(np.where(width == 0, zero, steps_of), nan=least), least, store.qmax)
-    return Quantized(stored.astype(stored_dtype(store)), scale, zero)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if by.symmetric:
+            width, least, zero = np.maximum(high, -low), -store.qmax, 0
+            scale = np.asarray(width / np.float32(store.qmax), np.float32)
+            inverse = np.asarray(np.float32(store.qmax) / width, np.float32)
+        else:
+            width, least = high - low, store.qmin
+            step, zero = _nudged(float(low), float(high), store)
+            scale = np.asarray(step, np.float32)
+            inverse = np.asarray(np.float32(1) / scale, np.float32)
+        steps = np.where(width == 0, np.float64(zero), _away(np.float32(zero) + x * inverse))
+    stored = np.clip(np.nan_to_num(steps, nan=least), least, store.qmax).astype(stored_dtype(store))
+    return Quantized(stored, np.where(width == 0, np.float32(1), scale), zero)
+
+
+def _nudged(low: float, high: float, store: Storage) -> tuple[float, int]:
+    """The scale of a range in float64, and its zero point, reckoned from the end that is nearer to it."""
+    step = (high - low) / store.steps
+    if not (np.isfinite(step) and step > 0):
+        return 1.0, 0
+    ends = [
+        (abs(end) + abs(real / step), end - real / step)
+        for end, real in ((store.qmin, low), (store.qmax, high))
+    ]
+    point = ends[0][1] if ends[0][0] < ends[1][0] else ends[1][1]
+    return step, int(_away(np.asarray(np.clip(point, store.qmin, store.qmax))))
 
 
 def _away(numbers: Array) -> Array:

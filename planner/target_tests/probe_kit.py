@@ -301,7 +301,10 @@ def _reached(
         name: rng.uniform(least, 1, _sizes(model, name)).astype(NUMPY[model.values[name].dtype])
         for name in model.inputs
     }
-    known = annotate(model, stats=calibrate(model, [sample]))
+    asks = row.dynamic is not None and not row.is_dynamic_at_will
+    known = (
+        _asking_for_bits(model, region, row) if asks else annotate(model, stats=calibrate(model, [sample]))
+    )
     pins = {
         name: _pin(pattern.type, draft.store)
         for name, pattern in zip(region.inputs, patterns, strict=True)
@@ -314,7 +317,8 @@ def _reached(
         for name, pattern in zip(region.inputs, patterns, strict=True)
         if wild is not None and name in model.constants and _is_weight(pattern.type)
     }
-    graph = _pinned(known, {**pins, **weights})
+    fixed = {name: pin for name, pin in pins.items() if not (asks and isinstance(pin, FloatType))}
+    graph = _pinned(known, {**fixed, **weights})
     if not row.hands_on_floats:
         graph = _asked(graph, row, region, wild)
     whole = without_formats(target)
@@ -362,6 +366,13 @@ def _sliced(model: Graph, region: Region, row: Row, patterns: Sequence[PortPatte
         scales = tuple(map(float, np.where(most > 0, most, 1).astype(np.float32)))
         found[name] = Uniform(store, scales, (0,) * len(scales), axis=axis % constant.array.ndim)
     return found
+
+
+def _asking_for_bits(model: Graph, region: Region, row: Row) -> Graph:
+    """The model without ranges, its first operand as a file has it whose kernels quantize it as they run."""
+    name, by = region.inputs[0], row.dynamic
+    facts = () if by is None else (AnyType(by.storage),)
+    return replace(model, values={**model.values, name: replace(model.values[name], facts=facts)})
 
 
 def _storages(row: Row) -> Wanted:

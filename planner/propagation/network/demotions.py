@@ -51,21 +51,23 @@ def unranged_results(ranged: Ranged) -> Moves:
 
 
 def at_run_time(ranged: Ranged) -> Moves:
-    """Kernels that lack a range alone, and whose row without ranges quantizes at run time, as facts say."""
+    """Kernels without a range, where facts ask for bits and a row finds the range while the kernel runs."""
     chosen = ranged.chosen
-    found = {}
+    waiting: dict[int, Region] = {}
+    left: dict[str, Mapping[str, Left]] = {}
     for i, one in enumerate(chosen.choices):
         region = one.region
         rows = rows_for(chosen.target, region.kernel) if one.reason == NO_RANGE else ()
-        if not any(row.dynamic is not None for row in rows):
-            continue
-        left = {row.key: Left(NO_RANGE) for row in rows if row.dynamic is None}
-        left |= chosen.remedies.left.get(region.name, {})
-        target = with_wanted_db(chosen.target, chosen.request.costs)
-        (choice,) = choose_rows(chosen.graph, [region], target, {region.name: left})
-        if choice.row is not None:
-            found[i] = choice
-    return found
+        # Others have been chosen already: they need no range.
+        others = [row for row in rows if row.dynamic is None or row.is_dynamic_at_will]
+        if len(others) < len(rows):
+            known = chosen.remedies.left.get(region.name, {})
+            waiting[i], left[region.name] = region, {**{row.key: Left(NO_RANGE) for row in others}, **known}
+    if not waiting:
+        return {}
+    target = with_wanted_db(chosen.target, chosen.request.costs)
+    found = choose_rows(chosen.graph, waiting.values(), target, left)
+    return {i: choice for i, choice in zip(waiting, found, strict=True) if choice.row is not None}
 
 
 def stored_results(ranged: Ranged) -> Moves:

@@ -101,7 +101,7 @@ def _leaves(told: tuple[object, bool], wanted: Storage) -> bool:
 
 def list_rows(target: Target, kernel: str) -> str:
     """The storages of all rows of a kernel, as they can be requested."""
-    rows = rows_for(target, kernel)
+    rows = [row for row in rows_for(target, kernel) if row.dynamic is None or row.is_dynamic_at_will]
     texts = dict.fromkeys(f"{row_text(_stores(row, row.inputs), _stores(row, row.outputs))}" for row in rows)
     shown = list(texts)[:MOST_ROWS]
     more = f" and {len(texts) - MOST_ROWS} more" if len(texts) > MOST_ROWS else ""

@@ -46,6 +46,11 @@ def concatenation(builder: Builder, op: Operator) -> None:
     builder.result(op, "Concat", names, {"axis": options.Axis() % rank}, activation=activation)
 
 
+def joined(builder: Builder, op: Operator, names: Sequence[str], *, order: Sequence[int]) -> None:
+    """A result made of parts along its first axis, in front of a transpose."""
+    builder.result(op, "Concat", names, {"axis": 0}, order=order)
+
+
 def pack(builder: Builder, op: Operator) -> None:
     """PACK: a new axis, along which the operands are joined."""
     axis = builder.options(op, "PackOptions").Axis()

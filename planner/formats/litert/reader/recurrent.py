@@ -13,6 +13,7 @@ import numpy as np
 from planner.formats.litert.reader.builder import Builder, Unread, reals_of, tight
 from planner.formats.litert.reader.file import Array, Operator, Tensor
 from planner.formats.litert.reader.linear import Reader
+from planner.formats.litert.reader.movement import joined
 from planner.ir.graph import Op, Value
 from planner.ir.types.qtypes import Uniform
 
@@ -85,19 +86,14 @@ def _in_steps(builder: Builder, op: Operator, x: str, bound: float, *, is_major:
     Args:
       x: what it reads, steps first.
     """
-    steps, batch, elements = builder.read.values[x].shape or ()
+    tensor = builder.tensor(op, 0)
+    (steps, batch), elements = tensor.shape[:2] if is_major else tensor.shape[1::-1], tensor.shape[2]
     size = builder.tensor(op, _STATES[1]).shape[1]
-    tensors = [builder.tensor(op, i) for i in (0, *_INPUTS, *_AGAIN)]
-    if any(t.element != "f32" for t in tensors) or any(builder.has(op, i) for i in _HOLES):
-        raise Unread(f"it cuts its cell state at {bound:g}, on integers or beside peepholes")
-    if any(
-        place in other.inputs
-        for place in (op.inputs[i] for i in _STATES)
-        for other in builder.file.operators
-        if other is not op
-    ):
-        raise Unread(f"it cuts its cell state at {bound:g}, and its states are read elsewhere")
-    if not isinstance(steps, int) or steps > _MOST_STEPS:
+    if any(builder.tensor(op, i).element != "f32" for i in (0, *_INPUTS, *_AGAIN)):
+        raise Unread(f"it cuts its quantized cell state at {bound:g}")
+    if any(builder.has(op, i) for i in _HOLES) or _is_read_elsewhere(builder, op):
+        raise Unread(f"it cuts its cell state at {bound:g}, beside peepholes or read states")
+    if steps > _MOST_STEPS:
         raise Unread(f"it cuts its cell state at {bound:g} in {steps} steps; read: at most {_MOST_STEPS}")
     drive, again = (
         builder.transposed(
@@ -109,26 +105,39 @@ def _in_steps(builder: Builder, op: Operator, x: str, bound: float, *, is_major:
     wide, whole = (batch, 4 * size), (steps, batch, 4 * size)
     given = builder.between("Add", [builder.between("MatMul", [x, drive], whole), bias], whole)
     ends = [builder.constant(np.array(end, np.float32), "bound") for end in (-bound, bound)]
-
-    def part(name: str, start: int, end: int, axis: int, shape: Sequence[int]) -> str:
-        return builder.between("Slice", [name, *(builder.integers([n]) for n in (start, end, axis))], shape)
-
-    hidden = cell = ""
+    hidden, cell = "", ""
     every = []
     for step in range(steps):
-        gates = builder.reshaped(part(given, step, step + 1, 0, (1, *wide)), wide)
+        gates = builder.reshaped(_part(builder, given, (step, step + 1, 0), (1, *wide)), wide)
         if hidden:
             gates = builder.between("Add", [gates, builder.between("MatMul", [hidden, again], wide)], wide)
-        shape = (batch, size)
-        cut = [part(gates, i * size, (i + 1) * size, 1, shape) for i in range(4)]
-        enter, leave, forget = (builder.between("Sigmoid", [one], shape) for one in cut[:3])
-        fresh = builder.between("Mul", [enter, builder.between("Tanh", [cut[3]], shape)], shape)
-        kept = builder.between("Mul", [forget, cell], shape) if cell else ""
-        cell = builder.between("Add", [kept, fresh], shape) if kept else fresh
-        cell = builder.between("Clip", [cell, *ends], shape)
-        hidden = builder.between("Mul", [leave, builder.between("Tanh", [cell], shape)], shape)
+        hidden, cell = _step(builder, gates, cell, ends, (batch, size))
         every.append(builder.reshaped(hidden, (1, batch, size)))
-    builder.result(op, "Concat", every, {"axis": 0}, order=() if is_major else _TURN)
+    joined(builder, op, every, order=() if is_major else _TURN)
+
+
+def _is_read_elsewhere(builder: Builder, op: Operator) -> bool:
+    states = {op.inputs[i] for i in _STATES}
+    return any(not states.isdisjoint(other.inputs) for other in builder.file.operators if other is not op)
+
+
+def _part(builder: Builder, name: str, numbers: Sequence[int], shape: Sequence[int]) -> str:
+    """A slice by start, end and axis."""
+    return builder.between("Slice", [name, *(builder.integers([number]) for number in numbers)], shape)
+
+
+def _step(
+    builder: Builder, gates: str, cell: str, ends: Sequence[str], shape: tuple[int, int]
+) -> tuple[str, str]:
+    """The hidden and the cell state behind a step; the cell in front of it is "" where it is zero."""
+    size = shape[1]
+    cut = [_part(builder, gates, (i * size, (i + 1) * size, 1), shape) for i in range(4)]
+    enter, leave, forget = (builder.between("Sigmoid", [one], shape) for one in cut[:3])
+    fresh = builder.between("Mul", [enter, builder.between("Tanh", [cut[3]], shape)], shape)
+    if cell:
+        fresh = builder.between("Add", [builder.between("Mul", [forget, cell], shape), fresh], shape)
+    after = builder.between("Clip", [fresh, *ends], shape)
+    return builder.between("Mul", [leave, builder.between("Tanh", [after], shape)], shape), after
 
 
 def _named(builder: Builder, base: str, shape: Sequence[int], kind: Uniform | None) -> str:

@@ -23,6 +23,8 @@ from planner.ir.types.qtypes import Storage, Uniform
 from planner.ops.geometry.windows import conv_geometry, output_sizes
 
 _LAST: Final = channels_last(4)
+_DEEP: Final = 3
+"""The axis of channels of depthwise weights."""
 _WORD: Final = Storage(32, signed=True, qmin=-(1 << 31), qmax=(1 << 31) - 1)
 
 
@@ -42,7 +44,7 @@ def conv(call: Call) -> Sequence[Tensor] | None:
     like = call.like((x.shape[0], *windows.count, channels), _LAST)
     if geometry.group == x.sizes[1] > 1:
         options["DepthMultiplier"] = channels // geometry.group
-        w = _stored(call, weight.transpose(1, 2, 3, 0), 3)
+        w = _stored(call, weight.transpose(1, 2, 3, 0), _DEEP)
         operands = (x, w, _bias(call, channels))
         result = call.emit("DEPTHWISE_CONV_2D", operands, like, "DepthwiseConv2DOptions", options)
     else:
@@ -142,6 +144,9 @@ def _stored(call: Call, moved: Array, dimension: int) -> Tensor:
     if kind is None:
         return program.constant(moved, "f32", name)
     own = kind if kind.axis is None else replace(kind, axis=dimension)
+    if kind.axis is None and dimension == _DEEP and call.kind(0) is None:
+        many = moved.shape[dimension]  # the hybrid kernel reads a scale for each channel
+        own = replace(kind, scales=kind.scales * many, zero_points=kind.zero_points * many, axis=dimension)
     return program.constant(quantize_array(moved, own), "i8", name, kind=own, dimension=dimension)
 
 

@@ -122,6 +122,7 @@ def _is_hybrid(builder: ProgramBuilder, block: Block) -> bool:
         return False
     op, kind = block.core[0], block.kinds.get((block.core[0].name, 1))
     per_channel = isinstance(kind, Uniform) and not kind.is_per_tensor
+    per_channel |= op.attributes.get("group", 1) != 1  # the depthwise kernel knows no other
     runs = DynamicRange(
         by.storage,
         per_token=op.type != "Conv",
