@@ -7,8 +7,8 @@ stored at every step. Source: TensorFlow Lite, UNIDIRECTIONAL_SEQUENCE_LSTM with
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -47,6 +47,22 @@ def lstm_types(
     return None if hidden is None or cell is None else (hidden, cell)
 
 
+def gate_types(kind: Uniform, size: int) -> tuple[Uniform, ...] | None:
+    """The type of each gate's slice of weights or biases, in ONNX's order; None where one has several scales.
+
+    Args:
+      size: of the hidden state.
+    """
+    if kind.is_per_tensor:
+        return (kind,) * _GATES
+    if kind.grid or kind.axis != 1 or len(kind.scales) < _GATES * size or len(kind.scales) % (_GATES * size):
+        return None
+    whole = np.asarray(kind.scales).reshape(-1, _GATES, size)
+    if not np.all(whole == whole[:1, :, :1]) or any(kind.zero_points):
+        return None
+    return tuple([replace(kind, scales=(float(s),), zero_points=(0,), axis=None) for s in whole[0, :, 0]])
+
+
 def lstm(call: Call, results: Mapping[int, Uniform]) -> tuple[Array, Array, Array] | None:
     """All hidden states (steps, ways, batch, hidden), the last ones (ways, batch, hidden), the last cells.
 
@@ -61,9 +77,12 @@ def lstm(call: Call, results: Mapping[int, Uniform]) -> tuple[Array, Array, Arra
     if types is None or x is None or w is None or r is None or call.op.attributes.get("layout"):
         return None
     (hidden, cell), narrow = types, (x.kind, w.kind, r.kind, types[0])
-    power = math.log2(cell.scale)
-    is_narrow = all(kind.is_per_tensor and kind.storage.bits <= 8 for kind in narrow)
-    if not is_narrow or not power.is_integer() or not -15 <= power <= -9:
+    power, size = math.log2(cell.scale), r.stored.shape[-1]
+    gates = [gate_types(kind, size) for kind in (w.kind, r.kind)]
+    is_narrow = (
+        all(kind.storage.bits <= 8 for kind in narrow) and x.kind.is_per_tensor and hidden.is_per_tensor
+    )
+    if not is_narrow or None in gates or not power.is_integer() or not -15 <= power <= -9:
         return None
     found = [_Layer(call, hidden, int(power), way).run(x, w, r) for way in range(len(w.stored))]
     every, last, cells = zip(*found, strict=True)
@@ -90,13 +109,14 @@ class _Layer:
         (steps, batch, _), size = x.stored.shape, r.stored.shape[-1]
         is_back = self.way or self.call.op.attributes.get("direction") == "reverse"
         given = x.shifted()[::-1] if is_back else x.shifted()
-        drive = _clipped(_scaled(given @ w.shifted()[self.way].T + self._bias(size), (w.kind, x.kind)))
-        again, holes = r.shifted()[self.way].T, self._peepholes()
+        weights, again = (_steps_of(operand)[self.way].T for operand in (w, r))
+        drive = _clipped(_scaled(given @ weights + self._bias(size), gate_types(w.kind, size), x.kind))
+        inner_gates, holes = gate_types(r.kind, size), self._peepholes()
         hidden = np.zeros((batch, size), np.int64) + self._first(_HIDDEN, self.hidden.zero_point)
         cell = np.zeros((batch, size), np.int64) + self._first(_CELL, 0)
         every = np.empty((steps, batch, size), stored_dtype(self.hidden.storage))
         for step in range(steps):
-            inner = _scaled((hidden - self.hidden.zero_point) @ again, (r.kind, self.hidden))
+            inner = _scaled((hidden - self.hidden.zero_point) @ again, inner_gates, self.hidden)
             enter, leave, forget, fresh = np.split(_clipped(drive[step] + inner), _GATES, axis=-1)
             enter, forget = _peeped(enter, holes, 0, cell), _peeped(forget, holes, 2, cell)
             kept = divided_by_power(_sigmoid(forget) * cell, 15)
@@ -115,7 +135,7 @@ class _Layer:
         bias = self.call.operand(3)
         if bias is None:
             return np.zeros(_GATES * size, np.int64)
-        return np.asarray(bias.shifted()[self.way].reshape(2, -1).sum(0))
+        return np.asarray(_steps_of(bias)[self.way].reshape(2, -1).sum(0))
 
     def _peepholes(self) -> Peepholes | None:
         holes = self.call.operand(7)
@@ -139,11 +159,20 @@ def _peeped(gate: Integers, holes: Peepholes | None, index: int, cell: Integers)
     return _clipped(gate + apply_scale_32(weights[index] * cell, multiplier, shift, double_round=True))
 
 
-def _scaled(sums: Integers, kinds: tuple[Uniform, Uniform]) -> Integers:
+def _steps_of(operand: Operand) -> Integers:
+    """Stored integers less their zero point, which is 0 where gates have scales of their own."""
+    return operand.shifted() if operand.kind.is_per_tensor else operand.stored.astype(np.int64)
+
+
+def _scaled(sums: Integers, gates: Sequence[Uniform] | None, other: Uniform) -> Integers:
     """Sums of products of two types in steps of a word with 12 bits behind the point; larger ones stay so."""
-    first, second = (np.float32(kind.scale) for kind in kinds)
-    factor = multiplier_or_zero(float(np.float32(first * second) / _INNER))
-    return apply_scale_32(sums, *factor, double_round=True)
+    parts = []
+    for part, gate in zip(np.split(sums, _GATES, axis=-1), gates or (), strict=True):
+        factor = multiplier_or_zero(
+            float(np.float32(np.float32(gate.scale) * np.float32(other.scale)) / _INNER)
+        )
+        parts.append(apply_scale_32(part, *factor, double_round=True))
+    return np.concatenate(parts, axis=-1)
 
 
 def _clipped(words: Integers) -> Integers:

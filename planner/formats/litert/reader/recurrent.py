@@ -14,8 +14,8 @@ from planner.formats.litert.reader.builder import Builder, Unread, reals_of, tig
 from planner.formats.litert.reader.file import Array, Operator, Tensor
 from planner.formats.litert.reader.linear import Reader
 from planner.formats.litert.reader.movement import joined
-from planner.ir.graph import Op, Value
-from planner.ir.types.qtypes import Uniform
+from planner.ir.graph import Facts, Op, Value
+from planner.ir.types.qtypes import Uniform, storage
 
 _INPUTS: Final = (1, 4, 2, 3)
 """Weights of the input's gates in ONNX's order: input, output, forget, cell."""
@@ -159,14 +159,32 @@ def _packed(builder: Builder, op: Operator, places: Sequence[int], size: int, wh
     if len(kinds) == 1 and kind is not None and kind.is_per_tensor:
         tightened = {tight(t) for t in tensors}
         builder.read.stated[name] = (tightened.pop() if len(tightened) == 1 else kind,)
+    elif (own := _by_gate(tensors, size)) is not None:
+        builder.read.stated[name] = (own,)
     elif kinds != {None}:
         builder.notes.append(f"weights {tensors[0].name!r} have no fixed type: each gate has its own")
     return name
 
 
+def _by_gate(tensors: Sequence[Tensor], size: int) -> Uniform | None:
+    """The type of gates beside each other, each with its scale; None where no type says them."""
+    kinds = [tight(t) for t in tensors if t.kind is not None and t.kind.is_per_tensor]
+    if len(kinds) < len(tensors) or any(any(kind.zero_points) for kind in kinds):
+        return None
+    wide = max((kind.storage for kind in kinds), key=lambda store: store.steps)
+    scales = tuple([kind.scale for kind in kinds for _ in range(size)])
+    return Uniform(wide, scales, (0,) * len(scales), axis=1)
+
+
 def _bias(builder: Builder, op: Operator, size: int) -> str:
-    """Biases as one constant (1, 8 * size)."""
-    return builder.constant(_bias_array(builder, op, size)[None], f"{op.name}/b")
+    """Biases as one constant (1, 8 * size), on the grids of their gates where these are apart."""
+    x, weights = builder.tensor(op, 0).kind, [builder.tensor(op, i) for i in _INPUTS]
+    own = _by_gate(weights, size) if len({t.kind for t in weights}) > 1 and x is not None else None
+    facts: Facts = ()
+    if own is not None and x is not None:
+        scales = tuple([float(np.float32(x.scale) * np.float32(scale)) for scale in own.scales]) * 2
+        facts = (Uniform(storage("i32"), scales, (0,) * len(scales), axis=1),)
+    return builder.constant(_bias_array(builder, op, size)[None], f"{op.name}/b", facts)
 
 
 def _bias_array(builder: Builder, op: Operator, size: int) -> Array:

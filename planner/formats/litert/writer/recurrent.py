@@ -17,7 +17,7 @@ from planner.formats.common.layouts import plain
 from planner.formats.common.values import Array
 from planner.formats.litert.writer.calls import Call
 from planner.formats.litert.writer.operations import Tensor
-from planner.interpreter.kernels.recurrent import lstm_types
+from planner.interpreter.kernels.recurrent import gate_types, lstm_types
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.records import PortTyped
 
@@ -148,8 +148,17 @@ class _Layer:
         return program.constant(quantize_array(part, kind), element, name, kind=kind)
 
     def _gates(self, index: int) -> list[Tensor]:
-        parts = np.split(self._array(index), 4)
-        return [self._stored(index, parts[gate], self.call.kind(index), "i8") for gate in _GATES]
+        array = self._array(index)
+        kinds = self._kinds(self.call.kind(index), array.shape[0] // 4)
+        parts = np.split(array, 4)
+        return [self._stored(index, parts[gate], kinds[gate], "i8") for gate in _GATES]
+
+    def _kinds(self, kind: Uniform | None, size: int) -> Sequence[Uniform | None]:
+        """The type of each gate's part, in ONNX's order."""
+        found = (None,) * 4 if kind is None else gate_types(kind, size)
+        if found is None:
+            raise self.call.builder.refuse("a gate's weights have several scales; litert accepts one a gate")
+        return found
 
     def _biases(self, size: int) -> list[Tensor]:
         """Both biases of a gate as one, on the grid of input times input weight."""
@@ -157,7 +166,7 @@ class _Layer:
         pair = np.split(self._array(3), 2) if call.has(3) else [np.zeros(4 * size, np.float32)] * 2
         x, w, kind = call.kind(0), call.kind(1), call.kind(3)
         if x is not None and w is not None and kind is None:
-            scale = float(np.float32(x.scale) * np.float32(w.scale))
+            scale = float(np.float32(x.scale) * np.float32(w.scales[0]))
             kind = Uniform(Storage(32, signed=True, qmin=-(1 << 31), qmax=(1 << 31) - 1), (scale,), (0,))
         element = "i32" if x is None or x.storage.bits == 8 else "i64"
         program, stem = call.builder.program, call.op.inputs[3] if call.has(3) else f"{call.stem}_bias"
@@ -165,9 +174,14 @@ class _Layer:
             parts = np.split(pair[0] + pair[1], 4)
             return [program.constant(parts[gate], "f32", stem) for gate in _GATES]
         # Each is stored before they are added, as the plan's one constant has both.
-        both = sum(quantize_array(part, kind).astype(np.int64) for part in pair)
-        parts = np.split(np.clip(both, kind.storage.qmin, kind.storage.qmax), 4)
-        return [program.constant(parts[gate], element, stem, kind=kind) for gate in _GATES]
+        kinds, cut = self._kinds(kind, size), [np.split(part, 4) for part in pair]
+        found = []
+        for gate in _GATES:
+            own = kinds[gate] or kind
+            both = sum(quantize_array(part[gate], own).astype(np.int64) for part in cut)
+            stored = np.clip(both, own.storage.qmin, own.storage.qmax)
+            found.append(program.constant(stored, element, stem, kind=own))
+        return found
 
     def _holes(self, size: int) -> list[Tensor | None]:
         if not self.call.has(7):
