@@ -25,7 +25,7 @@ from planner.interpreter.kernels.linear import linear
 from planner.interpreter.kernels.litert import COMPARISONS, LITERT, LITERT_KERNELS
 from planner.interpreter.kernels.movement import moved_integers
 from planner.interpreter.kernels.pooling import max_pool
-from planner.interpreter.kernels.recurrent import LITERT_LAYERS
+from planner.interpreter.kernels.recurrent import LITERT_LAYERS, state_type
 from planner.interpreter.kernels.table import KERNELS, OF_HTP
 from planner.interpreter.lookup import stored_results
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
@@ -258,7 +258,9 @@ class Interpreter:
         names = [port.value for port in ports] if block.activation is None else list(op.outputs[:1])
         places = [op.outputs.index(name) for name in names]
         kinds = {
-            i: port.type for i, port in zip(places, ports, strict=True) if isinstance(port.type, Uniform)
+            i: state_type(port.type, self._graph.values[port.value].facts)
+            for i, port in zip(places, ports, strict=True)
+            if isinstance(port.type, Uniform)
         }
         found = kernel(
             Call(block.core, _operands(memory, block, block.core), None, block.arithmetic, memory.real), kinds

@@ -13,12 +13,14 @@ tflite = pytest.importorskip("tflite", reason="no tflite: pip install '.[litert]
 class Hand:
     """Tensors and operators of one subgraph, in the order they are given.
 
-    `variables` are places of tensors that keep their numbers; `later` leaves out the older field of codes.
+    `variables` are places of tensors that keep their numbers, `inner` those of intermediates of operators;
+    `later` leaves out the older field of codes.
     """
 
     tensors: list = field(default_factory=list)
     operators: list = field(default_factory=list)
     variables: set = field(default_factory=set)
+    inner: tuple = ()
     later: bool = False
 
     def tensor(self, shape, element, data=None, scales=(), zeros=(), axis=0, name=None):  # noqa: PLR0917
@@ -86,6 +88,8 @@ class Hand:
                 "Inputs": numbers(made, given, np.int32),
                 "Outputs": numbers(made, results, np.int32),
             }
+            if self.inner:
+                fields["Intermediates"] = numbers(made, self.inner, np.int32)
             codes.append(table(made, "OperatorCode", **text, **more))
             if kind:
                 union = "BuiltinOptions" if hasattr(tflite.BuiltinOptions, kind) else "BuiltinOptions2"

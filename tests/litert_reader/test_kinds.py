@@ -185,6 +185,40 @@ def test_an_lstm_with_a_bound_of_its_cell(bound, steps, tmp_path):
     compared(wanted, mine, again)
 
 
+@pytest.mark.parametrize("bound", [0.0, 0.75, 10.0])
+def test_gates_with_scales_of_their_own(bound, tmp_path):
+    """An LSTM of bytes as converters write it; a bound that acts is an end of the cell state's type."""
+    hand, size, width, steps, cell_scale = Hand(), 6, 5, 7, 2.0**-11
+    hand.tensor((2, steps, width), "INT8", scales=[0.03], zeros=[-7])
+    scales = RNG.uniform(0.01, 0.03, 8)
+    for i, scale in enumerate(scales):
+        weights = RNG.integers(-127, 128, (size, width if i < 4 else size)).astype(np.int8)
+        hand.tensor(weights.shape, "INT8", weights.tobytes(), scales=[scale])
+    for scale in scales[:4]:
+        bias = RNG.integers(-900, 900, size).astype(np.int32)
+        hand.tensor((size,), "INT32", bias.tobytes(), scales=[np.float32(0.03) * np.float32(scale)])
+    states = [
+        hand.tensor((2, size), "INT8", scales=[1 / 128], zeros=[-3]),
+        hand.tensor((2, size), "INT16", scales=[cell_scale]),
+    ]
+    hand.variables.update(states)
+    gates = [hand.tensor((1,), "INT16", scales=[2.0**-12]) for _ in range(4)]
+    hand.inner = (*gates, hand.tensor((1,), "INT8", scales=[1 / 128], zeros=[-3]))
+    out = hand.tensor((2, steps, size), "INT8", scales=[1 / 128], zeros=[-3])
+    inputs = [0, *range(1, 9), -1, -1, -1, *range(9, 13), -1, -1, *states, -1, -1, -1, -1]
+    options = {"FusedActivationFunction": 4, "CellClip": bound, "TimeMajor": False}
+    table = "UnidirectionalSequenceLSTMOptions"
+    hand.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", 1, inputs, (out,), table, options)
+    data = hand.file([0], [out])
+    samples = [{"t0": RNG.integers(-128, 128, (2, steps, width)).astype(np.int8)}]
+    wanted, mine, again, plan = in_both(tmp_path, data, samples)
+    (row,) = {kernel.row for kernel in plan.kernels_in_order if kernel.kernel == "LSTM"}
+    assert row == "LSTM@401"
+    for (name, numbers), one, other in zip(wanted[0].items(), mine, again, strict=True):
+        np.testing.assert_array_equal(one[name], numbers)
+        np.testing.assert_array_equal(other[name], numbers)
+
+
 @pytest.mark.parametrize("kernels", ["reference", "optimized"])
 def test_a_dynamic_range_file(kernels, tmp_path):
     """Float in and out, weights in bytes: the runtime quantizes each row of activations while it runs."""

@@ -18,6 +18,7 @@ from planner.interpreter.calls import Call, Operand
 from planner.interpreter.requantize import Array
 from planner.ir.arithmetic.rescaling import Integers, apply_scale_32, multiplier_or_zero
 from planner.ir.arithmetic.words import divided_by_power, sigmoids, tanhs
+from planner.ir.graph import Facts
 from planner.ir.types.qtypes import Uniform
 
 _HIDDEN, _CELL = 5, 6
@@ -45,6 +46,14 @@ def lstm_types(
     hidden = results.get(_EVERY) or results.get(_LAST) or operands.get(_HIDDEN)
     cell = operands.get(_CELL) or results.get(_LAST_CELL)
     return None if hidden is None or cell is None else (hidden, cell)
+
+
+def state_type(kind: Uniform, facts: Facts) -> Uniform:
+    """The type that a state is kept in from step to step: its port's, cut to a fixed one of its grid."""
+    for fact in facts:
+        if isinstance(fact, Uniform) and fact.storage.lies_in(kind.storage):
+            return fact if replace(fact, storage=kind.storage) == kind else kind
+    return kind
 
 
 def gate_types(kind: Uniform, size: int) -> tuple[Uniform, ...] | None:
@@ -84,7 +93,7 @@ def lstm(call: Call, results: Mapping[int, Uniform]) -> tuple[Array, Array, Arra
     )
     if not is_narrow or None in gates or not power.is_integer() or not -15 <= power <= -9:
         return None
-    found = [_Layer(call, hidden, int(power), way).run(x, w, r) for way in range(len(w.stored))]
+    found = [_Layer(call, hidden, cell, int(power), way).run(x, w, r) for way in range(len(w.stored))]
     every, last, cells = zip(*found, strict=True)
     return np.stack(every, 1), np.stack(last), np.stack(cells)
 
@@ -95,12 +104,14 @@ class _Layer:
 
     Attributes:
       hidden: type of the hidden state.
+      cell: type of the cell state, whose ends cut it in each step.
       power: of two that the cell state's scale is.
       way: index of the direction.
     """
 
     call: Call
     hidden: Uniform
+    cell: Uniform
     power: int
     way: int
 
@@ -121,7 +132,7 @@ class _Layer:
             enter, forget = _peeped(enter, holes, 0, cell), _peeped(forget, holes, 2, cell)
             kept = divided_by_power(_sigmoid(forget) * cell, 15)
             added = divided_by_power(_sigmoid(enter) * _tanh(fresh, _GATE_BITS), 30 + self.power)
-            cell = _clipped(kept + added)
+            cell = np.clip(kept + added, self.cell.storage.qmin, self.cell.storage.qmax)
             hidden = self._out(_sigmoid(_peeped(leave, holes, 1, cell)) * _tanh(cell, 15 + self.power))
             every[step] = hidden
         return every[::-1] if is_back else every, hidden.astype(every.dtype), cell.astype(np.int16)

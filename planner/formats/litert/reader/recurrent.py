@@ -6,6 +6,7 @@ Source: TensorFlow Lite, kernel of UNIDIRECTIONAL_SEQUENCE_LSTM; ONNX LSTM.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from planner.formats.litert.reader.file import Array, Operator, Tensor
 from planner.formats.litert.reader.linear import Reader
 from planner.formats.litert.reader.movement import joined
 from planner.ir.graph import Facts, Op, Value
-from planner.ir.types.qtypes import Uniform, storage
+from planner.ir.types.qtypes import Storage, Uniform, storage
 
 _INPUTS: Final = (1, 4, 2, 3)
 """Weights of the input's gates in ONNX's order: input, output, forget, cell."""
@@ -35,7 +36,8 @@ _MOST_STEPS: Final = 64
 def lstm(builder: Builder, op: Operator) -> None:
     """UNIDIRECTIONAL_SEQUENCE_LSTM with four gates, without projection and normalisation.
 
-    A bound of the cell state that it reaches is no LSTM of ONNX's: such a layer is its steps, in float.
+    ONNX's has no bound of the cell state. One that the state may reach is an end of its fixed type; a layer
+    of floats is its steps then.
     """
     options = builder.options(op, "UnidirectionalSequenceLSTMOptions")
     for places, what in ((_PROJECTION, "a projection"), (_NORMS, "layer normalisation")):
@@ -51,17 +53,20 @@ def lstm(builder: Builder, op: Operator) -> None:
     is_major, (batch, size) = bool(options.TimeMajor()), cell.shape
     steps = x.shape[0 if is_major else 1]
     name = builder.value(op, 0) if is_major else builder.turned(builder.value(op, 0), _TURN)
-    bound = options.CellClip()
-    if bound > 0 and bound < _reach(cell, steps):
-        _in_steps(builder, op, name, bound, is_major=is_major)
-        return
+    bound, kind = options.CellClip(), cell.kind
+    if 0 < bound < _reach(cell, steps):
+        if kind is None:
+            _in_steps(builder, op, name, bound, is_major=is_major)
+            return
+        most = int(np.float32(bound) / np.float32(kind.scale))
+        kind = replace(kind, storage=Storage(kind.storage.bits, kind.storage.signed, -most, most))
     weights = [_packed(builder, op, places, size, what) for places, what in ((_INPUTS, "w"), (_AGAIN, "r"))]
     operands = [name, *weights, _bias(builder, op, size), "", "", "", _peepholes(builder, op, size)]
     while not operands[-1]:
         operands.pop()
     result = builder.file.tensors[op.outputs[0]]
     every = _named(builder, f"{result.name}/every", (steps, 1, batch, size), result.kind)
-    last = _named(builder, f"{result.name}/cell", (1, batch, size), cell.kind)
+    last = _named(builder, f"{result.name}/cell", (1, batch, size), kind)
     hidden = _named(builder, f"{result.name}/hidden", (1, batch, size), result.kind)
     made = (every, hidden, last)
     builder.read.ops.append(

@@ -17,7 +17,7 @@ from planner.formats.common.layouts import plain
 from planner.formats.common.values import Array
 from planner.formats.litert.writer.calls import Call
 from planner.formats.litert.writer.operations import Tensor
-from planner.interpreter.kernels.recurrent import gate_types, lstm_types
+from planner.interpreter.kernels.recurrent import gate_types, lstm_types, state_type
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.records import PortTyped
 
@@ -114,7 +114,7 @@ class _Layer:
             *(None,) * 4,
         ]
         inner = self._intermediates()
-        options = {"FusedActivationFunction": _TANH, "TimeMajor": True}
+        options = {"FusedActivationFunction": _TANH, "TimeMajor": True, **self._bound()}
         every = program.emit(_OPERATOR, operands, like, call.stem, (_TABLE, options), intermediates=inner)
         end = program.numbers((steps - 1, 0, 0)), program.numbers((1, batch, size))
         last = program.emit(
@@ -203,6 +203,14 @@ class _Layer:
                 "its hidden or its cell state has no type; litert accepts an LSTM whose row has both"
             )
         return types[1]
+
+    def _bound(self) -> Mapping[str, float]:
+        """The option that cuts the cell state, where its fixed type has other ends than its words."""
+        kind, names = self._cell(), self.call.op.outputs
+        if kind is None or len(names) < 3 or not names[2]:
+            return {}
+        own = state_type(kind, self.call.builder.graph.values[names[2]].facts)
+        return {} if own == kind else {"CellClip": own.storage.qmax * own.scale}
 
     def _intermediates(self) -> list[Tensor]:
         """Four gates and the hidden state, whose grids integer kernels look up."""
