@@ -8,6 +8,7 @@ that fail with qonnx alone (they fetch models, say) do not count. All 14,787 tak
 """
 
 import argparse
+import re
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ET
@@ -20,6 +21,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "qonnx-suite.md"
 SHIM: Final = "benchmarks.qonnx_shim"
 _LONG: Final = 160
+_ADDRESS: Final = re.compile(r"0x[0-9a-f]+")
+"""Of an object, which differs from run to run."""
 _TEXT: Final = """# qonnx's own tests
 
 Made by `make qonnx-suite` (`python -m benchmarks.qonnx_suite --write`): the tests of qonnx at VERSION,
@@ -72,7 +75,7 @@ def results(report: Path) -> Mapping[tuple[str, str], str]:
         if case.find("skipped") is None:
             said = wrong[0].get("message", "") if wrong else ""
             key = (case.get("classname", ""), case.get("name", ""))
-            found[key] = " ".join(said.split())[:_LONG] or ("failed" if wrong else "")
+            found[key] = _ADDRESS.sub("0x..", " ".join(said.split()))[:_LONG] or ("failed" if wrong else "")
     return found
 
 
