@@ -25,7 +25,7 @@ FLOAT32_SPEC: Final = "float32_spec"
 FLOAT32_EVEN: Final = "float32_even"
 FLOAT32_QDQ: Final = "float32_qdq"
 HTP: Final = "htp"
-"""Of products, Add, Sub and Mul on Qualcomm's HTP (`kernels.htp`); all else is as `float32_even`.
+"""Of products, Add, Sub, Mul and LayerNormalization on Qualcomm's HTP (`kernels.htp`); else `float32_even`.
 
 `x * Sigmoid(x)` is one operator there (`blocks`)."""
 

@@ -14,6 +14,7 @@ from planner.interpreter.kernels.htp import (
     added,
     is_strided_depthwise,
     multiplied,
+    normalized,
     onto_grid,
     steps_of,
     strided_onto_grid,
@@ -219,6 +220,49 @@ def test_a_single_byte_and_other_storages_are_not_multiplied_so():
         multiplied(Operand(one.astype(np.uint16), word), Operand(many.astype(np.uint16), word), word)
         is not None
     )
+
+
+def normal(scale, zero, store="u8"):
+    return Uniform(storage(store), (float(np.float32(scale)),), (zero,))
+
+
+def test_the_page_says_what_is_normalized():
+    htp_norm, rng = page_function("htp_norm"), np.random.default_rng(8)
+    for size in (3, 16, 100, 256):
+        x, w = rng.integers(0, 256, (5, size)).astype(np.uint8), rng.integers(0, 256, size).astype(np.uint8)
+        b = rng.integers(-3000, 3000, size).astype(np.int32)
+        zeros, scales = rng.integers(0, 256, 3).tolist(), 2.0 ** rng.uniform(-9, -4, 3)
+        scales = [*scales[:2], scales[0] * scales[1], scales[2]]
+        kinds = [normal(scale, zero) for scale, zero in zip(scales[::3], zeros[::2], strict=True)]
+        weight, bias = Operand(w, normal(scales[1], zeros[1])), Operand(b, normal(scales[2], 0, "i32"))
+        found = normalized(Operand(x, kinds[0]), weight, bias, kinds[1], 1e-5)
+        small = [np.float32(scale) for scale in scales]
+        for row, given in zip(x.tolist(), found, strict=True):
+            wanted = htp_norm(row, w.tolist(), b.tolist(), *small, *zeros[1:], 1e-5)
+            np.testing.assert_array_equal(given, np.clip(wanted, 0, 255))
+
+
+@pytest.mark.parametrize(("size", "stored"), [(96, 128), (100, 127), (196, 127), (300, 128)])
+def test_a_mean_of_one_number_that_the_library_showed(size, stored):
+    """The float32 of 1 / 100 is a little short, and so is the mean of a hundred sevens."""
+    x = Operand(np.full((1, size), 7, np.uint8), normal(0.05, 128))
+    weight = Operand(np.full(size, 8, np.uint8), normal(0.125 * 0.03125, 128))
+    assert set(normalized(x, weight, None, normal(0.03125, 128), 1e-4).ravel().tolist()) == {stored}
+
+
+def test_a_bias_of_a_normalization_is_whole_steps_with_ties_away_from_zero():
+    x = Operand(np.asarray([[1, 3]], np.uint8), normal(0.01, 0))
+    weight = Operand(np.full(2, 128, np.uint8), normal(0.01, 128))
+    bias = Operand(np.asarray([-3, 5], np.int32), normal(2.0**-6, 0, "i32"))
+    assert normalized(x, weight, bias, normal(2.0**-5, 100), 1e-5).tolist() == [[98, 103]]
+
+
+def test_words_are_not_normalized_so():
+    x, weight = (
+        Operand(np.zeros((1, 2), np.uint16), normal(0.01, 0, "u16")),
+        Operand(np.zeros(2, np.uint8), normal(0.01, 128)),
+    )
+    assert normalized(x, weight, None, normal(0.01, 0, "u16"), 1e-5) is None
 
 
 def test_what_it_does_not_define_computes_as_onnxruntime_does():

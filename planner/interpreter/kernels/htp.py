@@ -1,4 +1,4 @@
-"""HTP: how Qualcomm's HTP library brings sums of products, and of two tensors, onto the result's grid.
+"""HTP: how Qualcomm's HTP library brings sums of products, of two tensors, and rows onto the result's grid.
 
 The multiplier has 11 significant bits. The zero point of the result is a part of the sum, and bits of the sum
 that are worth less than 1/16 to 1/8 of a step are cut off before the product. Of 16-bit activations the sum
@@ -7,8 +7,10 @@ zero point of x each lose their 8 lower bits. A depthwise convolution of stride 
 whole sum, times 15 bits. Additions have one sum of both operands times multipliers of a
 common shift, whose part of zero points is rounded to multiples of 256, or of 2. Products of two tensors are
 counted from the middle of their reach, times a multiplier of 15 or 31 bits; the rest is one constant of few
-binary digits. Source: measured on the library in `onnxruntime-qnn` (QNN 2.51); `qplan target probe` compares
-(docs/arithmetic.md).
+binary digits. A normalized row of bytes has its mean in 64ths of a step and a multiplier in parts of 2^-16,
+both cut; the multiplier is of a float32 inverse root, a guess from the bits and two steps of Newton's; the
+bias is whole steps. Source: measured on the library in `onnxruntime-qnn` (QNN 2.51); `qplan target probe`
+compares (docs/arithmetic.md).
 """
 
 import math
@@ -40,6 +42,14 @@ _WORD: Final = 8
 """Bits that sums of 16-bit activations lose."""
 _LARGEST_RATIO: Final = 2.0**20
 """Beyond it every step of an operand saturates the result."""
+_MEAN_BITS: Final = 6
+"""Of the mean of a normalization, behind the point."""
+_NORM_BITS: Final = 16
+"""Of the multiplier of a normalized row, behind the point."""
+_MAGIC: Final = 0x5F3759DF
+"""From which half of a float32's bits are taken for a first guess at its inverse root."""
+_LARGEST_FACTOR: Final = np.float32(2.0**31)
+"""Rows of one number need none; the library was measured below 2^16."""
 _LARGEST_PRODUCT: Final = {8: 2.0**5, 16: 2.0**-5}
 """Of the ratio of a product of two tensors: the library was measured below."""
 
@@ -223,3 +233,42 @@ def multiplied(a: Operand, b: Operand, y: Uniform) -> Array | None:
 def _constant(moved: int, ratio: float, y: Uniform, shift: int, digits: int) -> int:
     whole = ((2 * y.zero_point + 1) << (shift - 1)) - moved * round(ratio * 2.0**shift)
     return (whole + (1 << (digits - 1))) >> digits
+
+
+def normalized(x: Operand, weight: Operand, bias: Operand | None, y: Uniform, epsilon: float) -> Array | None:
+    """Return the rows of a stored tensor, normalized, on the grid of `y`; None where they are not of bytes.
+
+    Args:
+      x: per tensor; its last axis is normalized.
+      weight: per tensor, one number for each place of a row.
+      bias: the same, or None.
+      y: of the result, per tensor.
+      epsilon: added to the variance of reals.
+    """
+    if {kind.storage.name for kind in (x.kind, weight.kind, y)} != {"u8"}:
+        return None
+    stored, count = x.stored.astype(np.int64), x.stored.shape[-1]
+    total = stored.sum(axis=-1, keepdims=True)
+    variance = (count * np.square(stored).sum(axis=-1, keepdims=True) - total**2) / count**2
+    step = np.float32(x.kind.scale)
+    root = _inverse_root(variance.astype(np.float32) + np.float32(epsilon) / (step * step))
+    unit = np.float32(weight.kind.scale) / np.float32(y.scale) * np.float32(2**_NORM_BITS)
+    factor = np.minimum(root * unit, _LARGEST_FACTOR).astype(np.int64)
+    # The float32 of 1 / count, in exact products, may leave a whole mean one part short.
+    mean = np.floor(np.ldexp(total * float(np.float32(1) / np.float32(count)), _MEAN_BITS)).astype(np.int64)
+    sums = ((stored << _MEAN_BITS) - mean) * weight.shifted() * factor
+    lost = _MEAN_BITS + _NORM_BITS
+    steps = (sums + (1 << (lost - 1))) >> lost
+    if bias is not None:
+        reals = bias.shifted() * (float(np.float32(bias.kind.scale)) / float(np.float32(y.scale)))
+        steps = steps + np.trunc(reals + np.copysign(0.5, reals)).astype(np.int64)
+    return saturated(steps, y)
+
+
+def _inverse_root(numbers: Array) -> Array:
+    """1 / sqrt of float32 numbers: a guess from their bits, and two steps of Newton's in float32."""
+    guess = (_MAGIC - (numbers.view(np.int32) >> 1)).astype(np.int32).view(np.float32)
+    half = np.float32(0.5) * numbers
+    for _ in range(2):
+        guess = guess * (np.float32(1.5) - half * (guess * guess))
+    return guess

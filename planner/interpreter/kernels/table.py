@@ -31,7 +31,7 @@ from planner.interpreter.kernels.elementwise import (
     qlinear_sigmoid,
     qlinear_where,
 )
-from planner.interpreter.kernels.htp import added, multiplied
+from planner.interpreter.kernels.htp import added, multiplied, normalized
 from planner.interpreter.kernels.linear import linear
 from planner.interpreter.kernels.pooling import qlinear_average_pool, qlinear_global_average_pool, window_sums
 from planner.interpreter.kernels.resizing import resize
@@ -88,6 +88,18 @@ def multiply(call: Call) -> Array | None:
     a, b = sides
     found = multiplied(a, b, call.y)
     return found if found is not None else computed(replace(call, arithmetic=FLOAT32_EVEN))
+
+
+def normalize(call: Call) -> Array | None:
+    """LayerNormalization over the last axis, which HTP has an arithmetic for; float elsewhere."""
+    sides = call.all_operands() if call.arithmetic == HTP else None
+    attributes = call.op.attributes
+    if sides is None or not call.y.is_per_tensor or sides[1].stored.ndim > 1:
+        return None
+    if attributes.get("axis", -1) not in (-1, sides[0].stored.ndim - 1):
+        return None
+    x, weight, *bias = sides
+    return normalized(x, weight, bias[0] if bias else None, call.y, attributes.get("epsilon", 1e-5))
 
 
 def reduced(call: Call) -> Array | None:
@@ -200,7 +212,7 @@ OF_ONNXRUNTIME: Final[Mapping[str, Callable[..., Array | None]]] = {
     "Softmax": _softmax,
 }
 """Kernels of a call and its operands, in bytes of one sign."""
-OF_HTP: Final = frozenset({add, linear, multiply})
+OF_HTP: Final = frozenset({add, linear, multiply, normalize})
 """The kernels that `htp` has an arithmetic of its own for."""
 KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     **{(kind,): concat for kind in CONCATS},
@@ -208,6 +220,7 @@ KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     ("Add",): add,
     ("AveragePool",): average_pool,
     ("GlobalAveragePool",): computed,
+    ("LayerNormalization",): normalize,
     ("LeakyRelu",): computed,
     ("Mul",): multiply,
     ("Pow",): computed,
