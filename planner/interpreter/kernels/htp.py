@@ -25,6 +25,7 @@ from planner.interpreter.calls import Operand, grid_of, saturated
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.ops.geometry.windows import conv_geometry
 
 _DIGITS: Final = 10
 """Of the multiplier behind its first one."""
@@ -32,6 +33,12 @@ _STRIDED_DIGITS: Final = 15
 """Of the multiplier of a depthwise convolution of stride 2."""
 _STRIDED_SIDES: Final = range(3, 8)
 """Of a kernel, along each of its two axes, that such a convolution has its own arithmetic for."""
+_MISREAD: Final = (5, 5)
+"""Sides of such a kernel of words whose padding the library misreads,"""
+_MISREAD_PADS: Final = ((1, 1), (2, 2))
+"""on top and on the left,"""
+_MISREAD_ROW: Final = 3
+"""under this row of weights."""
 _LEAST_STRIDED: Final = 2.0**-16
 """The ratio that 15 bits and a shift of 30 express: with less in one channel the layer is as others."""
 _BIAS_BITS: Final = 28
@@ -129,6 +136,27 @@ def is_strided_depthwise(op: Op, weight: Sequence[int], least: float) -> bool:
     channels, inside, *sides = weight
     is_depthwise = inside == 1 and op.attributes.get("group", 1) == channels > 1
     return is_depthwise and all(side in _STRIDED_SIDES for side in sides)
+
+
+def misread_padding(op: Op, x: Operand, weight: Operand, places: Sequence[int]) -> Array:
+    """What padding adds to the sums of a depthwise convolution of stride 2, by channel and place.
+
+    In words, the library reads the upper byte of the zero point twice in every second row of results.
+
+    Args:
+      op: the convolution.
+      x: activations.
+      weight: with a zero point of 0.
+      places: sizes of the result along its two axes.
+    """
+    found = np.zeros((len(weight.stored), *places), np.int64)
+    geometry = conv_geometry(op.attributes, x.stored.shape[2:], weight.stored.shape[2:]).filled(2)
+    corner = geometry.pads[:2]
+    if x.kind.storage.bits > 8 and weight.stored.shape[2:] == _MISREAD and corner in _MISREAD_PADS:
+        upper, lower = divmod(x.kind.zero_point, 1 << 8)
+        row = weight.stored[:, 0, _MISREAD_ROW, : corner[1]].astype(np.int64).sum(axis=1)
+        found[:, 1::2, 0] = (upper - lower) * row[:, None]
+    return found
 
 
 def strided_onto_grid(sums: Sums, step: Steps, y: Uniform) -> Array:

@@ -7,6 +7,7 @@ whatever the arithmetic: nothing is requantized. `htp` is Qualcomm's (`kernels.h
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from planner.interpreter.kernels.conv import conv_accumulate, conv_transpose_acc
 from planner.interpreter.kernels.htp import (
     Sums,
     is_strided_depthwise,
+    misread_padding,
     onto_grid,
     steps_of,
     strided_onto_grid,
@@ -156,7 +158,9 @@ def _requantize(
         sums = Sums(acc, added.reshape(-1, *shape[1:]), taps)
         least = float(step.ratio.min())
         if found.weight is not None and is_strided_depthwise(found.op, found.weight.shape, least):
-            return strided_onto_grid(sums, step, y)
+            sides = (call.operands[found.op.name, i] for i in (0, 1))
+            edge = misread_padding(found.op, *sides, acc.shape[2:])
+            return strided_onto_grid(replace(sums, total=acc + edge), step, y)
         return onto_grid(sums, step, x, y)
     if not call.is_onnxruntime:
         ratio = ratios(w.scales, math.prod((x.scale, alpha)), y.scale)
