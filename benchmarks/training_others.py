@@ -33,20 +33,29 @@ NETWORKS: Final = {
 HEADS: Final = ("bits", "road", "in torch", "planned", "rescales", "price", "in float")
 
 
-def runs(network: str, road: str) -> Iterator[dict[str, Any]]:
-    """The runs of a network by a road, in its environment, with the packages of this one behind it."""
+def runs(network: str, road: str, jobs: list[tuple[int, int]]) -> Iterator[dict[str, Any]]:
+    """The runs of a network by a road, one for each bits and seed, in its environment, as they finish.
+
+    The packages of this environment are behind those of the road's.
+    """
     places = [str(ROOT), *(place for place in sys.path if Path(place).name == "site-packages")]
     python = ROOT / ".oracles" / ROADS[road] / "bin" / "python"
     folder = ROOT / "out" / "training_others"
     folder.mkdir(parents=True, exist_ok=True)
-    lists = [",".join(map(str, numbers)) for numbers in (WIDTHS, SEEDS)]
     script = ["-P", "benchmarks/training_others_side.py"]
-    line = [str(python), *script, network, road, str(folder), str(EPOCHS[network]), *lists]
+    numbers = [f"{bits}:{seed}" for bits, seed in jobs]
+    line = [str(python), *script, network, road, str(folder), str(EPOCHS[network]), *numbers]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stderr[-2000:])
-    yield from (json.loads(text) for text in done.stdout.splitlines() if text.startswith('{"network"'))
+    with (
+        (folder / "stderr.txt").open("w+", encoding="utf-8") as errors,
+        subprocess.Popen(
+            line, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        yield from (json.loads(text) for text in process.stdout or () if text.startswith('{"network"'))
+        if process.wait():
+            errors.seek(0)
+            sys.exit(errors.read()[-2000:])
 
 
 def spread(numbers: list[float]) -> str:
@@ -112,10 +121,15 @@ def main() -> None:
     if given.keep is not None and given.keep.exists():
         known = [json.loads(text) for text in given.keep.read_text(encoding="utf-8").splitlines()]
     for network, road in itertools.product(NETWORKS, ROADS):
-        if not any((one["network"], one["road"]) == (network, road) for one in known):
-            known += runs(network, road)
-    if given.keep is not None:
-        given.keep.write_text("".join(f"{json.dumps(one)}\n" for one in known), encoding="utf-8")
+        done = {
+            (one["bits"], one["seed"]) for one in known if (one["network"], one["road"]) == (network, road)
+        }
+        jobs = [job for job in itertools.product(WIDTHS, SEEDS) if job not in done]
+        for one in runs(network, road, jobs) if jobs else ():
+            known.append(one)
+            if given.keep is not None:
+                with given.keep.open("a", encoding="utf-8") as kept:
+                    kept.write(f"{json.dumps(one)}\n")
     if given.write:
         PAGE.write_text(page(known), encoding="utf-8")
     else:

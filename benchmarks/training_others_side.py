@@ -1,7 +1,7 @@
 """Train a network by one road, and plan the result; prints a line of JSON a run.
 
 Run by `benchmarks.training_others` as `python -P benchmarks/training_others_side.py NETWORK ROAD FOLDER
-EPOCHS WIDTHS SEEDS`, in the environment that has the road: `ours` and `torchao` in ExecuTorch's, `brevitas`
+EPOCHS BITS:SEED...`, in the environment that has the road: `ours` and `torchao` in ExecuTorch's, `brevitas`
 in its own. Every run starts from one float network: `digits` is trained once, into FOLDER, `resnet` a file.
 """
 
@@ -299,30 +299,25 @@ def brevitas(task: Task, bits: int, epochs: int) -> Any:
     return planner.load_model(path), right, seconds
 
 
-def main(network: str, road: str, task: Task, epochs: int, *lists: list[int]) -> None:
-    """Run every width and seed."""
-    widths, seeds = lists
-    for bits in widths:
-        for seed in seeds:
-            torch.manual_seed(seed)
-            if road == "ours":
-                found = {device: ours(task, bits, epochs, device) for device in DEVICES}
-            else:
-                by = {"brevitas": brevitas, "torchao": torchao}[road]
-                model, right, seconds = by(task, bits, epochs)
-                ready = calibrated(task, model)
-                found = {
-                    device: of_plan(task, ready, device) | {"torch": right, "seconds": seconds}
-                    for device in DEVICES
-                }
-            line = {"network": network, "road": road, "bits": bits, "seed": seed, "found": found}
-            print(json.dumps(line), flush=True)
+def main(network: str, road: str, task: Task, epochs: int, jobs: list[tuple[int, int]]) -> None:
+    """Run every pair of a width and a seed."""
+    for bits, seed in jobs:
+        torch.manual_seed(seed)
+        if road == "ours":
+            found = {device: ours(task, bits, epochs, device) for device in DEVICES}
+        else:
+            model, right, seconds = {"brevitas": brevitas, "torchao": torchao}[road](task, bits, epochs)
+            ready = calibrated(task, model)
+            trained = {"torch": right, "seconds": seconds}
+            found = {device: of_plan(task, ready, device) | trained for device in DEVICES}
+        line = {"network": network, "road": road, "bits": bits, "seed": seed, "found": found}
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    net, name, place, count, *lists = sys.argv[1:]
-    task_of = TASKS[net](Path(place))
-    main(net, name, task_of, int(count), *([int(n) for n in text.split(",")] for text in lists))
+    net, name, place, count, *pairs = sys.argv[1:]
+    bits_and_seeds = [(int(bits), int(seed)) for bits, _, seed in (pair.partition(":") for pair in pairs)]
+    main(net, name, TASKS[net](Path(place)), int(count), bits_and_seeds)

@@ -102,7 +102,8 @@ def product_in(
     reals = array.astype(np.float32)
     if isinstance(kind, Uniform):
         reals = dequantize_array(quantize_array(reals, kind), kind)
-    return replace(found, real_bias=tuple(reals.astype(np.float64).reshape(-1).tolist()))
+    numbers = tuple(reals.astype(np.float64).reshape(-1).tolist())
+    return replace(found, real_bias=numbers, bias_at=(last.name, index))
 
 
 def _is_plain(op: Op, w: Uniform) -> bool:

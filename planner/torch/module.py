@@ -89,12 +89,19 @@ class FakeQuantized(torch.nn.Module):
             }
             for call in step.calls:
                 operands = [self._operand(read, values, inner, seen, scales) for read in call.reads]
+                added = None
+                if any(of_products[name].is_operand for name in of_products.keys() & {*call.op.outputs}):
+                    added, operands[2] = operands[2], None
                 found = FUNCTIONS[call.op.type](call.op, operands, call.statics)
                 results = found if isinstance(found, tuple) else (found,)
                 inner.update(zip(call.op.outputs, results, strict=False))
                 for name in of_products.keys() & {*call.op.outputs}:
                     sums, x = of_products[name], inner[name]
                     whole[name], exact = self._exact(sums, x, values, inner, seen, scales)
+                    if added is not None:
+                        spread_out = added.reshape(-1, *[1] * sums.trailing)
+                        x, exact = x + spread_out, exact + spread_out.detach().double()
+                    exact = exact.float()
                     # What is 0, or an end of a range, has to be that: gradients stop there.
                     inner[name] = exact + (x - x.detach())
             for write in step.writes:
@@ -227,11 +234,11 @@ class FakeQuantized(torch.nn.Module):
         for call, edges in sums.again:
             operands = [
                 None
-                if read is None
+                if read is None or (sums.is_operand and i == 2)
                 else whole[read.name]
                 if read.name in whole
                 else self._integers(self._operand(read, values, inner, seen, scales), edge, scales).double()
-                for read, edge in zip(call.reads, edges, strict=True)
+                for i, (read, edge) in enumerate(zip(call.reads, edges, strict=True))
             ]
             found = FUNCTIONS[call.op.type](call.op, operands, call.statics)
             whole[call.op.outputs[0]] = found[0] if isinstance(found, tuple) else found
@@ -260,13 +267,13 @@ class FakeQuantized(torch.nn.Module):
         seen: dict[tuple[str, str], Tensor],
         scales: Mapping[str, Tensor],
     ) -> tuple[Tensor, Tensor]:
-        """The integers of a sum of products or of a mean, and their reals: float32 has rounded on its way."""
+        """The integers of a sum of products or of a mean, and their float64: float32 has rounded on its way."""
         unit = self._unit(sums, sums.parts[0], scales)
         if sums.again:
             integers = self._again(sums, values, inner, seen, scales)
         else:
             integers = torch.round(x.double() * sums.count / unit).long()
-        return integers, (integers.double() * unit / sums.count).float()
+        return integers, integers.double() * unit / sums.count
 
     @torch.no_grad()
     def _known(  # noqa: PLR0917 - what a forward has
@@ -297,6 +304,10 @@ class FakeQuantized(torch.nn.Module):
                 single = first * second / to.float()
             integers = tuple(stored) or (whole[sums.source],)
             terms.append(Term(integers, self._unit(sums, part, scales) / to, part.sign, zero_points, single))
+        bias = self._operand(sums.bias, values, inner, seen, scales)
+        if bias is not None:
+            reals = bias.double().reshape(-1, *[1] * sums.trailing)
+            terms.append(Term((torch.ones_like(reals, dtype=torch.long),), reals / to))
         if sums.count > 1:
             steps = scaled_mean(terms[0], sums.count, sums.arithmetic, result)
         else:

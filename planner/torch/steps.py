@@ -88,6 +88,8 @@ class Sum:
       count: of a mean, the numbers that it is of.
       again: operators to run a second time in float64, each operand in its quantizer's steps: float32
         has room for sums of products of bytes, and of none that are wider.
+      bias: of a real number or on a grid of its own, which is added to the scaled integers.
+      is_operand: whether that is the third operand of `source`'s operator, not of an Add behind it.
     """
 
     source: str
@@ -97,6 +99,8 @@ class Sum:
     factor: float = 1.0
     count: int = 1
     again: tuple[tuple[Call, tuple[str, ...]], ...] = ()
+    bias: Read | None = None
+    is_operand: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,12 +235,19 @@ class Maker:
 
     def _product(self, block: Block, calls: Sequence[Call]) -> Sum | None:
         found = product_in(self.model, block.core, block.kinds, self._known, block.arithmetic)
-        # A bias on a grid of its own is no integer of the sum.
-        if found is None or found.real_bias is not None or not knows(block.arithmetic):
+        if found is None or not knows(block.arithmetic):
             return None
         x, w = found.x, found.w
         if block.arithmetic == HTP and x.kind.storage.bits > BYTE:
             return None
+        core, bias = calls[: len(block.core)], None
+        if found.real_bias is not None:
+            if found.alpha != 1.0:
+                return None
+            at = found.bias_at[1]
+            bias = core[-1].reads[at]
+            # Behind a MatMul, its Add adds.
+            core = core[:1]
         part = Part((self.edges[x.value, x.kind], self.edges[w.value, w.kind]))
         shape = self.model.values[w.value].shape or ()
         sides = [size for size in shape if isinstance(size, int)]
@@ -248,12 +259,20 @@ class Maker:
         rank = len(shape) if found.is_conv else 2
         is_wide = x.kind.storage.bits + w.kind.storage.bits > 2 * BYTE
         again = []
-        for call in calls[: len(block.core)] if is_wide and found.alpha == 1.0 else ():
+        for call in core if is_wide and found.alpha == 1.0 else ():
             kinds = [block.stored_kinds.get((call.op.name, i)) for i in range(len(call.op.inputs))]
             named = zip(call.op.inputs, kinds, strict=True)
             again.append((call, tuple("" if kind is None else self.edges[n, kind] for n, kind in named)))
-        source = block.core[-1].outputs[0]
-        return Sum(source, (part,), arithmetic, rank - 2, found.alpha, again=tuple(again))
+        return Sum(
+            core[-1].op.outputs[0],
+            (part,),
+            arithmetic,
+            rank - 2,
+            found.alpha,
+            again=tuple(again),
+            bias=bias,
+            is_operand=bias is not None and len(block.core) == 1,
+        )
 
     def _known(self, name: str) -> Array | None:
         constant = self.model.constants.get(name)
