@@ -17,7 +17,8 @@ from planner.factors.form import form_of_plan
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
-from planner.torch.arithmetic import Result, Term, scaled_mean, scaled_sum
+from planner.torch.arithmetic import EXACT, Result, Term, scaled_mean, scaled_sum
+from planner.torch.fitting import Product, gains_of, product_in
 from planner.torch.operators import FUNCTIONS
 from planner.torch.quantizers import EdgeQuantizer, GroupScale, derived_scale, spread
 from planner.torch.steps import Maker, Part, Read, Step, Sum, Write
@@ -74,46 +75,10 @@ class FakeQuantized(torch.nn.Module):
             told = ", ".join(map(repr, self._inputs))
             raise InputError(f"{len(inputs)} inputs; the model has {len(self._inputs)}: {told}")
         scales = self._all_scales()
-        values: dict[str, Tensor] = {}
+        values = self._fed(inputs, scales)
         seen: dict[tuple[str, str], Tensor] = {}
-        for name, x in zip(self._inputs, inputs, strict=True):
-            edge = self._stored.get(name, "")
-            values[name] = self._through(edge, x.float() if self._dtypes[name] else x, scales, "even")
         for step in self._steps:
-            inner: dict[str, Tensor] = {}
-            whole: dict[str, Tensor] = {}
-            of_products = {
-                write.sums.source: write.sums
-                for write in step.writes
-                if write.sums is not None and not write.sums.parts[0].factors
-            }
-            for call in step.calls:
-                operands = [self._operand(read, values, inner, seen, scales) for read in call.reads]
-                added = None
-                if any(of_products[name].is_operand for name in of_products.keys() & {*call.op.outputs}):
-                    added, operands[2] = operands[2], None
-                found = FUNCTIONS[call.op.type](call.op, operands, call.statics)
-                results = found if isinstance(found, tuple) else (found,)
-                inner.update(zip(call.op.outputs, results, strict=False))
-                for name in of_products.keys() & {*call.op.outputs}:
-                    sums, x = of_products[name], inner[name]
-                    whole[name], exact = self._exact(sums, x, values, inner, seen, scales)
-                    if added is not None:
-                        spread_out = added.reshape(-1, *[1] * sums.trailing)
-                        x, exact = x + spread_out, exact + spread_out.detach().double()
-                    exact = exact.float()
-                    # What is 0, or an end of a range, has to be that: gradients stop there.
-                    inner[name] = exact + (x - x.detach())
-            for write in step.writes:
-                x = inner[write.name]
-                for i, edge in enumerate(write.edges):
-                    known = None
-                    if i and write.rescales:
-                        known = self._rescaled(write.edges[0], edge, x, scales, write.rescales)
-                    elif not i and write.sums is not None:
-                        known = self._known(write, whole, values, inner, seen, scales)
-                    x = self._through(edge, x, scales, write.ties, known)
-                values[write.name] = x
+            self._run(step, values, seen, scales)
         outputs = tuple(values[name] for name in self._outputs)
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -133,16 +98,78 @@ class FakeQuantized(torch.nn.Module):
             parameter.requires_grad_(not frozen)
 
     @torch.no_grad()
-    def fit_weights(self) -> None:
+    def fit_weights(self, *inputs: Tensor) -> None:
         """Start the scales of weights where rounding has the least squared error, for training at few bits.
 
         Plans hold the largest weight: at 2 bits most others are 0 then, and training starts far off.
+
+        Args:
+          inputs: a batch of the model's inputs, a hundred images or so. With them every channel of a product
+            starts with the mean and the gain that it has in float, kernel by kernel.
         """
         for name, group in self.spec.groups.items():
             edges = [edge for edge in self.spec.all_edges if edge.group == name]
             arrays = [self.constants[self._names[e.value]] for e in edges if e.value in self._trained]
             if group.moves == "free" and len(arrays) == len(edges):
                 self.group_scales[self._names[name]].fit([*zip(edges, arrays, strict=True)])
+        if inputs:
+            self._match(inputs)
+
+    def _match(self, inputs: Sequence[Tensor]) -> None:
+        """Give the channels of every product the gain and mean that they have in float."""
+        values = self._fed(inputs, self._all_scales())
+        fed = zip(self._inputs, inputs, strict=True)
+        reals = {name: x.float() if self._dtypes[name] else x for name, x in fed}
+        for step in self._steps:
+            inner: dict[str, Tensor] = {}
+            for call in step.calls:
+                operands = [self._real(read, reals, inner) for read in call.reads]
+                found = FUNCTIONS[call.op.type](call.op, operands, call.statics)
+                results = found if isinstance(found, tuple) else (found,)
+                inner.update(zip(call.op.outputs, results, strict=False))
+            reals.update((write.name, inner[write.name]) for write in step.writes)
+            product = product_in(step.calls, self._trained)
+            if product is not None:
+                self._match_product(product, product.by_channel(inner[product.result]), values)
+            self._run(step, values, {}, self._all_scales())
+
+    def _real(
+        self, read: Read | None, reals: Mapping[str, Tensor], inner: Mapping[str, Tensor]
+    ) -> Tensor | None:
+        if read is None:
+            return None
+        for known in (inner, reals):
+            if read.name in known:
+                return known[read.name]
+        return self.constants[self._names[read.name]]
+
+    def _match_product(self, product: Product, wanted: Tensor, values: Mapping[str, Tensor]) -> None:
+        """Move the weight, its scale and the bias of a product; all integers of the weight stay."""
+        op, edge = product.call.op, self.quantizers[product.weight.edge].edge
+        scales = self._all_scales()
+        # The sums without what is added to them.
+        operands = [self._operand(read, values, {}, {}, scales) for read in product.call.reads[:2]]
+        operands += [None] * len(product.call.reads[2:])
+        sums = product.by_channel(FUNCTIONS[op.type](op, operands, product.call.statics))
+        mean, wanted_mean = sums.mean(1, keepdim=True), wanted.mean(1, keepdim=True)
+        group = self.spec.groups[edge.group]
+        is_alone = sum(other.group == edge.group for other in self.spec.all_edges) == len(edge.consumers) == 1
+        gains = mean.new_ones(1)
+        if (
+            is_alone
+            and group.moves == "free"
+            and not group.power_of_two
+            and len(group.scales) in {1, len(sums)}
+        ):
+            parts = (sums - mean, wanted - wanted_mean) if product.bias else (sums, wanted)
+            gains = gains_of(*parts, len(group.scales))
+            weight = self.constants[self._names[product.weight.name]]
+            weight *= spread(gains.float(), edge, weight.shape)
+            self.group_scales[self._names[group.name]].log2 += gains.log2().float()
+        bias = self.constants[self._names[product.bias]] if product.bias else None
+        if bias is not None and bias.numel() == len(sums):
+            found = wanted_mean - gains[:, None] * mean
+            bias.copy_((found / op.attributes.get("beta", 1.0)).reshape(bias.shape))
 
     def learned(self) -> Learned:
         """The weights and scales as they are now, which `planner.with_learned` takes."""
@@ -162,6 +189,57 @@ class FakeQuantized(torch.nn.Module):
     def save(self, path: str | Path) -> None:
         """Write the learned weights and scales, which `planner.with_learned` reads without torch."""
         self.learned().save(path)
+
+    def _fed(self, inputs: Sequence[Tensor], scales: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The model's inputs as its kernels see them."""
+        found = {}
+        for name, x in zip(self._inputs, inputs, strict=True):
+            edge = self._stored.get(name, "")
+            found[name] = self._through(edge, x.float() if self._dtypes[name] else x, scales, "even")
+        return found
+
+    def _run(
+        self,
+        step: Step,
+        values: dict[str, Tensor],
+        seen: dict[tuple[str, str], Tensor],
+        scales: Mapping[str, Tensor],
+    ) -> None:
+        """Add the results of a kernel to the values."""
+        inner: dict[str, Tensor] = {}
+        whole: dict[str, Tensor] = {}
+        of_products = {
+            write.sums.source: write.sums
+            for write in step.writes
+            if write.sums is not None and not write.sums.parts[0].factors
+        }
+        for call in step.calls:
+            operands = [self._operand(read, values, inner, seen, scales) for read in call.reads]
+            added = None
+            if any(of_products[name].is_operand for name in of_products.keys() & {*call.op.outputs}):
+                added, operands[2] = operands[2], None
+            found = FUNCTIONS[call.op.type](call.op, operands, call.statics)
+            results = found if isinstance(found, tuple) else (found,)
+            inner.update(zip(call.op.outputs, results, strict=False))
+            for name in of_products.keys() & {*call.op.outputs}:
+                sums, x = of_products[name], inner[name]
+                whole[name], exact = self._exact(sums, x, values, inner, seen, scales)
+                if added is not None:
+                    spread_out = added.reshape(-1, *[1] * sums.trailing)
+                    x, exact = x + spread_out, exact + spread_out.detach().double()
+                exact = exact.float()
+                # What is 0, or an end of a range, has to be that: gradients stop there.
+                inner[name] = exact + (x - x.detach()) if x.requires_grad else exact
+        for write in step.writes:
+            x = inner[write.name]
+            for i, edge in enumerate(write.edges):
+                known = None
+                if i and write.rescales:
+                    known = self._rescaled(write.edges[0], edge, x, scales, write.rescales)
+                elif not i and write.sums is not None:
+                    known = self._known(write, whole, values, inner, seen, scales)
+                x = self._through(edge, x, scales, write.ties, known)
+            values[write.name] = x
 
     def _all_scales(self) -> dict[str, Tensor]:
         """The scales of every group; those of biases follow from the others."""
@@ -242,7 +320,7 @@ class FakeQuantized(torch.nn.Module):
             ]
             found = FUNCTIONS[call.op.type](call.op, operands, call.statics)
             whole[call.op.outputs[0]] = found[0] if isinstance(found, tuple) else found
-        return torch.round(whole[sums.source]).long()
+        return torch.round(whole[sums.source])
 
     def _scale(self, edge: str, scales: Mapping[str, Tensor]) -> Tensor:
         return scales[self.quantizers[edge].edge.group].detach().double()
@@ -267,13 +345,16 @@ class FakeQuantized(torch.nn.Module):
         seen: dict[tuple[str, str], Tensor],
         scales: Mapping[str, Tensor],
     ) -> tuple[Tensor, Tensor]:
-        """The integers of a sum of products or of a mean, and their float64: float32 has rounded on its way."""
+        """The integers of a sum of products or of a mean, and their reals: float32 has rounded on its way."""
         unit = self._unit(sums, sums.parts[0], scales)
         if sums.again:
             integers = self._again(sums, values, inner, seen, scales)
         else:
-            integers = torch.round(x.double() * sums.count / unit).long()
-        return integers, integers.double() * unit / sums.count
+            integers = torch.round((x.double() if sums.count == 1 else x.double() * sums.count) / unit)
+        # Exact arithmetics go on in float64.
+        integers = integers if sums.arithmetic in EXACT else integers.long()
+        reals = integers.double() * unit
+        return integers, reals if sums.count == 1 else reals / sums.count
 
     @torch.no_grad()
     def _known(  # noqa: PLR0917 - what a forward has

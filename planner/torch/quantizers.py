@@ -41,8 +41,9 @@ class _Rounded(torch.autograd.Function):
         steps = (x / scale).nan_to_num(nan=-math.inf)
         whole = round_steps(steps, ties) if known is None else known.to(steps.dtype)
         whole = whole.clamp(low, high)
-        inside = (steps >= low) & (steps <= high)
         # Where x saturates, the scale's gradient is the end of the range; elsewhere it is the rounding error.
+        # What rounds to an end has not saturated: at 2 bits a third of all weights would not move.
+        inside = (steps >= low - 0.5) & (steps <= high + 0.5)
         ctx.save_for_backward(inside, torch.where(inside, whole - steps, whole), scale)
         ctx.gradient = gradient
         return whole * scale

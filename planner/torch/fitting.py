@@ -1,0 +1,62 @@
+"""Starts for training at few bits: the gain and mean that the channels of a product have in float.
+
+Rounding to few bits makes sums of products smaller and moves their means; a scale and a bias for each
+channel undo both. Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
+Correction" (2019).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from planner.torch.steps import Call, Read
+
+CONVOLUTIONS: Final = frozenset({"Conv", "ConvTranspose"})
+MOST_GAIN: Final = 4.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """A product of a step with a trained weight.
+
+    Attributes:
+      bias: the name of a trained bias; "": none.
+      result: the name of the sum with its bias.
+    """
+
+    call: Call
+    weight: Read
+    bias: str
+    result: str
+
+    def by_channel(self, x: Tensor) -> Tensor:
+        """A result as (channels, numbers) in float64."""
+        axis = 1 if self.call.op.type in CONVOLUTIONS else -1
+        return x.movedim(axis, 0).flatten(1).double()
+
+
+def product_in(calls: Sequence[Call], trained: Collection[str]) -> Product | None:
+    """The product that a step begins with; None without a quantized weight that is trained."""
+    first = calls[0]
+    if first.op.type not in CONVOLUTIONS | {"Gemm", "MatMul"}:
+        return None
+    weight, result = first.reads[1], first.op.outputs[0]
+    if weight is None or not weight.edge or weight.name not in trained:
+        return None
+    added = [read for read in first.reads[2:] if read is not None]
+    if len(calls) > 1 and calls[1].op.type == "Add":
+        added += [read for read in calls[1].reads if read is not None and read.name in trained]
+        result = calls[1].op.outputs[0] if added else result
+    return Product(first, weight, next((read.name for read in added if read.name in trained), ""), result)
+
+
+def gains_of(sums: Tensor, wanted: Tensor, slices: int) -> Tensor:
+    """The factors, one for each channel or one for all, that bring sums nearest to what is wanted."""
+    over, under = (sums * wanted).sum(1), (sums * sums).sum(1)
+    if slices == 1:
+        over, under = over.sum(0, keepdim=True), under.sum(0, keepdim=True)
+    found = torch.where((over > 0) & (under > 0), over / under, 1.0)
+    return found.clamp(1 / MOST_GAIN, MOST_GAIN)
