@@ -67,7 +67,6 @@ def trained(found: list[dict[str, Any]]) -> None:
         ready = planner.annotate(model, stats=stats, annotations=one["annotations"])
         plan, before, work = figures(ready)
         module = planner.torch.fake_quantized(ready, plan)
-        module.fit_weights()
         train(module, *training_data(test), EPOCHS)
         _, after, work_after = figures(planner.with_learned(ready, module))
         print(json.dumps({"before": before, "work": work, "after": after, "work after": work_after}))

@@ -20,15 +20,15 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "training-others.md"
 WIDTHS: Final = (8, 4, 3, 2)
 SEEDS: Final = (0, 1, 2)
-EPOCHS: Final = {"digits": 3, "resnet": 8}
+EPOCHS: Final = 3
 ROADS: Final = {"ours": "executorch", "torchao": "executorch", "brevitas": "brevitas"}
 """Roads, and the environment of each."""
 NAMES: Final = {"ours": "under the plan", "torchao": "torchao PT2E", "brevitas": "Brevitas"}
 NETWORKS: Final = {
     "digits": "a convnet of two convolutions and a linear layer; accuracy in percent of 450 images",
     "resnet": "MLPerf Tiny's ResNet-8, of which the model folder has no labels: it learns from its own float "
-    "probabilities on 1,024 cuts of photographs; accuracy is the share of its own decisions that stay, in "
-    "percent, on 600 cuts of other photographs",
+    "probabilities on 1,024 cuts of the left halves of photographs; accuracy is the share of its own "
+    "decisions that stay, in percent, on 400 cuts of the right halves",
 }
 HEADS: Final = ("bits", "road", "in torch", "planned", "rescales", "price", "in float")
 
@@ -44,7 +44,7 @@ def runs(network: str, road: str, jobs: list[tuple[int, int]]) -> Iterator[dict[
     folder.mkdir(parents=True, exist_ok=True)
     script = ["-P", "benchmarks/training_others_side.py"]
     numbers = [f"{bits}:{seed}" for bits, seed in jobs]
-    line = [str(python), *script, network, road, str(folder), str(EPOCHS[network]), *numbers]
+    line = [str(python), *script, network, road, str(folder), str(EPOCHS), *numbers]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
     with (
         (folder / "stderr.txt").open("w+", encoding="utf-8") as errors,
@@ -83,17 +83,17 @@ def row(bits: int, road: str, found: list[dict[str, Any]]) -> str:
 def page(known: list[dict[str, Any]]) -> str:
     """The page of finished runs."""
     text = f"""# Training under a plan beside other roads
-Made by `python -m benchmarks.training_others --write`: weights of few bits, activations of 8; some epochs
-from one float network, Adam at one rate; mean and standard deviation of {len(SEEDS)} seeds. Under the plan
-scales of weights start by `fit_weights`. torchao: `prepare_qat_pt2e` with XNNPACK's quantizer. Brevitas: its
-layers with their default quantizers, read as QONNX; one quantizer for both sides of a sum. Both with their
-own defaults, and then planned for the device. Rescales: without the casts at the ends; price: of all; in
-float: kernels that fall back.
+Made by `python -m benchmarks.training_others --write`: weights of few bits, activations of 8; {EPOCHS}
+epochs from one float network, Adam at one rate; mean and standard deviation of {len(SEEDS)} seeds. Under the
+plan training starts with `fit_weights` of the calibration data. torchao: `prepare_qat_pt2e` with XNNPACK's
+quantizer. Brevitas: its layers with their default quantizers, read as QONNX; one quantizer for both sides of
+a sum. Both with their own defaults, and then planned for the device. Rescales: without the casts at the ends;
+price: of all; in float: kernels that fall back.
 """
     for network, what in NETWORKS.items():
         mine = [one for one in known if one["network"] == network]
         for device in mine[0]["found"]:
-            text += f"\n## {network}, {device}\n{EPOCHS[network]} epochs of {what}.\n\n"
+            text += f"\n## {network}, {device}\n{what[0].upper()}{what[1:]}.\n\n"
             text += f"| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|\n"
             text += "".join(rows(mine, device))
     return text

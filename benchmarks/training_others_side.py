@@ -29,12 +29,10 @@ from benchmarks.training_side import figures, training_data
 
 DIGITS = "examples/digits"
 FLOAT_EPOCHS = 20
-SCALE_RATE: Final = 1e-2
-"""Of scales under the plan, as in the how-to."""
 DEVICES = ("finn-fpga",)
 ACTIVATIONS = 8
 """Bits of all activations; weights have those of the run."""
-CUTS: Final = {"training": 1024, "test": 600}
+CUTS: Final = {"training": 1024, "test": 400}
 LEAST_SIDE: Final = 40
 
 
@@ -162,7 +160,7 @@ def resnet(_: Path) -> Task:
     with torch.no_grad():
         scores = {name: torch.softmax(net(part), 1) for name, part in images.items()}
     training, tested = images["training"], (images["test"], scores["test"].argmax(1))
-    return Task(Resnet, net, (training, scores["training"]), tested, training[:128].numpy(), 32, 2e-4)
+    return Task(Resnet, net, (training, scores["training"]), tested, training[:128].numpy(), 32, 3e-4)
 
 
 def cuts(count: int, *, held_out: bool) -> Any:
@@ -246,9 +244,8 @@ def ours(task: Task, bits: int, epochs: int, device: str) -> dict[str, Any]:
     """Train under the plan of the device."""
     ready, before = after_calibration(task, bits, device)
     module = planner.torch.fake_quantized(ready, planner.plan(ready, device))
-    module.fit_weights()
-    groups = [{"params": module.weights()}, {"params": module.scales(), "lr": SCALE_RATE}]
-    seconds = train(task, module, groups, epochs)
+    module.fit_weights(torch.tensor(task.calibration))
+    seconds = train(task, module, module.parameters(), epochs)
     found = of_plan(task, planner.with_learned(ready, module), device)
     return {"before": before, "torch": right_of(task, module), "seconds": seconds} | found
 

@@ -68,7 +68,8 @@ def page(known: dict[str, list[dict[str, Any]]]) -> str:
 Made by `python -m benchmarks.training_under_a_plan --write`: the digits example (a residual convnet with a
 concat and a softmax), its weights and the results of its convolutions at 8 to 2 bits, trained for {EPOCHS}
 epochs on the 1,347 images that are not in the test file; accuracy in percent of its 450 images, mean and
-standard deviation of {len(SEEDS)} seeds. Biases were corrected before. Price: all rescales and casts. Largest
+standard deviation of {len(SEEDS)} seeds. Biases were corrected before; training starts with
+`fit_weights`. Price: all rescales and casts. Largest
 difference: a probability in torch beside the same in `planner.evaluate` of the plan made again. The float
 model: 99.8 %.
 """

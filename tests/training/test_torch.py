@@ -14,6 +14,8 @@ from planner.interpreter.fixed_point import HEADROOM, ratios, scaled_sum
 from tests.conftest import ROOT
 
 TORCH = ROOT / ".oracles" / "torch" / "bin" / "python"
+ONE_STEP = {"qnn-htp", "teaching-npu"}
+"""Targets of which a few numbers are off by one step: a softmax by tables, or in float32."""
 LAW = [
     ("litert-int8", 8),
     ("qnn-htp", 8),
@@ -34,10 +36,6 @@ def numbers():
         "scales": np.float32(2.0 ** random.uniform(-20, -3, 50)),
         "to": np.float32(0.37),
     }
-
-
-STEPS = {"hls4ml-fpga": 2}
-"""Targets with more than one: a softmax by tables."""
 
 
 def ask(folder, asked):
@@ -78,8 +76,8 @@ def test_training_keeps_the_plan_and_its_numbers(answers, target, bits):
     assert found["moved"] > 0.01
     assert all(map(np.isfinite, found["losses"]))
     # Steps of the output, most of it without any.
-    assert max(found["steps_off"]) <= STEPS.get(target, 1) + 0.001
-    assert max(found["off"]) < 0.05
+    assert max(found["steps_off"]) <= 1.001
+    assert max(found["off"]) < (0.05 if target in ONE_STEP else 1e-9)
 
 
 def test_pytorch_has_its_way_with_a_module(answers):
@@ -159,6 +157,13 @@ def test_operators_of_two_tensors_compute_what_the_plan_does(answers):
     """Add, Sub and Mul of two tensors, in every arithmetic that torch knows: no number is off."""
     assert answers["two tensors"] == dict.fromkeys(answers["two tensors"], 0)
     assert len(answers["two tensors"]) >= 4
+
+
+def test_a_fitted_start_is_nearer_to_the_float_model(answers):
+    """Scales by the error of rounding, and gains and means of channels by a batch of inputs."""
+    found = answers["starts"]
+    assert found["weights"] < found["plan"] / 2
+    assert found["inputs"] < found["weights"] / 2
 
 
 def test_pools_leave_out_windows_in_the_end_padding(answers):
