@@ -53,7 +53,8 @@ class Term:
     """Integers, and the float64 ratio of their step to the result's.
 
     Attributes:
-      factors: int64, less their zero points; one, or two that are multiplied.
+      factors: int64, or float64 in an exact arithmetic, less their zero points; one, or two that are
+        multiplied.
       zero_points: of the stored operands; only `htp` rounds their part.
       single: of two factors, the ratio with each step in float32.
     """

@@ -19,7 +19,7 @@ MOST_GAIN: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Product:
+class TrainedProduct:
     """A product of a step with a trained weight.
 
     Attributes:
@@ -35,10 +35,10 @@ class Product:
     def by_channel(self, x: Tensor) -> Tensor:
         """A result as (channels, numbers) in float64."""
         axis = 1 if self.call.op.type in CONVOLUTIONS else -1
-        return x.movedim(axis, 0).flatten(1).double()
+        return x.movedim(axis, 0).reshape(x.shape[axis], -1).double()
 
 
-def product_in(calls: Sequence[Call], trained: Collection[str]) -> Product | None:
+def trained_product(calls: Sequence[Call], trained: Collection[str]) -> TrainedProduct | None:
     """The product that a step begins with; None without a quantized weight that is trained."""
     first = calls[0]
     if first.op.type not in CONVOLUTIONS | {"Gemm", "MatMul"}:
@@ -50,7 +50,9 @@ def product_in(calls: Sequence[Call], trained: Collection[str]) -> Product | Non
     if len(calls) > 1 and calls[1].op.type == "Add":
         added += [read for read in calls[1].reads if read is not None and read.name in trained]
         result = calls[1].op.outputs[0] if added else result
-    return Product(first, weight, next((read.name for read in added if read.name in trained), ""), result)
+    return TrainedProduct(
+        first, weight, next((read.name for read in added if read.name in trained), ""), result
+    )
 
 
 def gains_of(sums: Tensor, wanted: Tensor, slices: int) -> Tensor:

@@ -18,7 +18,7 @@ from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
 from planner.torch.arithmetic import EXACT, Result, Term, scaled_mean, scaled_sum
-from planner.torch.fitting import Product, gains_of, product_in
+from planner.torch.fitting import TrainedProduct, gains_of, trained_product
 from planner.torch.operators import FUNCTIONS
 from planner.torch.quantizers import EdgeQuantizer, GroupScale, derived_scale, spread
 from planner.torch.steps import Maker, Part, Read, Step, Sum, Write
@@ -71,9 +71,6 @@ class FakeQuantized(torch.nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Compute the model's outputs; one of a fixed type is on its grid, as reals."""
-        if len(inputs) != len(self._inputs):
-            told = ", ".join(map(repr, self._inputs))
-            raise InputError(f"{len(inputs)} inputs; the model has {len(self._inputs)}: {told}")
         scales = self._all_scales()
         values = self._fed(inputs, scales)
         seen: dict[tuple[str, str], Tensor] = {}
@@ -116,7 +113,7 @@ class FakeQuantized(torch.nn.Module):
             self._match(inputs)
 
     def _match(self, inputs: Sequence[Tensor]) -> None:
-        """Give the channels of every product the gain and mean that they have in float."""
+        """Give the channels of every product the gain and mean that they have in float, in order."""
         values = self._fed(inputs, self._all_scales())
         fed = zip(self._inputs, inputs, strict=True)
         reals = {name: x.float() if self._dtypes[name] else x for name, x in fed}
@@ -128,7 +125,7 @@ class FakeQuantized(torch.nn.Module):
                 results = found if isinstance(found, tuple) else (found,)
                 inner.update(zip(call.op.outputs, results, strict=False))
             reals.update((write.name, inner[write.name]) for write in step.writes)
-            product = product_in(step.calls, self._trained)
+            product = trained_product(step.calls, self._trained)
             if product is not None:
                 self._match_product(product, product.by_channel(inner[product.result]), values)
             self._run(step, values, {}, self._all_scales())
@@ -143,7 +140,7 @@ class FakeQuantized(torch.nn.Module):
                 return known[read.name]
         return self.constants[self._names[read.name]]
 
-    def _match_product(self, product: Product, wanted: Tensor, values: Mapping[str, Tensor]) -> None:
+    def _match_product(self, product: TrainedProduct, wanted: Tensor, values: Mapping[str, Tensor]) -> None:
         """Move the weight, its scale and the bias of a product; all integers of the weight stay."""
         op, edge = product.call.op, self.quantizers[product.weight.edge].edge
         scales = self._all_scales()
@@ -154,13 +151,9 @@ class FakeQuantized(torch.nn.Module):
         mean, wanted_mean = sums.mean(1, keepdim=True), wanted.mean(1, keepdim=True)
         group = self.spec.groups[edge.group]
         is_alone = sum(other.group == edge.group for other in self.spec.all_edges) == len(edge.consumers) == 1
+        moves = group.moves == "free" and not group.power_of_two and len(group.scales) in {1, len(sums)}
         gains = mean.new_ones(1)
-        if (
-            is_alone
-            and group.moves == "free"
-            and not group.power_of_two
-            and len(group.scales) in {1, len(sums)}
-        ):
+        if is_alone and moves:
             parts = (sums - mean, wanted - wanted_mean) if product.bias else (sums, wanted)
             gains = gains_of(*parts, len(group.scales))
             weight = self.constants[self._names[product.weight.name]]
@@ -192,6 +185,9 @@ class FakeQuantized(torch.nn.Module):
 
     def _fed(self, inputs: Sequence[Tensor], scales: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The model's inputs as its kernels see them."""
+        if len(inputs) != len(self._inputs):
+            told = ", ".join(map(repr, self._inputs))
+            raise InputError(f"{len(inputs)} inputs; the model has {len(self._inputs)}: {told}")
         found = {}
         for name, x in zip(self._inputs, inputs, strict=True):
             edge = self._stored.get(name, "")
