@@ -55,9 +55,9 @@ def trained_product(calls: Sequence[Call], trained: Collection[str]) -> TrainedP
     )
 
 
-def gains_of(sums: Tensor, wanted: Tensor, slices: int) -> Tensor:
-    """The factors, one for each channel or one for all, that bring sums nearest to what is wanted."""
-    over, under = (sums * wanted).sum(1), (sums * sums).sum(1)
+def gains_of(sums: Tensor, reals: Tensor, slices: int) -> Tensor:
+    """The factors, one for each channel or one for all, that bring sums nearest to those in float."""
+    over, under = (sums * reals).sum(1), (sums * sums).sum(1)
     if slices == 1:
         over, under = over.sum(0, keepdim=True), under.sum(0, keepdim=True)
     found = torch.where((over > 0) & (under > 0), over / under, 1.0)
