@@ -65,7 +65,7 @@ def spread(numbers: list[float]) -> str:
 
 def values(numbers: list[float]) -> str:
     """Each figure once."""
-    return ", ".join(f"{number:g}" for number in sorted(set(numbers)))
+    return ", ".join(f"{number:.9g}" for number in sorted(set(numbers)))
 
 
 def row(bits: int, road: str, found: list[dict[str, Any]]) -> str:
