@@ -23,7 +23,7 @@ FORMAT: Final = "which operators of a format or framework an op is, or what writ
 ENGINE: Final = "what one engine computes or fuses, by its source"
 REWRITE: Final = "the functions of one pass, each for one operator"
 TABLES: Final[Mapping[str, str]] = {
-    "factors/ways.py BLOCK_ENDS": "last ops of norms and activations that exporters spell out",
+    "factors/paths.py BLOCK_ENDS": "last ops of norms and activations that exporters spell out",
     "formats/litert/vocabulary.py BUILTINS": FORMAT,
     "formats/litert/writer/table.py _MORE": FORMAT,
     "formats/onnx/affine.py FOLDS": REWRITE,
