@@ -43,11 +43,11 @@ oracles: .oracles/hls4ml/.made .oracles/iree/.made .oracles/jax/.made .oracles/l
 
 test: format oracles ## format, lint, types, and every test but those of soak
 	$(COMPILE)
-	$(call BESIDE_TYPES,$(PYTEST) $(PYTEST_ARGS))
+	$(call BESIDE_TYPES,$(PYTEST) --junitxml out/tests.xml $(PYTEST_ARGS))
 
-check: format ## the same without the slow tests, and properties with few examples
+check: format ## the same without the long tests, and properties with few examples
 	$(COMPILE)
-	$(call BESIDE_TYPES,QPLAN_HYPOTHESIS=few $(PYTEST) -m "not slow and not soak" $(PYTEST_ARGS))
+	$(call BESIDE_TYPES,QPLAN_HYPOTHESIS=few $(PYTEST) -m "not long and not slow and not soak" $(PYTEST_ARGS))
 
 format: $(VENV)/.test
 	$(BIN)/ruff format --check $(SOURCES)

@@ -28,6 +28,17 @@ def pytest_addoption(parser):
     )
 
 
+LONG = frozenset(Path(__file__).with_name("long.txt").read_text(encoding="utf-8").splitlines())
+"""Tests that `make check` leaves out; see `benchmarks.long_tests`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.partition("[")[0] in LONG:
+            item.add_marker("long")
+
+
 def pytest_collection():
     """Collect no garbage among tests that stay: 20,000 of them are looked through again and again."""
     gc.disable()

@@ -35,3 +35,11 @@ def test_every_make_target_named_is_there():
 def test_the_widths_of_editors_are_those_of_ruff():
     wide = re.findall(r"^line-length = (\d+)$", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
     assert f"max_line_length = {wide[0]}" in (ROOT / ".editorconfig").read_text("utf-8")
+
+
+def test_long_tests_are_there():
+    """After `make test`, `python -m benchmarks.long_tests out/tests.xml` lists those that were long."""
+    for line in (ROOT / "tests" / "long.txt").read_text("utf-8").splitlines():
+        path, _, name = line.partition("::")
+        assert (ROOT / path).exists(), line
+        assert f"def {name}(" in (ROOT / path).read_text("utf-8"), line
