@@ -141,7 +141,7 @@ def regions_of(
     return topological(tuple(made))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _read(target: Target) -> _Book:
     found = []
     groups = []

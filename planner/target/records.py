@@ -455,7 +455,7 @@ class Target:
         return f"<Target {self.id} {self.version}: {rows} rows for {len(self.rows)} kernels>"
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def without_formats(target: Target) -> Target:
     """Return a target whose plans need not be written: only its rows matter, not files.
 

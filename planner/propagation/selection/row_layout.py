@@ -109,7 +109,7 @@ def has_numbers(graph: Graph, name: str) -> bool:
     return constant is not None and constant.array is not None
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def layouts_of(target: Target) -> Layouts:
     """The layouts of a target, which is kept with its rows as long as they are."""
     del target
