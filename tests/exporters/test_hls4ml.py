@@ -24,7 +24,7 @@ from planner.interpreter.models import ModelRunner
 from planner.ir.types.qtypes import Bipolar, Uniform, storage, uniform
 from tests.conftest import ROOT
 from tests.exporters.plans import i8, model, op, plan_of, u8
-from tests.oracles.simulation import PYTHON, simulate
+from tests.oracles.simulation import PYTHON, simulate, simulate_all
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "digits"
 RNG = np.random.default_rng(1)
@@ -305,19 +305,6 @@ def test_the_c_simulation_pools_as_the_plans_do(tmp_path):
         np.testing.assert_allclose(one.reshape(wanted.shape), wanted, rtol=0, atol=1.001 * step)
 
 
-@pytest.mark.slow
-def test_the_c_simulation_computes_the_logits_of_the_example(tmp_path):
-    """Every logit is that of the plan."""
-    _, _, images = digits()
-    logits = onnx.utils.Extractor(onnx.shape_inference.infer_shapes(onnx.load(EXAMPLES / "digits.onnx")))
-    cut = planner.load_model(logits.extract_model(["image"], ["head/gemm_out"]).SerializeToString())
-    cut = planner.annotate(cut, stats=planner.calibrate(cut, EXAMPLES / "calibration.npz"))
-    cut_plan = planner.plan(cut, "hls4ml-fpga")
-    (found,) = simulate(tmp_path, [(planner.export(cut, cut_plan, "hls4ml"), images)])
-    assert not isinstance(found, str), found
-    np.testing.assert_array_equal(found, evaluated(cut, cut_plan, images))
-
-
 def scaled(ops, constants, facts, shapes):
     """A plan of a model whose types have scales that are no powers of two, with samples."""
     graph = model(ops, inputs={"x": shapes[0]}, outputs={"y": shapes[1]}, constants=constants)
@@ -482,11 +469,22 @@ def test_the_c_simulation_hands_on_sums_as_they_are(tmp_path, tail):
 
 
 def test_the_c_simulation_computes_the_example(tmp_path):
-    """The probabilities are as softmax's tables have them; so are those of jettagging, in any run."""
-    graph, plan, images = digits()
-    (found,) = simulate(tmp_path, [(planner.export(graph, plan, "hls4ml"), images)])
+    """Every logit is that of the plan; the probabilities are as softmax's tables have them, in any run."""
+    _, _, images = digits()
+    whole = onnx.utils.Extractor(onnx.shape_inference.infer_shapes(onnx.load(EXAMPLES / "digits.onnx")))
+    both = whole.extract_model(["image"], ["head/gemm_out", "probabilities"])
+    graph = planner.load_model(both.SerializeToString())
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, EXAMPLES / "calibration.npz"))
+    plan = planner.plan(graph, "hls4ml-fpga")
+    samples = [{"image": x[None]} for x in images]
+    (found,) = simulate_all(tmp_path, [(planner.export(graph, plan, "hls4ml"), samples)])
     assert not isinstance(found, str), found
-    np.testing.assert_allclose(found, evaluated(graph, plan, images), rtol=0, atol=0.011)
+    interpreter = Interpreter(graph, plan, arithmetic="exact_even")
+    for image, outputs in zip(images, found.outputs, strict=True):
+        wanted = interpreter.run({"image": image[None]}).outputs
+        logits, probabilities = (outputs[name].reshape(wanted[name].shape) for name in wanted)
+        np.testing.assert_array_equal(logits, wanted["head/gemm_out"])
+        np.testing.assert_allclose(probabilities, wanted["probabilities"], rtol=0, atol=0.011)
 
 
 @pytest.mark.soak

@@ -17,11 +17,15 @@ PYTHON = ROOT / ".oracles" / "hls4ml" / "bin" / "python"
 
 def simulate(folder, exports):
     """What the C simulation of each (export, stacked samples) gives; skips where the oracle is missing."""
+    files = [(data, [{_input_of(data): x[None]} for x in samples]) for data, samples in exports]
+    return [run if isinstance(run, str) else _stacked(run) for run in simulate_all(folder, files)]
+
+
+def simulate_all(folder, files):
+    """The run of each (export, samples by name), or its refusal; skips where the oracle is missing."""
     if not PYTHON.exists() or shutil.which("g++") is None:
         pytest.skip("no .oracles/hls4ml or no g++: run make oracles, install a C++ compiler")
-    files = [(data, [{_input_of(data): x[None]} for x in samples]) for data, samples in exports]
-    found = run_hls4ml(str(PYTHON), folder, files)
-    return [run if isinstance(run, str) else _stacked(run) for run in found]
+    return run_hls4ml(str(PYTHON), folder, files)
 
 
 def _stacked(run):
