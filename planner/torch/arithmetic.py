@@ -1,7 +1,7 @@
 """Arithmetic: how a device brings exact integers onto a grid, in torch's integers, without gradients.
 
-The same functions as `interpreter.fixed_point`, `interpreter.requantize` and `interpreter.kernels.htp`, which
-work on numpy arrays and exact fractions: forward gives their numbers, and a test compares. A ratio is a
+The same functions as `interpreter.fixed_point` and `interpreter.requantize`, which work on numpy arrays and
+exact fractions: forward gives their numbers, and a test compares. `htp` is one for both. A ratio is a
 float64: products of two float32 scales are exact there, so their quotient is rounded once. Source:
 docs/specification.md, section 8.
 """
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM
+from planner.ir.arithmetic import htp
+from planner.ir.arithmetic.htp import mantissa_and_exponent
 from planner.ir.types.storages import Storage
 
 FOLDED: Final = frozenset({"tosa_double", "tosa_single"})
@@ -25,12 +27,6 @@ _DIGITS: Final = 31
 _MOST_SHIFT: Final = 62
 HTP_STRIDED: Final = "htp_strided"
 """`htp` of a depthwise convolution of stride 2."""
-_HTP_DIGITS: Final = 10
-_HTP_STRIDED_DIGITS: Final = 15
-_HTP_KEPT: Final = 4
-_LARGEST_RATIO: Final = 2.0**20
-_FRACTION: Final = 52
-_BIAS: Final = 1022
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +121,9 @@ def scaled_sum(terms: Sequence[Term], arithmetic: str, result: Result) -> Tensor
     return torch.floor(exact + 0.5) if arithmetic == "power_of_two" else torch.round(exact)
 
 
-def _mantissa_and_exponent(ratio: Tensor) -> tuple[Tensor, Tensor]:
-    """A mantissa in [1/2, 1) and the exponent of 2, of positive numbers, from the bits of float64.
-
-    As `torch.frexp`, of whose exponents inductor writes C++ that no compiler takes (PyTorch 2.13, AVX-512).
-    """
-    bits = ratio.detach().double().view(torch.int64)
-    exponent = (bits >> _FRACTION) - _BIAS
-    return torch.ldexp(ratio.double(), -exponent), exponent
-
-
 def _multiplier(ratio: Tensor) -> tuple[Tensor, Tensor]:
     """A ratio as a multiplier of 31 bits and a shift; what no shift reaches gives bits up."""
-    fraction, exponent = _mantissa_and_exponent(ratio)
+    fraction, exponent = mantissa_and_exponent(torch, ratio.detach().double())
     multiplier = torch.floor(fraction * (1 << _DIGITS) + 0.5).long()
     is_full = multiplier == 1 << _DIGITS
     shift = _DIGITS - exponent - is_full.long()
@@ -170,20 +156,12 @@ def _added(terms: Sequence[Term], arithmetic: str, headroom: int) -> Tensor:
 
 
 def _htp_added(terms: Sequence[Term], *, is_byte: bool) -> Tensor:
-    """Qualcomm's: multipliers of one shift, the zero points' part rounded (`interpreter.kernels.htp`)."""
-    ratios = torch.stack([term.ratio.double().reshape(()) for term in terms]).clamp(max=_LARGEST_RATIO)
-    most, lost, half = (15, 8, 128) if is_byte else (16, 1, 0)
-    signs = [term.sign for term in terms]
-    reach = ratios.sum() if is_byte and min(signs) > 0 else ratios.max()
-    shift = (most - 1 - _mantissa_and_exponent(reach)[1]).clamp(1, most)
-    factors = torch.floor(torch.ldexp(ratios, shift) + 0.5).long()
-    total = sum(
-        (term.integers * factor for term, factor in zip(terms, factors, strict=True)), start=factors[0] * 0
-    )
-    moved = [sign * term.zero_points[0] for sign, term in zip(signs, terms, strict=True)]
-    zeros = (factors * torch.tensor(moved, device=factors.device)).sum()
-    total = total + zeros - (((zeros + half) >> lost) << lost)
-    return ((total + (torch.ones_like(shift) << (shift - 1))) >> shift).double()
+    """Qualcomm's sum of two tensors."""
+    ratios = torch.stack([term.ratio.detach().double().reshape(()) for term in terms])
+    moved = [term.sign * term.zero_points[0] for term in terms]
+    is_sum = min(term.sign for term in terms) > 0
+    integers = [term.integers for term in terms]
+    return torch.Tensor.double(htp.added(torch, integers, ratios, moved, is_byte=is_byte, is_sum=is_sum))
 
 
 def _float_multiplied(term: Term, result: Result) -> Tensor:
@@ -193,39 +171,21 @@ def _float_multiplied(term: Term, result: Result) -> Tensor:
 
 
 def _htp_multiplied(term: Term, result: Result, otherwise: Tensor) -> Tensor:
-    """Qualcomm's: products from the middle of their reach, the rest one constant of few digits.
+    """Qualcomm's product of two tensors.
 
     Args:
       otherwise: what the library computes of a single byte, of bytes with a sign, and of large ratios.
     """
-    is_byte = result.bits <= 8
+    is_byte, ratio = result.bits <= 8, _single(term)
     if is_byte and (result.signed or 1 in {factor.numel() for factor in term.factors}):
         return otherwise
-    most, digits, kept, largest = (255, 15, 7, 2.0**5) if is_byte else (65535, 31, 3, 2.0**-5)
-    a, b = ((most - 2 * zero) for zero in term.zero_points)
-    moved = -((a * b + 256) >> 9 << 8) if is_byte else -(a * b >> 1)
+    bits = 8 if is_byte else 16
+    largest = htp.LARGEST_PRODUCT[bits]
     # Beyond the largest ratio these numbers are not used.
-    ratio = _single(term).double().clamp(max=largest)
-    shift = (digits - _mantissa_and_exponent(ratio)[1]).clamp(max=digits + kept)
-
-    def constant(shift: Tensor) -> Tensor:
-        whole = (torch.full_like(shift, 2 * result.zero_point + 1) << (shift - 1)) - moved * factor_at(shift)
-        return (whole + (1 << (digits - 1))) >> digits
-
-    def factor_at(shift: Tensor) -> Tensor:
-        return torch.round(torch.ldexp(ratio, shift)).long()
-
-    for _ in range(kept):
-        found = constant(shift)
-        is_large = (shift > digits) & ((found < -(1 << digits)) | (found >= 1 << digits))
-        shift = torch.where(is_large, shift - 1, shift)
-    factor, half = factor_at(shift), 1 << (digits - 1)
-    products = (term.integers + moved) * factor
-    near = ((products + (constant(shift) << digits)) >> shift) - result.zero_point
-    more = (digits - shift).clamp(0)
-    far = (((products + half) >> digits) << more) - (((moved * factor + half) >> digits) << more)
-    steps = torch.where(shift > digits, near, far).double()
-    return torch.where(_single(term) < largest, steps, otherwise)
+    known = ratio.detach().double().clamp(max=largest)
+    zeros = (*term.zero_points, result.zero_point)
+    steps = htp.multiplied(torch, term.integers, known, zeros, bits).double()
+    return torch.where(ratio < largest, steps, otherwise)
 
 
 def _single(term: Term) -> Tensor:
@@ -233,14 +193,8 @@ def _single(term: Term) -> Tensor:
 
 
 def _htp(integers: Tensor, factor: Tensor, zero_point: int, *, whole: bool) -> Tensor:
-    """Qualcomm's: the zero point in the sum; 11 bits of multiplier and a cut sum, or 15 and a whole one."""
+    """Qualcomm's sums of products: the zero point in the sum."""
     zero = torch.full((), float(zero_point), device=factor.device) / factor
     total = integers + torch.floor(zero.double() + 0.5).long()
-    mantissa, exponent = _mantissa_and_exponent(factor)
-    width = _HTP_STRIDED_DIGITS if whole else _HTP_DIGITS + 1
-    digits = torch.floor(mantissa * (1 << width) + 0.5).long()
-    cut = torch.zeros_like(exponent) if whole else (1 - _HTP_KEPT - exponent).clamp(0)
-    product, shift = (total >> cut) * digits, -(exponent - width + cut)
-    right, left = shift.clamp(0), (-shift).clamp(0)
-    half = torch.where(shift > 0, torch.ones_like(shift) << (shift - 1).clamp(0), 0)
-    return (((product << left) + half) >> right).double() - zero_point
+    steps = htp.scaled(torch, total, factor.detach().double(), whole=whole)
+    return torch.Tensor.double(steps) - zero_point

@@ -13,7 +13,6 @@ bias is whole steps. Source: measured on the library in `onnxruntime-qnn` (QNN 2
 compares (docs/arithmetic.md).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,14 +22,12 @@ import numpy as np
 from planner.constants.quantize import stored_dtype
 from planner.interpreter.calls import Operand, grid_of, saturated
 from planner.interpreter.requantize import Array
+from planner.ir.arithmetic import htp as arithmetic
+from planner.ir.arithmetic.htp import LARGEST_PRODUCT, scaled
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.ops.geometry.windows import conv_geometry
 
-_DIGITS: Final = 10
-"""Of the multiplier behind its first one."""
-_STRIDED_DIGITS: Final = 15
-"""Of the multiplier of a depthwise convolution of stride 2."""
 _STRIDED_SIDES: Final = range(3, 8)
 """Of a kernel, along each of its two axes, that such a convolution has its own arithmetic for."""
 _MISREAD: Final = (5, 5)
@@ -43,12 +40,8 @@ _LEAST_STRIDED: Final = 2.0**-16
 """The ratio that 15 bits and a shift of 30 express: with less in one channel the layer is as others."""
 _BIAS_BITS: Final = 28
 """That the largest bias of a layer is counted in."""
-_KEPT: Final = 4
-"""Binary digits of a step that sums keep at least."""
 _WORD: Final = 8
 """Bits that sums of 16-bit activations lose."""
-_LARGEST_RATIO: Final = 2.0**20
-"""Beyond it every step of an operand saturates the result."""
 _MEAN_BITS: Final = 6
 """Of the mean of a normalization, behind the point."""
 _NORM_BITS: Final = 16
@@ -57,8 +50,6 @@ _MAGIC: Final = 0x5F3759DF
 """From which half of a float32's bits are taken for a first guess at its inverse root."""
 _LARGEST_FACTOR: Final = np.float32(2.0**31)
 """Rows of one number need none; the library was measured below 2^16."""
-_LARGEST_PRODUCT: Final = {8: 2.0**5, 16: 2.0**-5}
-"""Of the ratio of a product of two tensors: the library was measured below."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,17 +98,7 @@ def onto_grid(sums: Sums, step: Steps, x: Uniform, y: Uniform) -> Array:
         total = total + (constant >> lost) - ((corrections + (1 << (lost - 1))) >> lost)
     else:
         total = sums.total - sums.bias + constant
-    mantissa, exponent = np.frexp(factor.astype(np.float64) * 2.0**lost)
-    digits = np.floor(np.ldexp(mantissa, _DIGITS + 1) + 0.5).astype(np.int64)
-    # The factor is digits * 2^power; of the sum `cut` bits are left out.
-    power = exponent.astype(np.int64) - (_DIGITS + 1)
-    cut = np.maximum(1 - _KEPT - exponent.astype(np.int64), 0)
-    product, shift = (total >> cut) * digits, -(power + cut)
-    steps = np.where(
-        shift > 0,
-        (product + (1 << np.maximum(shift - 1, 0))) >> np.maximum(shift, 0),
-        product << np.maximum(-shift, 0),
-    )
+    steps = scaled(np, total, factor.astype(np.float64) * 2.0**lost, whole=False)
     grid = grid_of(y)
     return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
 
@@ -139,7 +120,7 @@ def is_strided_depthwise(op: Op, weight: Sequence[int], least: float) -> bool:
 
 
 def misread_padding(op: Op, x: Operand, weight: Operand, places: Sequence[int]) -> Array:
-    """What padding adds to the sums of a depthwise convolution of stride 2, by channel and place.
+    """Return what misread padding adds to the sums of a strided depthwise convolution, by channel and place.
 
     In words, the library reads the upper byte of the zero point twice in every second row of results.
 
@@ -169,10 +150,7 @@ def strided_onto_grid(sums: Sums, step: Steps, y: Uniform) -> Array:
     """
     zero = (np.float32(y.zero_point) / step.ratio).astype(np.float64)
     total = sums.total + np.floor(zero + 0.5).astype(np.int64)
-    mantissa, exponent = np.frexp(step.ratio.astype(np.float64))
-    digits = np.floor(np.ldexp(mantissa, _STRIDED_DIGITS) + 0.5)
-    # Exact in float64: a sum of 32 bits times 15.
-    steps = np.floor(np.ldexp(total * digits, exponent - _STRIDED_DIGITS) + 0.5)
+    steps = scaled(np, total, step.ratio.astype(np.float64), whole=True)
     grid = grid_of(y)
     return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
 
@@ -213,18 +191,16 @@ def added(a: Operand, b: Operand, y: Uniform, *, sign: int) -> Array:
       b: the same; the shapes broadcast.
       y: of the result, per tensor.
     """
-    is_byte = y.storage.bits <= 8
-    step = np.float64(np.float32(y.scale))
-    ratios = [min(np.float64(np.float32(x.kind.scale)) / step, _LARGEST_RATIO) for x in (a, b)]
-    # Sums of bytes must not leave their register; words are multiplied one by one.
-    reach = sum(ratios) if is_byte and sign > 0 else max(ratios)
-    most, lost, half = (15, 8, 128) if is_byte else (16, 1, 0)
-    shift = max(min(most, most - 1 - math.frexp(reach)[1]), 1)
-    left, right = (math.floor(ratio * 2.0**shift + 0.5) for ratio in ratios)
-    zeros = a.kind.zero_point * left + sign * b.kind.zero_point * right
-    total = a.stored.astype(np.int64) * left + sign * b.stored.astype(np.int64) * right
-    total = total - (((zeros + half) >> lost) << lost)
-    return saturated((total + (1 << (shift - 1))) >> shift, y)
+    step, signs = np.float64(np.float32(y.scale)), (1, sign)
+    steps = arithmetic.added(
+        np,
+        [one * x.shifted() for one, x in zip(signs, (a, b), strict=True)],
+        np.asarray([np.float64(np.float32(x.kind.scale)) / step for x in (a, b)]),
+        [one * x.kind.zero_point for one, x in zip(signs, (a, b), strict=True)],
+        is_byte=y.storage.bits <= 8,
+        is_sum=sign > 0,
+    )
+    return saturated(steps, y)
 
 
 def multiplied(a: Operand, b: Operand, y: Uniform) -> Array | None:
@@ -237,30 +213,13 @@ def multiplied(a: Operand, b: Operand, y: Uniform) -> Array | None:
     """
     bits = y.storage.bits
     ratio = float(np.float32(np.float32(a.kind.scale) * np.float32(b.kind.scale)) / np.float32(y.scale))
-    is_known = {x.storage.name for x in (a.kind, b.kind, y)} == {f"u{bits}"} and bits in _LARGEST_PRODUCT
+    is_known = {x.storage.name for x in (a.kind, b.kind, y)} == {f"u{bits}"} and bits in LARGEST_PRODUCT
     is_single = bits == 8 and 1 in (a.stored.size, b.stored.size)
-    if not is_known or is_single or ratio >= _LARGEST_PRODUCT[bits]:
+    if not is_known or is_single or ratio >= LARGEST_PRODUCT[bits]:
         return None
-    most, digits, kept = (255, 15, 7) if bits == 8 else (65535, 31, 3)
-    middle = (most - 2 * a.kind.zero_point) * (most - 2 * b.kind.zero_point)
-    moved = -((middle + 256) >> 9 << 8) if bits == 8 else -(middle >> 1)
-    shift = min(digits + kept, digits - math.frexp(ratio)[1])
-    # The constant of the zero points and the half has one digit fewer where it would leave its register.
-    while shift > digits and not -(1 << digits) <= _constant(moved, ratio, y, shift, digits) < 1 << digits:
-        shift -= 1
-    factor = round(ratio * 2.0**shift)
-    products = (a.shifted().astype(np.int64) * b.shifted() + moved) * factor
-    if shift > digits:
-        constant = _constant(moved, ratio, y, shift, digits) << digits
-        return saturated(((products + constant) >> shift) - y.zero_point, y)
-    half, more = 1 << (digits - 1), digits - shift
-    zero = ((moved * factor + half) >> digits) << more
-    return saturated((((products + half) >> digits) << more) - zero, y)
-
-
-def _constant(moved: int, ratio: float, y: Uniform, shift: int, digits: int) -> int:
-    whole = ((2 * y.zero_point + 1) << (shift - 1)) - moved * round(ratio * 2.0**shift)
-    return (whole + (1 << (digits - 1))) >> digits
+    zeros = [kind.zero_point for kind in (a.kind, b.kind, y)]
+    steps = arithmetic.multiplied(np, a.shifted() * b.shifted(), np.asarray(ratio), zeros, bits)
+    return saturated(steps, y)
 
 
 def normalized(x: Operand, weight: Operand, bias: Operand | None, y: Uniform, epsilon: float) -> Array | None:
