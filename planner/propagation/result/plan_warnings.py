@@ -320,7 +320,7 @@ def _holds_anyway(network: Typing, value: Value, fact: AnyType | Uniform) -> boo
     A width holds where a kernel that reads the value quantizes it by the range of each call.
     """
     if not value.constant and isinstance(fact, AnyType):
-        return fact == value.pin or _is_read_at_run_time(network, value)
+        return _is_read_at_run_time(network, value)
     if not value.constant:
         return fact == value.pin
     return isinstance(fact, Uniform) and lies_on(fact, network.graph.constants[value.name])
