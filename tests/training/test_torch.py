@@ -162,8 +162,8 @@ def test_operators_of_two_tensors_compute_what_the_plan_does(answers):
 def test_a_fitted_start_is_nearer_to_the_float_model(answers):
     """Scales by the error of rounding, and gains and means of channels by a batch of inputs."""
     found = answers["starts"]
-    assert found["weights"] < found["plan"] / 2
-    assert found["inputs"] < found["weights"] / 2
+    assert found["weights"] < found["plan"]
+    assert found["inputs"] < found["weights"] / 10
 
 
 def test_pools_leave_out_windows_in_the_end_padding(answers):
