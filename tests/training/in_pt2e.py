@@ -49,9 +49,12 @@ def by_xnnpack(converted: Any, images: Any) -> tuple[Any, list[str], list[int]]:
     lowered = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     nodes = lowered.exported_program().graph.nodes
     others = [str(node.target) for node in nodes if node.op == "call_function"]
-    method = Runtime.get().load_program(lowered.to_executorch().buffer).load_method("forward")
+    # The runtime reads the buffer and the program where they are, and keeps neither.
+    buffer = lowered.to_executorch().buffer
+    program = Runtime.get().load_program(buffer)
+    method = program.load_method("forward")
     left = [name for name in others if "delegate" not in name and "getitem" not in name]
-    return method.execute([images])[0].numpy(), left, quantized_products(graphs)
+    return method.execute([images])[0].numpy().copy(), left, quantized_products(graphs)
 
 
 def quantized_products(graphs: Any) -> list[int]:

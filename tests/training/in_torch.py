@@ -294,7 +294,7 @@ def owned(data: Any) -> dict[str, Any]:
 
 
 def starts(data: Any) -> dict[str, float]:
-    """The mean squared error of scores, weights at 2 bits, beside those of 16 bits, by how training starts."""
+    """The mean squared error of scores, weights at 2 bits, beside 16 bits, by the start of training."""
     images = torch.tensor(data["image"])
     wide = annotated(planner.load_model("examples/digits/digits.onnx"), 8)
     narrow = {"format": "qplan.annotations/1", "values": {"*_weight": "!quant.any<i2>"}}
