@@ -14,8 +14,8 @@ from planner.interpreter.fixed_point import HEADROOM, ratios, scaled_sum
 from tests.conftest import ROOT
 
 TORCH = ROOT / ".oracles" / "torch" / "bin" / "python"
-ONE_STEP = {"qnn-htp", "teaching-npu"}
-"""Targets of which a few numbers are off by one step: a softmax by tables, or in float32."""
+ONE_STEP = {"qnn-htp"}
+"""Targets of which a few numbers are off by one step: their softmax."""
 LAW = [
     ("litert-int8", 8),
     ("qnn-htp", 8),
