@@ -95,6 +95,7 @@ def test_the_page_lists_what_survives():
     mutant = Mutant("planner/fusion/fuse.py", 3, 0, 1, "a < b", "(a <= b)")
     said = page([Fate(mutant, "survived", "", 2.0), Fate(mutant, "killed", "test", 1.0)], 1, 60.0)
     assert "- Dead: 1 of 2; 0 are equivalent." in said
+    assert "- Processor seconds, beside the records: 3." in said
     assert "| fusion | 1 | 1 | 0 | 0 | 0 |" in said
     assert "- planner/fusion/fuse.py:3: `a < b` becomes `(a <= b)` (survived)" in said
 
