@@ -63,3 +63,20 @@ def test_a_session_has_its_weights_wherever_they_lie(path, monkeypatch, inline, 
     wanted = x @ (WEIGHTS["w"] + SMALL.astype(np.float32) / 2) @ WEIGHTS["v"]
     np.testing.assert_allclose(session.run(None, {"x": x})[0], wanted, rtol=1e-4, atol=1e-5)
     assert "v" in mapped
+
+
+@pytest.mark.parametrize(("in_memory", "written"), [((), 0), (("v",), 1), (("v", "w"), 1)])
+def test_weights_that_lie_in_files_are_not_written_again(path, monkeypatch, in_memory, written):
+    monkeypatch.setattr(sessions, "LARGE", 0)
+    made = []
+    folder = sessions.tempfile.TemporaryDirectory
+    monkeypatch.setattr(
+        sessions.tempfile, "TemporaryDirectory", lambda **given: made.append(given) or folder(**given)
+    )
+    graph = read_onnx(path)
+    constants = {
+        name: Constant(np.array(constant.array)) if name in in_memory else constant
+        for name, constant in graph.constants.items()
+    }
+    sessions.open_graph(replace(graph, constants=constants), onnxruntime.SessionOptions(), inline=130)
+    assert len(made) == written
