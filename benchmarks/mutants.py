@@ -498,7 +498,7 @@ def _told(mutant: Mutant) -> str:
     return f"{mutant.file}:{mutant.line}: `{mutant.before}` becomes `{mutant.after}`"
 
 
-def page(found: Sequence[Fate], seed: int, limit: float) -> str:
+def page(found: Sequence[Fate], seed: int, limit: float, within: str = "planner") -> str:
     """The page."""
     by_package: dict[str, list[Fate]] = {}
     for one in found:
@@ -512,8 +512,8 @@ def page(found: Sequence[Fate], seed: int, limit: float) -> str:
     same = [one for one in found if one.fate == "equivalent"]
     return f"""# Mutants
 
-Made by `python -m benchmarks.mutants --count {len(found)} --seed {seed} --write`: changes of one place in
-the planner, drawn by chance, each run against the tests of the folder that guards its file, for {limit:.0f}
+Made by `python -m benchmarks.mutants --count {len(found)} --seed {seed} --within {within} --write`: changes of
+one place each, drawn by chance, each run against the tests of the folder that guards its file, for {limit:.0f}
 processor seconds at most, those that execute the changed line first. Equivalent mutants were found by hand.
 
 - Dead: {killed} of {len(found)}; {len(same)} are equivalent.
@@ -543,7 +543,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=CACHE)
     given = parser.parse_args()
     found = fates(drawn(given.count, given.seed, given.within), given.workers, given.seconds, given.cache)
-    text = page(found, given.seed, given.seconds)
+    text = page(found, given.seed, given.seconds, given.within)
     print(text)
     if given.write:
         PAGE.write_text(text, encoding="utf-8")
