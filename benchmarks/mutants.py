@@ -512,9 +512,10 @@ def page(found: Sequence[Fate], seed: int, limit: float, within: str = "planner"
     same = [one for one in found if one.fate == "equivalent"]
     return f"""# Mutants
 
-Made by `python -m benchmarks.mutants --count {len(found)} --seed {seed} --within {within} --write`: changes of
-one place each, drawn by chance, each run against the tests of the folder that guards its file, for {limit:.0f}
-processor seconds at most, those that execute the changed line first. Equivalent mutants were found by hand.
+Made by `python -m benchmarks.mutants --count {len(found)} --seed {seed} --within {within} --write`:
+changes of one place each, drawn by chance, each run against the tests of the folder that guards its file,
+for {limit:.0f} processor seconds at most, those that execute the changed line first. Equivalent
+mutants were found by hand.
 
 - Dead: {killed} of {len(found)}; {len(same)} are equivalent.
 - Processor seconds, beside the records: {sum(one.seconds for one in found):.0f}.
