@@ -195,6 +195,6 @@ def _single(term: Term) -> Tensor:
 def _htp(integers: Tensor, factor: Tensor, zero_point: int, *, whole: bool) -> Tensor:
     """Qualcomm's sums of products: the zero point in the sum."""
     zero = torch.full((), float(zero_point), device=factor.device) / factor
-    total = integers + torch.floor(zero.double() + 0.5).long()
+    total = integers + torch.floor((zero if whole else zero.double()) + 0.5).long()
     steps = htp.scaled(torch, total, factor.detach().double(), whole=whole)
     return torch.Tensor.double(steps) - zero_point

@@ -53,7 +53,7 @@ def test_the_page_says_what_is_computed(bits, strided):
         step = Steps(np.float32(0.0003), np.asarray([ratio]))
         found = kernel(sums, step, of(f"u{bits}", zx), of(f"u{bits}", zy))
         (constant,) = constants(np.asarray([bias]), step.ratio, step.unit, zy)
-        constant = bias + np.floor(float(np.float32(zy) / ratio) + 0.5) if strided else constant
+        constant = bias + np.floor(np.float32(zy) / ratio + np.float32(0.5)) if strided else constant
         wanted = htp(products, int(constant), taps, float(ratio), zx, bits, strided)
         assert int(found[0]) == min(max(wanted, 0), (1 << bits) - 1)
 

@@ -148,8 +148,9 @@ def strided_onto_grid(sums: Sums, step: Steps, y: Uniform) -> Array:
       step: of the sums.
       y: of the result.
     """
-    zero = (np.float32(y.zero_point) / step.ratio).astype(np.float64)
-    total = sums.total + np.floor(zero + 0.5).astype(np.int64)
+    # In float32: from 2^23 on the half makes odd numbers even.
+    zero = np.floor(np.float32(y.zero_point) / step.ratio + np.float32(0.5))
+    total = sums.total + zero.astype(np.int64)
     steps = scaled(np, total, step.ratio.astype(np.float64), whole=True)
     grid = grid_of(y)
     return np.asarray(np.clip(steps, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
@@ -254,7 +255,7 @@ def normalized(x: Operand, weight: Operand, bias: Operand | None, y: Uniform, ep
 
 def _inverse_root(numbers: Array) -> Array:
     """1 / sqrt of float32 numbers: a guess from their bits, and two steps of Newton's in float32."""
-    guess = (_MAGIC - (numbers.view(np.int32) >> 1)).astype(np.int32).view(np.float32)
+    guess: Array = (_MAGIC - (numbers.view(np.int32) >> 1)).astype(np.int32).view(np.float32)
     half = np.float32(0.5) * numbers
     for _ in range(2):
         guess = guess * (np.float32(1.5) - half * (guess * guess))

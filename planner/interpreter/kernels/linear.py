@@ -158,8 +158,8 @@ def _requantize(
         sums = Sums(acc, added.reshape(-1, *shape[1:]), taps)
         least = float(step.ratio.min())
         if found.weight is not None and is_strided_depthwise(found.op, found.weight.shape, least):
-            sides = (call.operands[found.op.name, i] for i in (0, 1))
-            edge = misread_padding(found.op, *sides, acc.shape[2:])
+            data, weight = (call.operands[found.op.name, i] for i in (0, 1))
+            edge = misread_padding(found.op, data, weight, acc.shape[2:])
             return strided_onto_grid(replace(sums, total=acc + edge), step, y)
         return onto_grid(sums, step, x, y)
     if not call.is_onnxruntime:
