@@ -124,6 +124,8 @@ def windows() -> Iterator[tuple[str, str, Mapping[str, np.ndarray]]]:
     yield "Conv by channel", "y = Conv <group = 4> (x, w)", {"w": normal(4, 1, 2, 2)}
     yield "ConvTranspose", "y = ConvTranspose <strides = [2, 1], pads = [1, 0, 0, 1]> (x, w, b)", {
         "w": normal(4, 3, 2, 3), "b": b}  # fmt: skip
+    flags = "strides = [2, 3], output_shape = [9, 16]"
+    yield "ConvTranspose sized", f"y = ConvTranspose <{flags}> (x, w)", {"w": normal(4, 3, 2, 3)}
     for kind, more in (("AveragePool", ", count_include_pad = 1"), ("AveragePool", ""), ("MaxPool", "")):
         flags = f"<kernel_shape = [2, 3], strides = [1, 2], pads = [1, 0, 0, 1]{more}>"
         yield f"{kind}{more}", f"y = {kind} {flags} (x)", {}
