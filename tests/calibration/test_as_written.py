@@ -1,11 +1,16 @@
 """A quantized source with calibration data: outputs that it leaves float stay as written, unless asked."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import planner
+from planner.calibration.as_written import left_float
 from planner.interpreter.evaluate import Interpreter
+from planner.ir.types.typetext import parse_type
+from tests.fusion.small import graph_of
 
 TARGETS = ("finn-fpga", "onnxruntime-cpu")
 """Those whose kernels hand on floats."""
@@ -101,3 +106,40 @@ def test_a_model_that_is_quantized_in_part_is_calibrated():
     nodes = (tail[1], tail[0], helper.make_node("Relu", ["c"], ["y"]))
     _, graph, _ = ready(qat(tail=nodes), target=planner.load_target("onnxruntime-cpu"))
     assert not any("leave 'y' float" in note for note in graph.notes)
+
+
+FIXED = "!quant.uniform<i8:f32, 0.5>"
+WAYS = {
+    # text, values with a fixed type, and the values between each float end and the quantizers
+    "an output behind one product": ("h = Relu(x)\ny = MatMul(h, W)", "xhW", [{"y"}]),
+    "an output behind two": ("h = Relu(x)\na = MatMul(h, W)\ny = MatMul(a, W)", "xhW", []),
+    "an output behind a float weight": ("h = Relu(x)\ny = MatMul(h, V)", "xh", []),
+    "an output behind others": ("h = Relu(x)\na = MatMul(h, W)\ny = Tanh(a)", "xhW", [{"a", "y"}]),
+    "two sides of one product each": (
+        *("h = Relu(x)\na = MatMul(h, W)\nb = MatMul(h, U)\ny = Add(a, b)", "xhWU"),
+        [{"a", "b", "y"}],
+    ),
+    "an output of an input": ("y = MatMul(x, W)", "W", []),
+    "an input in front of one product": ("h = MatMul(x, W)\ny = Relu(h)", "hyW", [{"x"}]),
+    "an input in front of two": ("a = MatMul(x, W)\nh = MatMul(a, W)\ny = Relu(h)", "hyW", []),
+    "an input in front of a float weight": ("h = MatMul(x, V)\ny = Relu(h)", "hy", []),
+    "an input that others compute of": ("a = Tanh(x)\nh = MatMul(a, W)\ny = Relu(h)", "hyW", [{"x", "a"}]),
+    "an input of two readers": (
+        *("a = MatMul(x, W)\nb = MatMul(x, U)\nh = Add(a, b)\ny = Relu(h)", "hyWU"),
+        [{"x", "a", "b"}],
+    ),
+    "an input that only moves": ("h = Flatten(x)\ny = Relu(h)", "hy", []),
+    "an input that reaches an output": ("h = MatMul(x, W)\ny = Tanh(x)", "hW", []),
+    "nothing is left": ("h = Relu(x)\ny = Relu(h)", "xhy", []),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_what_quantizers_leave_float_is_between_them_and_an_end(name):
+    text, fixed, between = WAYS[name]
+    graph = graph_of(text, outputs=["y"])
+    facts = (parse_type(FIXED),)
+    values = {
+        name: replace(value, facts=facts) if name in fixed else value for name, value in graph.values.items()
+    }
+    assert list(left_float(replace(graph, values=values))) == between
