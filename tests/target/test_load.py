@@ -1,6 +1,8 @@
 """Loading: the block of docs/targets/reference.md, sources, `extends`, digests, the JSON Schema."""
 
 import json
+import os
+import shutil
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from planner.errors import InputError, TargetError, UnknownName
 from planner.ir.types.qtypes import FloatType, storage
+from planner.target import load
 from planner.target.docs.jsonschema import json_schema, json_schema_text
 from planner.target.expressions import parse_number
 from planner.target.lint.findings import lint
@@ -345,3 +348,16 @@ def test_targets_are_data(demo):
     assert replace(demo, bias="i64").bias == "i64"
     with pytest.raises(AttributeError):
         demo.bias = "i64"
+
+
+def test_a_shipped_target_is_read_again_once_a_file_is_written(tmp_path, monkeypatch):
+    for path in load._shipped().values():
+        shutil.copy(path, tmp_path)
+    copies = {path.stem: path for path in tmp_path.glob("*.yaml")}
+    monkeypatch.setattr(load, "_shipped", lambda: copies)
+    first = load_target("teaching-npu")
+    assert load_target("teaching-npu") is first
+    base = tmp_path / "teaching-npu.yaml"
+    base.write_text(base.read_text("utf-8").replace(first.title, "Another"), "utf-8")
+    os.utime(base, ns=(0, base.stat().st_mtime_ns + 1))
+    assert load_target("teaching-npu").title == "Another"
