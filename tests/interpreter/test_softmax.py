@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.interpreter.kernels.softmax import qlinear_softmax
+from planner.interpreter.kernels.softmax import overflows, qlinear_softmax
 from planner.interpreter.requantize import Grid
 from tests.interpreter.one_op import CONTRIB, STORAGES, assert_same, run_op, scale, seeded, stored, zero
 
@@ -56,3 +56,12 @@ def test_the_inverse_of_the_output_scale_is_floored():
     x = np.array([[255, 0, 0]], np.uint8)
     got = check(x, (0.1, 0), (1 / 200.9, 0), storage="u8", axis=-1, opset=13)
     assert got[0].tolist() == [200, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("size", "step", "is_so"),
+    [(32, 2**-12, False), (31, 2**-12, True), (1, 2**-8, True), (2, 2**-8, False)],
+)
+def test_a_softmax_may_overflow_where_its_steps_are_too_fine_for_its_size(size, step, is_so):
+    """128 steps in 1/n surely do not."""
+    assert overflows(size, step) == is_so
