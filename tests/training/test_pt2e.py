@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 
 ORACLES = ROOT / ".oracles"
 SCRIPT = ROOT / "tests" / "training" / "in_pt2e.py"
+pytestmark = pytest.mark.long  # whichever comes first waits for all answers
 STEPS = {"plain": 1.001, "residual": 2.001, "mobile": 2.001}
 """Steps of the output, at most: float rescales round sums and means otherwise than the plan's integers."""
 

@@ -26,6 +26,8 @@ LAW = [
     ("teaching-npu", 8),
 ]
 
+pytestmark = pytest.mark.long  # whichever comes first waits for all answers
+
 
 def numbers():
     """Integers and the float32 scales whose quotients bring them onto a grid."""
