@@ -37,6 +37,11 @@ def test_a_plan_is_accepted(model, target, strategy):
     is_accepted(model, target, strategy)
 
 
+def test_two_facts_without_effect_inside_a_kernel_are_accepted_in_any_order():
+    """A plan file lists the values inside a kernel in its own order."""
+    is_accepted(movement_model(650879, 10, facts=0.3), "hls4ml-fpga", "rfc")
+
+
 @pytest.mark.soak
 @settings(max_examples=3000)
 @given(models(), TARGETS, STRATEGIES)
