@@ -81,6 +81,31 @@ def needs(stats, step, entries=8):
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_a_chosen_mask_is_cut_too(target):
+    """As exporters of BERT write it: a Where of two constants, which rows of `qnn-htp` do not move."""
+    graph = model(
+        [
+            op("MatMul", "q k", "scores"),
+            op("Greater", "seen half", "is_seen"),
+            op("Where", "is_seen none low", "chosen"),
+            op("Add", "scores chosen", "sum"),
+            op("Softmax", "sum", "y", axis=-1),
+        ],
+        inputs={"q": (1, 2, 8, 4), "k": (1, 2, 4, 8), "seen": (1, 1, 1, 8)},
+        outputs={"y": (1, 2, 8, 8)},
+        constants={"half": np.float32(0.5), "none": np.float32(0), "low": np.finfo(np.float32).min},
+        dtypes={"is_seen": "bool"},
+        shapes={"scores": (1, 2, 8, 8), "chosen": (1, 1, 1, 8), "sum": (1, 2, 8, 8)},
+    )
+    seen = np.float32([1, 1, 1, 1, 1, 1, 0, 0]).reshape(1, 1, 1, 8)
+    plan, _, _ = planned(graph, target, [{**sample, "seen": seen} for sample in draws()])
+    ports = [port for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+    of_data = [port for port in ports if port.type is not None and port.value not in graph.constants]
+    wide = [f"{port.address} {port.type}" for port in of_data if port.type.lo < -1e4]
+    assert wide == []
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_mask_does_not_decide_the_scale_of_a_sum(target):
     """Case 59: masks of -3.4e38 and of -200 give the same types."""
     found = []
