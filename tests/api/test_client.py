@@ -175,8 +175,8 @@ def test_what_if(client):
 
 def test_jobs(client, tmp_path):
     model = client.model(DIGITS)["digest"]
-    whole = np.load(ROOT / "examples" / "digits" / "calibration.npz")
-    np.savez(tmp_path / "few.npz", **{name: whole[name][:3] for name in whole.files})
+    with np.load(ROOT / "examples" / "digits" / "calibration.npz") as whole:
+        np.savez(tmp_path / "few.npz", **{name: whole[name][:3] for name in whole.files})
     stats = client.calibrate(model, tmp_path / "few.npz")
     made = read_statistics(json.dumps(client.get_stats(stats["digest"])))
     assert (made.method, made.samples) == ("minmax", 3)
@@ -206,8 +206,8 @@ def test_jobs(client, tmp_path):
 
 
 def test_searches(client, tmp_path):
-    whole = np.load(ROOT / "examples" / "digits" / "calibration.npz")
-    np.savez(tmp_path / "few.npz", **{name: whole[name][:2] for name in whole.files})
+    with np.load(ROOT / "examples" / "digits" / "calibration.npz") as whole:
+        np.savez(tmp_path / "few.npz", **{name: whole[name][:2] for name in whole.files})
     model, given = client.model(DIGITS)["digest"], {"kernels": {"head/*": "float"}}
     stats = client.calibrate(model, tmp_path / "few.npz")["digest"]
     note = {"format": "qplan.annotations/1", **given}

@@ -28,8 +28,8 @@ ENDED = ("done", "failed", "cancelled")
 def digits(service):
     """The digits example: its model, a few samples, and both as the library has them."""
     data = (DIGITS / "digits.onnx").read_bytes()
-    whole = np.load(DIGITS / "calibration.npz")
-    few = {name: whole[name][:4] for name in whole.files}
+    with np.load(DIGITS / "calibration.npz") as whole:
+        few = {name: whole[name][:4] for name in whole.files}
     file = io.BytesIO()
     np.savez(file, **few)
     model = service.post("/v1/models", json={"blob": put(service, data)}).json()["digest"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import planner
-from api.planning import kept, what_if
+from api.planning import stored_items, what_if
 from api.planning.stored_items import delete_file, delete_model
 from api.problems import Refused
 from api.storage.followers import follow, followers, require_sources
@@ -263,7 +263,7 @@ def test_plans_and_models_are_filtered(make_service, monkeypatch):
     )
     assert listed("/v1/models", "digest", order="newest") == [named, model]
     # A page looks at so many, and may be short; the next one goes on.
-    monkeypatch.setattr(kept, "MOST_LOOKS", 1)
+    monkeypatch.setattr(stored_items, "MOST_LOOKS", 1)
     pages = pages_of(service, "/v1/plans", model=model, limit=1)
     assert len(pages) == 4
     assert [item["key"] for page in pages for item in page] == sorted(keys)

@@ -23,8 +23,8 @@ def digits(service):
     """The digits example, uploaded, read, with statistics, planned: digests and the library's objects."""
     data = (DIGITS / "digits.onnx").read_bytes()
     graph = planner.load_model(data)
-    samples = np.load(DIGITS / "calibration.npz")
-    few = {name: samples[name][:4] for name in samples.files}
+    with np.load(DIGITS / "calibration.npz") as samples:
+        few = {name: samples[name][:4] for name in samples.files}
     stats = planner.calibrate(graph, [{n: few[n][i : i + 1] for n in few} for i in range(4)])
     record = service.post("/v1/models", json={"blob": put(service, data)}).json()
     kept = service.post("/v1/stats", json=json.loads(stats.to_json())).json()

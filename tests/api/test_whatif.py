@@ -31,8 +31,10 @@ def digits(service):
     """The digits example on LiteRT: its key, and the library's plan."""
     data = (DIGITS / "digits.onnx").read_bytes()
     graph = planner.load_model(data)
-    samples = np.load(DIGITS / "calibration.npz")
-    stats = planner.calibrate(graph, [{n: samples[n][i : i + 1] for n in samples.files} for i in range(8)])
+    with np.load(DIGITS / "calibration.npz") as samples:
+        stats = planner.calibrate(
+            graph, [{n: samples[n][i : i + 1] for n in samples.files} for i in range(8)]
+        )
     model = service.post("/v1/models", json={"blob": put(service, data)}).json()["digest"]
     kept = service.post("/v1/stats", json=json.loads(stats.to_json())).json()["digest"]
     body = {"model": model, "target": TARGET, "stats": kept}
