@@ -57,11 +57,9 @@ def training_data(test: Any) -> tuple[Any, Any]:
 
 
 def train(module: Any, images: Any, labels: Any, epochs: int) -> None:
-    """Train from a fitted start with Adam and rates that fall to 0."""
-    module.fit_weights()
-    optimizer = torch.optim.Adam(
-        [{"params": module.weights(), "lr": 2e-3}, {"params": module.scales(), "lr": 1e-2}]
-    )
+    """Train from a fitted start with Adam and a rate that falls to 0."""
+    module.fit_weights(images[:256])
+    optimizer = torch.optim.Adam(module.parameters(), 2e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     for _ in range(epochs):
         for batch in torch.randperm(len(labels)).split(BATCH):

@@ -29,10 +29,8 @@ def right(model: planner.Graph, plan: planner.Plan) -> float:
 
 torch.manual_seed(0)
 module = planner.torch.fake_quantized(model, plan)  # was: module = Network()
-module.fit_weights()
-optimizer = torch.optim.Adam(
-    [{"params": module.weights(), "lr": 2e-3}, {"params": module.scales(), "lr": 1e-2}]
-)
+module.fit_weights(images[:256])
+optimizer = torch.optim.Adam(module.parameters(), 2e-3)
 for _ in range(4):
     for batch in torch.randperm(len(labels)).split(64):
         loss = torch.nn.functional.nll_loss(torch.log(module(images[batch]) + 1e-6), labels[batch])
