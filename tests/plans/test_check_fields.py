@@ -56,7 +56,6 @@ def changed(document, **fields):
         lambda d: changed(d, key=""),
         lambda d: changed(d, warnings=[]),
         lambda d: changed(d, warnings=d["warnings"][1:]),
-        lambda d: changed(d, warnings=d["warnings"][::-1]),
         lambda d: changed(d, warnings=[*d["warnings"], d["warnings"][0]]),
         lambda d: changed(d, warnings=[*d["warnings"], "all is well"]),
         lambda d: changed(d, warnings=["runs in float: nothing", *d["warnings"]]),
