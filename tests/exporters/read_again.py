@@ -175,3 +175,17 @@ def stored_results(name: str, to: str) -> list[tuple[np.ndarray, np.ndarray]]:
     found = planner.evaluate(again, planner.plan(again, TARGETS[to]), feeds).outputs
     wanted = planner.evaluate(graph, plan, samples[0])
     return [(mine, theirs) for _, mine, theirs in agreed(wanted, plan, list(found.values()))]
+
+
+def assert_is_the_model(name, format_):
+    """What is written computes what the model does, in floats."""
+    for mine, theirs in zip(*results(name, format_), strict=True):
+        assert mine.shape == theirs.shape
+        np.testing.assert_allclose(theirs, mine, rtol=1e-4, atol=1e-4)
+
+
+def assert_is_stored_alike(name, format_):
+    """What is written computes what the plan does, on stored integers."""
+    for mine, theirs in stored_results(name, format_):
+        assert mine.shape == theirs.shape
+        np.testing.assert_allclose(theirs, mine, rtol=1e-5, atol=1e-5)

@@ -56,7 +56,7 @@ def asks(region: Region, kept: Iterable[Interval | None]) -> bool:
     # Of most nets all sums are needed whole, and there is nothing to hand on.
     if not types <= HANDING - {"Mul"}:
         return True
-    # A row may say that a mover computes; it needs of its operands what is needed of its result all the same.
+    # Data movement that a row says computes needs of its operands what is needed of its result all the same.
     hands_on = bool(types) or all(defined(op.type).moves is not None for op in region.ops)
     return hands_on and any(one is not None and one != ALL for one in kept)
 

@@ -6,6 +6,7 @@ facts that `restore` dropped, came before there was a plan: these are held again
 Source: docs/specification.md, section 6.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -65,7 +66,7 @@ def check_warnings(plan: Plan, model: Graph) -> None:
     odd = next((text for text in own if text not in wanted), None)
     if odd is not None:
         raise PlanInvalid(f"warns that {odd}; accepted: nothing that its rows and types do not give rise to")
-    twice = next((text for text in own if own.count(text) > wanted.count(text)), None)
+    twice = next(iter(Counter(own) - Counter(wanted)), None)
     if twice is not None:
         raise PlanInvalid(f"warns twice that {twice}; accepted: each warning once")
 

@@ -1,10 +1,9 @@
 """Operators as this format has them: what is written computes what the model does, once it is read."""
 
-import numpy as np
 import pytest
 
 from planner.errors import UnsupportedExport
-from tests.exporters.read_again import MODELS, results, stored_results
+from tests.exporters.read_again import MODELS, assert_is_stored_alike, assert_is_the_model, results
 
 FORMAT = "tosa"
 REFUSED = {
@@ -20,10 +19,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in REFUSED])
 def test_what_is_written_is_the_model(name):
-    wanted, found = results(name, FORMAT)
-    for mine, theirs in zip(wanted, found, strict=True):
-        assert mine.shape == theirs.shape
-        np.testing.assert_allclose(theirs, mine, rtol=1e-4, atol=1e-4)
+    assert_is_the_model(name, FORMAT)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -34,6 +30,4 @@ def test_what_the_format_has_not_is_refused(name):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in REFUSED and "model: " not in name])
 def test_stored_integers_are_the_same(name):
-    for mine, theirs in stored_results(name, FORMAT):
-        assert mine.shape == theirs.shape
-        np.testing.assert_allclose(theirs, mine, rtol=1e-5, atol=1e-5)
+    assert_is_stored_alike(name, FORMAT)
