@@ -83,9 +83,10 @@ export async function targetPage(main, { may }, name) {
     for (const name of ["input", "click", "keyup"]) area.addEventListener(name, once(offer));
     area.addEventListener("keydown", (event) => {
       if (!event.ctrlKey) return;
-      const buttons = fits.querySelectorAll("button");
       if (event.key === " ") {
         event.preventDefault();
+        offer(); // what was typed in this frame counts too
+        const buttons = fits.querySelectorAll("button");
         if (buttons.length === 1) buttons[0].click();
         else buttons[0]?.focus();
       } else if (event.key === "s" && save) {
