@@ -169,6 +169,17 @@ def test_a_dearer_plan_is_not_optimal():
     assert refused(forged, known.model, known.target, "would save 1024 of a cost said to be optimal, 1866.0")
 
 
+@pytest.mark.parametrize(("seed", "kernels", "saved"), [(1, 6, 427.6), (7, 4, 11.55), (152, 9, 4.476)])
+def test_classes_that_share_a_label_are_tried_together(monkeypatch, seed, kernels, saved):
+    """One alone saves nothing here: its rescale would only stand on the other side of it."""
+    graph = random_graph(seed, kernels)
+    greedy = propagate(graph, TARGET, strategy="rfc", model=model_digest(graph))
+    forged = replace(greedy, bound=greedy.cost, optimal=True)
+    assert refused(forged, graph, TARGET, f"would save {saved}")
+    monkeypatch.setattr(optimal, "_sharing", lambda *_: iter(()))
+    check(forged, graph, TARGET)
+
+
 WIDE = target_of("""
 - {kernel: wide, in: {x: a16}, out: {y: a16}}
 - {kernel: add, in: {a: a8, b: a8}, out: {y: a8}}
