@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
+import onnx
 
 import planner
 from benchmarks.samples import SAMPLERS, Draw, Sample, model_folder, photos
@@ -72,9 +73,14 @@ def _letterboxed(picture: np.ndarray, side: int = 416) -> np.ndarray:
     return np.ascontiguousarray(image.transpose(2, 0, 1)[None])
 
 
-def zoo_model(name: str, count: int) -> tuple[Graph, list[Sample]]:
-    """A model of QONNX's zoo with its own types, and samples of random numbers in [0, 1) from one seed."""
-    model = planner.load_model(model_folder() / "qonnx" / f"{name}.onnx")
+def zoo_model(name: str, count: int, side: int | None = None) -> tuple[Graph, list[Sample]]:
+    """A model of QONNX's zoo with its own types, and samples of random numbers in [0, 1) from one seed.
+
+    Args:
+      side: of its square pictures, where the file says another.
+    """
+    path = model_folder() / "qonnx" / f"{name}.onnx"
+    model = planner.load_model(path if side is None else _with_side(path, side))
     rng = np.random.default_rng(7)
     shapes = {
         key: [d if isinstance(d, int) else 1 for d in model.values[key].shape or ()] for key in model.inputs
@@ -84,6 +90,21 @@ def zoo_model(name: str, count: int) -> tuple[Graph, list[Sample]]:
     ]
 
 
+def _with_side(path: Path, side: int) -> bytes:
+    """A fully convolutional network for square pictures of another size."""
+    file = onnx.load(path)
+    constants = {tensor.name for tensor in file.graph.initializer}
+    (picture,) = (item for item in file.graph.input if item.name not in constants)
+    sizes = picture.type.tensor_type.shape.dim
+    largest = max(size.dim_value for size in sizes)
+    for size in sizes:
+        size.dim_value = side if size.dim_value == largest else size.dim_value
+    del file.graph.value_info[:]
+    for item in file.graph.output:
+        item.type.tensor_type.ClearField("shape")
+    return file.SerializeToString()
+
+
 def prepared(
     name: str, target: str, calibration: int, count: int, *, seen: bool = True
 ) -> tuple[Graph, list[Sample]]:
@@ -91,19 +112,20 @@ def prepared(
 
     Args:
       name: a float network, `NAME at 4 bits` for weights and activations of as many bits, or a model of
-        QONNX's zoo.
+        QONNX's zoo, `NAME at 32x32` for pictures of that size.
       seen: whether a model of the zoo is calibrated, which has types of its own.
     """
-    stem, _, bits = name.partition(" at ")
+    stem, _, form = name.partition(" at ")
     if stem in FOLDERS or stem == "digits":
         graph, (known, samples) = loaded(stem), batches(stem, calibration, count)
     else:
+        side = int(form.split("x")[0]) if form else None
         if not seen:
-            return zoo_model(stem, count)
-        graph, every = zoo_model(stem, calibration + count)
+            return zoo_model(stem, count, side)
+        graph, every = zoo_model(stem, calibration + count, side)
         known, samples = every[:calibration], every[calibration:]
-    if bits:
-        width = int(bits.removesuffix(" bits"))
+    if form.endswith("bits"):
+        width = int(form.removesuffix(" bits"))
         graph = planner.with_bits(graph, target, {"w": width, "a": width})
     return planner.annotate(graph, stats=planner.calibrate(graph, known), target=target), samples
 

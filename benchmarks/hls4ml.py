@@ -26,10 +26,10 @@ TARGET: Final = "hls4ml-fpga"
 FLOATS: Final = ("digits", "ad01_fp32", "mnist", "pretrainedResnet")
 ZOO: Final = (
     *("TFC_1W1A", "TFC_1W2A", "TFC_2W2A", "bnn_model_fc_1layer", "kwsmlp_w3a3", "qkeras_jettagging"),
-    *("tfc_w1a1_finn_thresholds", "unsw_nb15-mlp-w2a2", "branched_model_ch_last"),
-    *("separable_conv_model_ch_last", "espcn_subpixel_quant"),
+    *("tfc_w1a1_finn_thresholds", "unsw_nb15-mlp-w2a2", "branched_model_ch_last at 32x32"),
+    *("separable_conv_model_ch_last at 32x32", "espcn_subpixel_quant"),
 )
-"""All models of QONNX's zoo in the model folder."""
+"""All models of QONNX's zoo in the model folder, two of large pictures for small ones."""
 MODELS: Final = (*FLOATS, *(f"{name} at 8 bits" for name in FLOATS), *ZOO)
 
 

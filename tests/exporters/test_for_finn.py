@@ -6,7 +6,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import planner
+from planner.formats.onnx.read import read_written
 from planner.formats.onnx.write import write_graph
+from planner.interpreter.models import ModelRunner
 from tests.exporters.plans import model, op, residual_ops
 
 RNG = np.random.default_rng(9)
@@ -109,3 +111,82 @@ def test_constants_of_floats_have_no_datatype():
         item.tensor_name: item.quant_parameter_tensor_names[0].value for item in file.quantization_annotation
     }
     assert said == {"w": "BIPOLAR"}
+
+
+def joined_net(kind, mode, **more):
+    """Convolutions around a Concat of channels, or a Resize with whole factors."""
+    between = [op("Concat", "a b", "c", axis=1)]
+    if kind == "Resize":
+        between = [op("Resize", "a - s", "c", mode="nearest", coordinate_transformation_mode=mode, **more)]
+    ops = [op("Conv", "x v", "a"), op("Conv", "x v2", "b"), *between, op("Conv", "c w", "y")]
+    channels = 8 if kind == "Concat" else 4
+    shapes = {"v": (4, 3, 3, 3), "v2": (4, 3, 3, 3), "w": (5, channels, 3, 3)}
+    constants = {name: RNG.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    constants["s"] = np.array([1, 1, 2, 3], np.float32)
+    read = {name for one in ops for name in one.inputs}
+    ops = [one for one in ops if one.outputs[0] in {"y", *read}]
+    return ops, {"x": (1, 3, 8, 8)}, {name: array for name, array in constants.items() if name in read}
+
+
+CHANNELS_LAST = [
+    ("Concat", "", {}),
+    ("Resize", "asymmetric", {"nearest_mode": "floor"}),
+    ("Resize", "half_pixel", {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "mode", "more"), CHANNELS_LAST)
+def test_a_concat_and_a_resize_have_channels_last(kind, mode, more):
+    """FINN has a layer for them there alone, and moves no transpose past them."""
+    ops, shapes, constants = joined_net(kind, mode, **more)
+    graph = model(ops, inputs=shapes, outputs={"y": None}, constants=constants)
+    graph = planner.load_model(write_graph(graph))
+    samples = [{"x": RNG.normal(size=(1, 3, 8, 8)).astype(np.float32)} for _ in range(4)]
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+    plan = planner.plan(ready, "finn-fpga")
+    data = planner.export(ready, plan, "finn")
+    nodes = onnx.load_from_string(data).graph.node
+    (node,) = (node for node in nodes if node.op_type == kind)
+    makers = {name: node for node in nodes for name in node.output}
+    (reader,) = (one for one in nodes if node.output[0] in one.input)
+    turned = [makers[name] for name in node.input if name in makers]
+    assert [one["perm"] for one in map(attributes, (*turned, reader))] == (
+        [[0, 2, 3, 1]] * len(turned) + [[0, 3, 1, 2]]
+    )
+    if kind == "Concat":
+        assert attributes(node)["axis"] == 3
+    else:
+        arrays = {
+            item.name: numpy_helper.to_array(item) for item in onnx.load_from_string(data).graph.initializer
+        }
+        assert arrays[node.input[2]].tolist() == [1, 2, 3, 1]
+    wanted = planner.evaluate(ready, plan, samples[0]).outputs["y"]
+    np.testing.assert_allclose(
+        ModelRunner(read_written(data)).run(samples[0])["y"], wanted, rtol=0, atol=1e-5
+    )
+
+
+def test_a_resize_that_does_more_than_copy_stays_as_it_is():
+    """In thirds to the nearer pixel: FINN's layer repeats pixels whatever the mode says."""
+    ops, shapes, constants = joined_net("Resize", "asymmetric")
+    _, graph = planned(ops, shapes, constants, "finn", result={"y": None})
+    assert not [node for node in graph.node if node.op_type == "Transpose"]
+
+
+def test_thresholds_of_pictures_with_channels_last_say_so():
+    """FINN puts transposes around a layer whose thresholds say channels first."""
+    ops = [
+        op("MaxPool", "x", "p", kernel_shape=(2, 2)),
+        op("Transpose", "p", "t", perm=(0, 2, 3, 1)),
+        op("Add", "t t", "a"),
+        op("Transpose", "a", "u", perm=(0, 3, 1, 2)),
+        op("Conv", "u w", "y"),
+    ]
+    constants = {"w": RNG.normal(size=(4, 3, 1, 1)).astype(np.float32)}
+    _, graph = planned(ops, {"x": (1, 3, 5, 5)}, constants, "finn", result={"y": None})
+    said = {
+        node.output[0].partition("_")[0]: attributes(node)["data_layout"]
+        for node in graph.node
+        if node.op_type == "MultiThreshold"
+    }
+    assert said == {"p": b"NCHW", "a": b"NHWC"}

@@ -528,6 +528,45 @@ def test_shapes_of_all_tensors_are_written():
     assert [1, 64] in shapes.values()
 
 
+def one_layer(kind, *, side=8, width=64):
+    """A convolution of a square picture, or a matrix, planned."""
+    shapes = (
+        {"x": (1, 2, side, side), "w": (2, 2, 3, 3)} if kind == "Conv" else {"x": (1, width), "w": (width, 5)}
+    )
+    ops = [op(kind, "x w", "y")]
+    constants = {"w": RNG.normal(size=shapes["w"]).astype(np.float32)}
+    graph = model(ops, inputs={"x": shapes["x"]}, outputs={"y": None}, constants=constants)
+    graph = planner.load_model(write_graph(graph))
+    # Within the guard bits of an input, so that no tie is off (docs/formats.md).
+    samples = (np.rint(RNG.normal(size=(2, *shapes["x"][1:])) * 2**8) / 2**8).astype(np.float32)
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, [{"x": x[None]} for x in samples]))
+    return graph, planner.plan(graph, "hls4ml-fpga"), samples
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "io_type"),
+    [
+        ("Conv", {"side": 45}, "io_parallel"),  # 4,050 elements
+        ("Conv", {"side": 46}, "io_stream"),  # 4,232 elements
+        ("MatMul", {"width": 5000}, "io_parallel"),  # streams take a matrix's operand as one element
+    ],
+)
+def test_pictures_too_large_for_registers_are_streamed(kind, sizes, io_type):
+    graph, plan, _ = one_layer(kind, **sizes)
+    with zipfile.ZipFile(io.BytesIO(planner.export(graph, plan, "hls4ml"))) as archive:
+        assert json.loads(archive.read("hls_config.json"))["IOType"] == io_type
+
+
+@pytest.mark.soak
+def test_the_c_simulation_streams_pictures(tmp_path):
+    graph, plan, samples = one_layer("Conv", side=46)
+    (found,) = simulate(tmp_path, [(planner.export(graph, plan, "hls4ml"), samples)])
+    assert not isinstance(found, str), found
+    wanted = [planner.evaluate(graph, plan, {"x": x[None]}).outputs["y"] for x in samples]
+    assert np.ptp(wanted[0]) > 1
+    np.testing.assert_allclose(found, np.concatenate(wanted), rtol=0, atol=1e-6)
+
+
 def test_no_constant_and_no_input_has_a_dot_in_its_name():
     """hls4ml replaces it where a constant is made, and not where a layer reads it: an AttributeError."""
     graph = model(

@@ -28,6 +28,7 @@ from planner.formats.onnx.writer.float_blocks import products
 from planner.formats.onnx.writer.integers.averaging import average_of, divides
 from planner.formats.onnx.writer.integers.rescaling import single
 from planner.formats.onnx.writer.port_support import beyond, common_problem, refusal, typed_ports
+from planner.formats.qonnx.channels_last import moved_with_channels_last
 from planner.formats.qonnx.channelwise import channelwise
 from planner.formats.qonnx.finn_builder import FinnModelBuilder, datatype_of_array, layout_of
 from planner.formats.qonnx.signs import Sign, signs_of
@@ -202,7 +203,8 @@ def _write_movement(streams: FinnModelBuilder, block: Block) -> bool:
         for i, name in enumerate(op.inputs)
     ]
     outputs = [name and streams.file.fresh(f"{name}_integers") for name in op.outputs]
-    streams.file.emit_op(op, inputs, outputs)
+    if not moved_with_channels_last(streams.file, streams.graph, op, inputs, outputs):
+        streams.file.emit_op(op, inputs, outputs)
     for port in block.kernel.outputs:
         if port.value:
             streams.define_integers(port.value, kind, outputs[op.outputs.index(port.value)])

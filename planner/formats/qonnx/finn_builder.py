@@ -19,6 +19,7 @@ from planner.formats.common.values import Values
 from planner.formats.onnx.quantized.formulas import Array
 from planner.formats.onnx.write import OPSET
 from planner.formats.onnx.writer.onnx_file import OnnxFile
+from planner.formats.qonnx.channels_last import values_with_channels_last
 from planner.formats.qonnx.windows import windows
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import rescaled
@@ -46,6 +47,7 @@ class FinnModelBuilder:
         self.graph, self.plan = graph, plan
         self.file, self.values = OnnxFile(graph, plan), Values[str](graph, plan, self)
         self._windows = windows(graph, list(plan.graph.all_ops()))
+        self._channels_last = values_with_channels_last(graph, plan.graph.all_ops())
         self._weights = {op.inputs[1] for op in plan.graph.all_ops() if op.type in LINEAR}
         self._annotations: dict[str, Mapping[str, str]] = {}
         self.interpreter = Interpreter(graph, plan)
@@ -103,6 +105,7 @@ class FinnModelBuilder:
         port = block.kernel.outputs[0]
         if isinstance(port.type, Uniform):
             low = clamp.low - port.type.zero_point
+            layout = self._layout(port.value) if layout == "NCHW" and len(least) == 1 else layout
             result = self.thresholds(tensor, least, low=low, stem=f"{port.value}_integers", layout=layout)
             self.define_integers(port.value, port.type, result)
 
@@ -161,7 +164,8 @@ class FinnModelBuilder:
             lambda x: quantize_array(x, kind).astype(np.int64) - store.qmin, store.qmax - store.qmin
         )
         low = store.qmin - kind.zero_point
-        return self.thresholds(tensor, least[None], low=low, stem=f"{value}_integers")
+        stem = f"{value}_integers"
+        return self.thresholds(tensor, least[None], low=low, stem=stem, layout=self._layout(value))
 
     def rescale(self, value: str, tensor: str, source: Uniform, wanted: Uniform) -> str:
         """Rescale integers; nothing where no rescale stands between the types."""
@@ -177,7 +181,8 @@ class FinnModelBuilder:
 
         ends = [np.asarray([end - held]) for end in (source.storage.qmin, source.storage.qmax)]
         least = least_arguments(levels_of, ends[0], ends[1], wanted.storage.qmax - low).least
-        return self.thresholds(tensor, least, low=low - wanted.zero_point, stem=f"{value}_integers")
+        low, stem = low - wanted.zero_point, f"{value}_integers"
+        return self.thresholds(tensor, least, low=low, stem=stem, layout=self._layout(value))
 
     def dequantize(self, value: str, tensor: str, kind: Uniform) -> str:
         """Append the scale behind integers whose zero point is gone."""
@@ -188,6 +193,10 @@ class FinnModelBuilder:
         else:
             scales = scales.reshape(())
         return self.emit("Mul", [tensor, self.constant(f"{value}_scale", scales)], f"{value}_real")
+
+    def _layout(self, value: str) -> str:
+        """What a MultiThreshold of one channel says of the picture that it reads."""
+        return "NHWC" if value in self._channels_last else "NCHW"
 
     def _need_few_levels(self, value: str, kind: Uniform) -> None:
         if kind.storage.steps > MOST_LEVELS:

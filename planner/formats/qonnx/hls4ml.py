@@ -2,8 +2,9 @@
 
 Gemm is MatMul and Add, and nodes have the names QONNX's cleanup gives them, so that the configuration finds
 its layers. A scale of a power of two becomes a fixed-point type exactly, ties to even as in a Quant; a plan
-on other scales is brought onto such ones first (`fixed_point_scales`).
-Source: hls4ml documentation, "Configuration" and "ONNX and QONNX"; docs/formats.md.
+on other scales is brought onto such ones first (`fixed_point_scales`). `IOType` is what a conversion's
+`io_type` should be. Source: hls4ml documentation, "Configuration", "ONNX and QONNX", "I/O Types"; the
+`maximum_size` in its `build_prj.tcl`; docs/formats.md.
 """
 
 import io
@@ -39,6 +40,8 @@ MOST_BITS: Final = 64
 TABLE_BITS: Final = 18
 TABLE_REST: Final = 1 / 256
 """The largest sum of the exponentials beyond the end of a softmax's table, the largest of all being 1."""
+_LARGEST_REGISTERS: Final = 4096
+"""Elements of an array that hls4ml has synthesis split into registers, as all are in parallel."""
 # Zip files have no time before this one, and every export of a plan is the same bytes.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
@@ -85,6 +88,7 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
         if op.type == "Softmax"
     }
     config = {
+        "IOType": _io_type(graph, parts),
         "LayerName": dict(sorted(layers.items())),
         "Model": {"Precision": {"default": _default(graph, parts)}, "ReuseFactor": 1, "Strategy": "Latency"},
     }
@@ -94,6 +98,19 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
             MODEL_FILE: builder.finish(shapes=True, names=undotted),
         }
     )
+
+
+def _io_type(graph: Graph, parts: Sequence[Block]) -> str:
+    """`io_stream`, a pixel at a time, for a convolutional net with an activation too large for registers.
+
+    In parallel each place of a convolution's result is code of its own besides, too much for compilers.
+    """
+    values = {port.value for port in _ports(parts)} - {*graph.constants, ""}
+    shapes = [(graph.values[name].shape or ())[1:] for name in values]
+    sizes = [math.prod(size if isinstance(size, int) else 1 for size in shape) for shape in shapes]
+    has_windows = any(op.type == "Conv" for block in parts for op in block.region.ops)
+    is_large = max(sizes, default=0) > _LARGEST_REGISTERS
+    return "io_stream" if has_windows and is_large else "io_parallel"
 
 
 def _give_own_parameters(builder: FloatModelBuilder) -> None:

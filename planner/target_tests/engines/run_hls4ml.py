@@ -5,8 +5,9 @@ arrays], ...], "seconds": after which it is given up, or null}. Job n leaves `an
 outputs, layers, seconds) and `answer_n_k.npz` (outputs in order) for its k-th sample, or `answer_n.txt` with
 the error that was raised. It needs a C++ compiler.
 
-The archive's model goes to hls4ml as it is; with images after QONNX's conversion to channels last, which
-hls4ml asks for. The simulation is compiled without optimization, which changes no number of it.
+The archive's model goes to hls4ml as it is, with the `IOType` of its configuration; with images after QONNX's
+conversion to channels last, which hls4ml asks for. The simulation is compiled without optimization, which
+changes no number of it.
 """
 
 import json
@@ -35,7 +36,11 @@ def compiled(folder: Path, *, is_image: bool) -> Any:
         model = cleanup_model(model.transform(ConvertToChannelsLastAndClean()).transform(GemmToMatMul()))
     config = json.loads((folder / "hls_config.json").read_text(encoding="utf-8"))
     made = convert_from_onnx_model(
-        model, output_dir=str(folder / "project"), backend="Vitis", io_type="io_parallel", hls_config=config
+        model,
+        output_dir=str(folder / "project"),
+        backend="Vitis",
+        io_type=config.get("IOType", "io_parallel"),
+        hls_config=config,
     )
     made.write()
     script = folder / "project" / "build_lib.sh"
