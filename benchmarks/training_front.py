@@ -50,7 +50,7 @@ def trained(found: list[dict[str, Any]]) -> None:
     """Train under each plan, in PyTorch's environment; prints a line of JSON for each."""
     import torch
 
-    from benchmarks.training_side import train, training_data
+    from benchmarks.training_side import SCORES, train, training_data
 
     torch.set_num_threads(1)
     test = np.load(DIGITS / "test.npz")
@@ -66,7 +66,7 @@ def trained(found: list[dict[str, Any]]) -> None:
         torch.manual_seed(0)
         ready = planner.annotate(model, stats=stats, annotations=one["annotations"])
         plan, before, work = figures(ready)
-        module = planner.torch.fake_quantized(ready, plan)
+        module = planner.torch.fake_quantized(ready, plan, outputs=[SCORES, *ready.outputs])
         train(module, *training_data(test), EPOCHS)
         _, after, work_after = figures(planner.with_learned(ready, module))
         print(json.dumps({"before": before, "work": work, "after": after, "work after": work_after}))

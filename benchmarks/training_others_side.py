@@ -1,8 +1,10 @@
 """Train a network by one road, and plan the result; prints a line of JSON a run.
 
 Run by `benchmarks.training_others` as `python -P benchmarks/training_others_side.py NETWORK ROAD FOLDER
-EPOCHS BITS:SEED...`, in the environment that has the road: `ours` and `torchao` in ExecuTorch's, `brevitas`
-in its own. Every run starts from one float network: `digits` is trained once, into FOLDER, `resnet` a file.
+EPOCHS RATES BITS...`, in the environment that has the road: `ours` and `torchao` in ExecuTorch's,
+`brevitas` in its own. Every run starts from one float network: `digits` is trained once, into FOLDER,
+`resnet` a file. The first seed tries every rate; the one with the most right answers on the images for
+choosing, the first of equals, is that of the other seeds too. The test images are looked at last.
 """
 
 import copy
@@ -11,7 +13,7 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,11 +30,14 @@ from benchmarks.samples import SEED, model_folder, resize
 from benchmarks.training_side import figures, training_data
 
 DIGITS = "examples/digits"
-FLOAT_EPOCHS = 20
+FLOAT_EPOCHS = 60
 DEVICES = ("finn-fpga",)
+SEEDS = (0, 1, 2)
 ACTIVATIONS = 8
 """Bits of all activations; weights have those of the run."""
-CUTS: Final = {"training": 1024, "test": 400}
+CHOOSING: Final = 270
+"""Digits that choose a rate; the others of the training data train."""
+CUTS: Final = {"training": 512, "choosing": 200, "test": 400}
 LEAST_SIDE: Final = 40
 
 
@@ -48,6 +53,20 @@ class Layers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Road:
+    """A module to train, and what becomes of it.
+
+    Attributes:
+      parameters: for an optimizer, at a rate.
+      finish: the trained module as it is deployed, in PyTorch, and as a model to plan.
+    """
+
+    module: Any
+    parameters: Callable[[float], Any]
+    finish: Callable[[], tuple[Any, Callable[[], Any]]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """A float network with its images, and how it is trained.
 
@@ -55,16 +74,16 @@ class Task:
       kind: makes the network of a road's layers.
       net: the float network.
       training: images, and labels or probabilities.
-      test: images and labels.
+      choosing, test: images and labels.
     """
 
     kind: Callable[[Layers], Any]
     net: Any
     training: tuple[Any, Any]
+    choosing: tuple[Any, Any]
     test: tuple[Any, Any]
     calibration: Any
     batch: int
-    rate: float
 
     @property
     def sample(self) -> Any:
@@ -126,14 +145,16 @@ class Resnet(nn.Module):
 def digits(folder: Path) -> Task:
     """The digits and a network that is trained on them once."""
     with np.load(f"{DIGITS}/test.npz") as test, np.load(f"{DIGITS}/calibration.npz") as calibration:
-        training = training_data(test)
+        images, labels = training_data(test)
         tested = torch.tensor(test["image"]), torch.tensor(test["label"])
-        task = Task(Digits, Digits(Layers()), training, tested, calibration["image"], 64, 2e-3)
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SEED))
+        parts = [(images[some], labels[some]) for some in (order[CHOOSING:], order[:CHOOSING])]
+        task = Task(Digits, Digits(Layers()), *parts, tested, calibration["image"], 64)
     path = folder / "float.pt"
     if not path.exists():
         torch.manual_seed(0)
         net = Digits(Layers())
-        train(task, net, net.parameters(), FLOAT_EPOCHS)
+        train(task, net, net.parameters(), FLOAT_EPOCHS, 2e-3)
         torch.save(net.state_dict(), path)
     task.net.load_state_dict(torch.load(path, weights_only=True))
     return task
@@ -156,23 +177,28 @@ def resnet(_: Path) -> Task:
         net.stem.weight *= (
             255.0  # of pixels from 0 to 1, so that one rate of learning is right for all weights
         )
-    images = {name: torch.tensor(cuts(count, held_out=name == "test")) for name, count in CUTS.items()}
+    images = {name: torch.tensor(cuts(name, count)) for name, count in CUTS.items()}
     with torch.no_grad():
         scores = {name: torch.softmax(net(part), 1) for name, part in images.items()}
-    training, tested = images["training"], (images["test"], scores["test"].argmax(1))
-    return Task(Resnet, net, (training, scores["training"]), tested, training[:128].numpy(), 32, 3e-4)
+    training = images["training"]
+    others = [(images[name], scores[name].argmax(1)) for name in ("choosing", "test")]
+    return Task(Resnet, net, (training, scores["training"]), *others, training[:128].numpy(), 32)
 
 
-def cuts(count: int, *, held_out: bool) -> Any:
-    """Squares of photographs, some mirrored, brought to 32 by 32 pixels; held out: of their right halves."""
+def cuts(name: str, count: int) -> Any:
+    """Squares of photographs, some mirrored, brought to 32 by 32 pixels.
+
+    Those for training are from left halves, for choosing from the upper right, for the test from the lower.
+    """
     with np.load(model_folder() / "vision" / "photos_240x320_u8_nhwc.npz") as archive:
         photos = archive["photos"]
-    random = np.random.default_rng([SEED, held_out])
-    middle = photos.shape[2] // 2
-    halves = photos[:, :, middle:] if held_out else photos[:, :, :middle]
+    random = np.random.default_rng([SEED, [*CUTS].index(name)])
+    halfway, middle = photos.shape[1] // 2, photos.shape[2] // 2
+    rows = {"training": slice(None), "choosing": slice(halfway), "test": slice(halfway, None)}[name]
+    parts = photos[:, rows, :middle] if name == "training" else photos[:, rows, middle:]
     found = []
     for i in range(count):
-        photo = halves[i % len(halves)]
+        photo = parts[i % len(parts)]
         height, width, _ = photo.shape
         side = random.integers(LEAST_SIDE, min(height, width) + 1)
         top, left = random.integers(height - side + 1), random.integers(width - side + 1)
@@ -184,10 +210,10 @@ def cuts(count: int, *, held_out: bool) -> Any:
 TASKS: Final = {"digits": digits, "resnet": resnet}
 
 
-def train(task: Task, module: Any, parameters: Any, epochs: int) -> float:
+def train(task: Task, module: Any, parameters: Any, epochs: int, rate: float) -> float:
     """Train with Adam and a rate that falls to 0; seconds of the processor."""
     images, labels = task.training
-    optimizer = torch.optim.Adam(parameters, task.rate)
+    optimizer = torch.optim.Adam(parameters, rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     start = time.process_time()
     for _ in range(epochs):
@@ -224,34 +250,36 @@ def calibrated(task: Task, model: Any, annotations: Any = None) -> Any:
     return planner.annotate(model, stats=stats, annotations=annotations)
 
 
-def right_of(task: Task, module: Any) -> float:
-    """Accuracy of a module of PyTorch in percent of the test images."""
-    images, labels = task.test
+def right_of(data: tuple[Any, Any], module: Any) -> float:
+    """Accuracy of a module of PyTorch in percent of images."""
+    images, labels = data
     with torch.no_grad():
         parts = [module(part) for part in images.split(50)]
     return 100 * float((torch.cat(parts).argmax(1) == labels).float().mean())
 
 
 @cache
-def after_calibration(task: Task, bits: int, device: str) -> tuple[Any, dict[str, Any]]:
-    """The model of so many bits with its ranges, and the figures of its plan."""
+def after_calibration(task: Task, bits: int, device: str) -> tuple[Any, Any]:
+    """The model of so many bits with its ranges, and its plan."""
     narrow = {"format": "qplan.annotations/1", "values": {"*.weight": f"!quant.any<i{bits}>"}}
     ready = calibrated(task, planner.load_model(exported(task, task.net.eval())), narrow)
-    return ready, of_plan(task, ready, device)
+    return ready, planner.plan(ready, device)
 
 
-def ours(task: Task, bits: int, epochs: int, device: str) -> dict[str, Any]:
-    """Train under the plan of the device."""
-    ready, before = after_calibration(task, bits, device)
-    module = planner.torch.fake_quantized(ready, planner.plan(ready, device))
+def ours(task: Task, bits: int, device: str) -> Road:
+    """Training under the plan of the device."""
+    ready, plan = after_calibration(task, bits, device)
+    module = planner.torch.fake_quantized(ready, plan)
     module.fit_weights(torch.tensor(task.calibration))
-    seconds = train(task, module, module.parameters(), epochs)
-    found = of_plan(task, planner.with_learned(ready, module), device)
-    return {"before": before, "torch": right_of(task, module), "seconds": seconds} | found
+    return Road(
+        module,
+        lambda rate: planner.torch.parameter_groups(module, rate),
+        lambda: (module, lambda: planner.with_learned(ready, module)),
+    )
 
 
-def torchao(task: Task, bits: int, epochs: int) -> Any:
-    """Train by PT2E with XNNPACK's quantizer; the quantized program as a model, and its accuracy."""
+def torchao(task: Task, bits: int, _: str) -> Road:
+    """Training by PT2E with XNNPACK's quantizer."""
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
@@ -265,14 +293,17 @@ def torchao(task: Task, bits: int, epochs: int) -> Any:
     )
     program = exported(task, copy.deepcopy(task.net).train())
     prepared = prepare_qat_pt2e(program.module(), XNNPACKQuantizer().set_global(config))
-    seconds = train(task, prepared, prepared.parameters(), epochs)
-    move_exported_model_to_eval(prepared)
-    converted = convert_pt2e(prepared)
-    return planner.load_model(exported(task, converted)), right_of(task, converted), seconds
+
+    def finish() -> Any:
+        move_exported_model_to_eval(prepared)
+        converted = convert_pt2e(prepared)
+        return converted, lambda: calibrated(task, planner.load_model(exported(task, converted)))
+
+    return Road(prepared, lambda _: prepared.parameters(), finish)
 
 
-def brevitas(task: Task, bits: int, epochs: int) -> Any:
-    """Train with Brevitas's layers and their default quantizers; the QONNX file as a model."""
+def brevitas(task: Task, bits: int, _: str) -> Road:
+    """Training with Brevitas's layers and their default quantizers; the QONNX file is the model."""
     import brevitas.nn as qnn
     from brevitas.export import export_qonnx
 
@@ -287,35 +318,54 @@ def brevitas(task: Task, bits: int, epochs: int) -> Any:
 
     module = task.kind(Layers(conv, linear, lambda: qnn.QuantReLU(bit_width=ACTIVATIONS), identity, identity))
     module.load_state_dict(task.net.state_dict(), strict=False)
-    seconds = train(task, module.train(), module.parameters(), epochs)
-    module.eval()
-    right = right_of(task, module)
-    path = Path("out") / "brevitas.onnx"
-    path.parent.mkdir(exist_ok=True)
-    axes = {"x": {0: "n"}}
-    export_qonnx(module, task.sample[:1], str(path), input_names=["x"], dynamic_axes=axes)
-    return planner.load_model(path), right, seconds
+
+    def model() -> Any:
+        path = Path("out") / "brevitas.onnx"
+        path.parent.mkdir(exist_ok=True)
+        axes = {"x": {0: "n"}}
+        export_qonnx(module, task.sample[:1], str(path), input_names=["x"], dynamic_axes=axes)
+        return calibrated(task, planner.load_model(path))
+
+    return Road(module.train(), lambda _: module.parameters(), lambda: (module.eval(), model))
 
 
-def main(network: str, road: str, task: Task, epochs: int, jobs: list[tuple[int, int]]) -> None:
-    """Run every pair of a width and a seed."""
-    for bits, seed in jobs:
-        torch.manual_seed(seed)
-        if road == "ours":
-            found = {device: ours(task, bits, epochs, device) for device in DEVICES}
-        else:
-            model, right, seconds = {"brevitas": brevitas, "torchao": torchao}[road](task, bits, epochs)
-            ready = calibrated(task, model)
-            trained = {"torch": right, "seconds": seconds}
-            found = {device: of_plan(task, ready, device) | trained for device in DEVICES}
-        line = {"network": network, "road": road, "bits": bits, "seed": seed, "found": found}
-        print(json.dumps(line), flush=True)
+ROADS: Final = {"brevitas": brevitas, "ours": ours, "torchao": torchao}
+
+
+def runs(names: tuple[str, str], task: Task, epochs: int, rates: Sequence[float], bits: int) -> None:
+    """Run every seed with one width on every device; print a line for each run.
+
+    Args:
+      names: of network and road.
+    """
+    network, road = names
+    for device in DEVICES:
+        chosen: Sequence[float] = rates
+        for seed in SEEDS:
+            tried = []
+            for rate in chosen:
+                torch.manual_seed(seed)
+                one = ROADS[road](task, bits, device)
+                seconds = train(task, one.module, one.parameters(rate), epochs, rate)
+                deployed, model = one.finish()
+                tried.append((right_of(task.choosing, deployed), rate, seconds, deployed, model))
+            _, rate, seconds, deployed, model = max(tried, key=lambda each: each[0])
+            chosen = (rate,)
+            found = {"torch": right_of(task.test, deployed), "seconds": seconds, "rate": rate}
+            found |= {"choosing": {str(each[1]): each[0] for each in tried}}
+            found |= of_plan(task, model(), device)
+            if road == "ours":
+                found["before"] = of_plan(task, after_calibration(task, bits, device)[0], device)
+            line = {"network": network, "road": road, "bits": bits, "seed": seed, "found": {device: found}}
+            print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    net, name, place, count, *pairs = sys.argv[1:]
-    bits_and_seeds = [(int(bits), int(seed)) for bits, _, seed in (pair.partition(":") for pair in pairs)]
-    main(net, name, TASKS[net](Path(place)), int(count), bits_and_seeds)
+    net, name, place, count, tried_rates, *widths = sys.argv[1:]
+    rates_tried = [float(rate) for rate in tried_rates.split(",")]
+    job = TASKS[net](Path(place))
+    for width in widths:
+        runs((net, name), job, int(count), rates_tried, int(width))

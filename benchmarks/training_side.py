@@ -15,11 +15,13 @@ import torch
 from sklearn.datasets import load_digits
 
 import planner
+import planner.torch
 from planner.torch.module import FakeQuantized
 from planner.training.spec import TrainingSpec
 
 DIGITS = "examples/digits"
 BATCH = 64
+SCORES = "head/gemm_out"
 SIGNED = frozenset({"res/conv2", "separable/pointwise"})
 """Convolutions without a Relu behind them."""
 
@@ -59,11 +61,11 @@ def training_data(test: Any) -> tuple[Any, Any]:
 def train(module: Any, images: Any, labels: Any, epochs: int) -> None:
     """Train from a fitted start with Adam and a rate that falls to 0."""
     module.fit_weights(images[:256])
-    optimizer = torch.optim.Adam(module.parameters(), 2e-3)
+    optimizer = torch.optim.Adam(planner.torch.parameter_groups(module, 2e-3))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     for _ in range(epochs):
         for batch in torch.randperm(len(labels)).split(BATCH):
-            loss = torch.nn.functional.nll_loss(torch.log(module(images[batch]) + 1e-6), labels[batch])
+            loss = torch.nn.functional.cross_entropy(module(images[batch])[0], labels[batch])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -87,7 +89,7 @@ def main(target: str, bits: int, seed: int, epochs: int, *, tied: bool) -> dict[
     plan = planner.plan(ready, target)
     torch.manual_seed(seed)
     spec = planner.training_spec(plan)
-    module = FakeQuantized(ready, plan, spec if tied else untied(spec))
+    module = FakeQuantized(ready, plan, spec if tied else untied(spec), outputs=[SCORES, *ready.outputs])
     start = time.process_time()
     train(module, *training_data(test), epochs)
     seconds = time.process_time() - start
@@ -101,7 +103,7 @@ def main(target: str, bits: int, seed: int, epochs: int, *, tied: bool) -> dict[
         return 100 * float(np.mean(scores.argmax(1) == test["label"]))
 
     with torch.no_grad():
-        by_torch = module(torch.tensor(test["image"])).numpy()
+        by_torch = module(torch.tensor(test["image"]))[1].numpy()
     by_device = outputs(trained, again)
     return {
         "calibrated": right(outputs(ready, plan)),

@@ -28,12 +28,12 @@ def right(model: planner.Graph, plan: planner.Plan) -> float:
 
 
 torch.manual_seed(0)
-module = planner.torch.fake_quantized(model, plan)  # was: module = Network()
+module = planner.torch.fake_quantized(model, plan, outputs=["head/gemm_out"])
 module.fit_weights(images[:256])
-optimizer = torch.optim.Adam(module.parameters(), 2e-3)
+optimizer = torch.optim.Adam(planner.torch.parameter_groups(module, 2e-3))
 for _ in range(4):
     for batch in torch.randperm(len(labels)).split(64):
-        loss = torch.nn.functional.nll_loss(torch.log(module(images[batch]) + 1e-6), labels[batch])
+        loss = torch.nn.functional.cross_entropy(module(images[batch]), labels[batch])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

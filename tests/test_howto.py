@@ -66,7 +66,7 @@ class Walk:
             self.printed += self.capsys.readouterr().out.splitlines()
             return code
         words[0] = {"python": self.python, "vela": str(VELA)}.get(words[0], words[0])
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
         self.printed += done.stdout.splitlines()
         return done.returncode
 
@@ -133,6 +133,16 @@ def test_a_line_is_compared_by_its_words_and_roughly_by_its_numbers():
     assert is_printed("cost: 1,230", printed)
     assert not is_printed("top1 25.1 %, float 99.8 %", printed)
     assert not is_printed("top5 21.1 %, float 99.8 %", printed)
+
+
+def test_a_network_of_ones_own_is_trained_with_ten_more_lines_at_most():
+    """A marked line is of the planner, and of those without a mark none is."""
+    files = [block for block in blocks(ROOT / "docs/howto/train-under-a-plan.md") if block.mark == "file"]
+    (file,) = [block for block in files if block.name == "own_network.py"]
+    lines = file.text.splitlines()
+    marked = [line for line in lines if line.endswith("  # new")]
+    assert 0 < len(marked) <= 10
+    assert [line for line in lines if "planner" in line and line not in marked] == []
 
 
 def test_the_example_is_the_file_of_the_page():

@@ -12,11 +12,19 @@ from planner.installation import install_command
 
 if TYPE_CHECKING:
     from planner.torch.module import FakeQuantized, fake_quantized
+    from planner.torch.prepared import Prepared, parameter_groups, prepare
     from planner.torch.pt2e import PlanQuantizer
 
-__all__ = ["FakeQuantized", "PlanQuantizer", "fake_quantized"]
-_PLACES: Final = {"FakeQuantized": "module", "PlanQuantizer": "pt2e", "fake_quantized": "module"}
-_NEEDS: Final = {"module": ("torch", "torch"), "pt2e": ("torchao", "pt2e")}
+__all__ = ["FakeQuantized", "PlanQuantizer", "Prepared", "fake_quantized", "parameter_groups", "prepare"]
+_PLACES: Final = {
+    "FakeQuantized": "module",
+    "PlanQuantizer": "pt2e",
+    "Prepared": "prepared",
+    "fake_quantized": "module",
+    "parameter_groups": "prepared",
+    "prepare": "prepared",
+}
+_NEEDS: Final = {"module": ("torch", "torch"), "prepared": ("torch", "torch"), "pt2e": ("torchao", "pt2e")}
 """Per module the library that it needs, and the extra that installs it."""
 
 

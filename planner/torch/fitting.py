@@ -1,4 +1,4 @@
-"""Starts for training at few bits: the gain and mean that the channels of a product have in float.
+"""Starts for training at few bits: numbers that a scale is fitted to, gain and mean of channels in float.
 
 Rounding to few bits makes sums of products smaller and moves their means; a scale and a bias for each
 channel undo both. Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
@@ -12,10 +12,13 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from planner.ir.types.qtypes import Uniform
 from planner.torch.steps import Call, Read
 
 CONVOLUTIONS: Final = frozenset({"Conv", "ConvTranspose"})
 MOST_GAIN: Final = 4.0
+MOST_FITTED: Final = 1 << 16
+"""Numbers of a tensor that its one scale is fitted to."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +56,17 @@ def trained_product(calls: Sequence[Call], trained: Collection[str]) -> TrainedP
     return TrainedProduct(
         first, weight, next((read.name for read in added if read.name in trained), ""), result
     )
+
+
+def fitted_to(x: Tensor, kind: Uniform) -> Tensor:
+    """The numbers of a result that its scale is fitted to, not too many.
+
+    Those in the range of the planned type: consumers need no others.
+    """
+    if not kind.is_per_tensor:
+        return x
+    # An odd step meets every channel and column.
+    return x.reshape(-1)[:: x.numel() // MOST_FITTED | 1].clamp(kind.lo, kind.hi)
 
 
 def gains_of(sums: Tensor, reals: Tensor, slices: int) -> Tensor:

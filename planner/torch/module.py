@@ -4,7 +4,7 @@ Kernels run one after the other, as the reference interpreter runs them: operand
 of their ports, results are rounded onto theirs. Source: docs/howto/train-under-a-plan.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,38 +12,43 @@ import torch
 from torch import Tensor
 
 from planner.checker.origins import check_model
-from planner.errors import InputError, expect
+from planner.errors import InputError, expect, unknown_name
 from planner.factors.form import form_of_plan
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
 from planner.torch.arithmetic import EXACT, Result, Term, scaled_mean, scaled_sum
-from planner.torch.fitting import TrainedProduct, gains_of, trained_product
+from planner.torch.fitting import TrainedProduct, fitted_to, gains_of, trained_product
 from planner.torch.operators import FUNCTIONS
 from planner.torch.quantizers import EdgeQuantizer, GroupScale, derived_scale, spread
 from planner.torch.steps import Maker, Part, Read, Step, Sum, Write
 from planner.training.groups import training_spec
 from planner.training.learned import Learned
-from planner.training.spec import TrainingSpec
+from planner.training.spec import Edge, TrainingSpec
 
 
 class FakeQuantized(torch.nn.Module):
     """A planned model whose weights and scales are parameters.
 
     Call it with the inputs of the model in order; it returns its output, or a tuple of them. Checkpoints are
-    its `state_dict`. `weights()` and `scales()` are for an optimizer with two learning rates.
+    its `state_dict`. `parameter_groups` gives an optimizer its weights and scales.
 
     Attributes:
       spec: what the plan asks of training.
     """
 
     def __init__(
-        self, model: Graph, plan: Plan, spec: TrainingSpec, owner: torch.nn.Module | None = None
+        self,
+        model: Graph,
+        plan: Plan,
+        spec: TrainingSpec,
+        owner: torch.nn.Module | None = None,
+        outputs: Sequence[str] = (),
     ) -> None:
         """See `fake_quantized`."""
         super().__init__()
         self.spec = spec
-        self._inputs, self._outputs = model.inputs, model.outputs
+        self._inputs, self._outputs = model.inputs, tuple(outputs) or model.outputs
         self._dtypes = {name: model.values[name].is_float for name in model.inputs}
         self._names = _attribute_names((*spec.groups, *model.constants))
         edges = {(edge.value, spec.type_of(edge)): f"edge{i}" for i, edge in enumerate(spec.all_edges)}
@@ -59,8 +64,13 @@ class FakeQuantized(torch.nn.Module):
         )
         self.constants = torch.nn.ParameterDict()
         self._steps = tuple(Maker(model, plan, edges, {}).steps())
+        made = {*model.inputs, *(write.name for step in self._steps for write in step.writes)}
+        for name in self._outputs:
+            if name not in made:
+                raise unknown_name("value between kernels", name, made)
         self._trained = tuple(_trained(model, plan, spec))
         shared = {} if owner is None else _shared(model, self._trained, owner)
+        self._owned = frozenset(shared)
         for name in _read_constants(self._steps, model):
             if name not in shared:
                 numbers = torch.tensor(np.asarray(model.constants[name].array, np.float32))
@@ -70,7 +80,7 @@ class FakeQuantized(torch.nn.Module):
         self._stored = {name: edges[name, kind] for name, kind in pins.items() if isinstance(kind, Uniform)}
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Compute the model's outputs; one of a fixed type is on its grid, as reals."""
+        """Compute the outputs; one of a fixed type is on its grid, as reals."""
         scales = self._all_scales()
         values = self._fed(inputs, scales)
         seen: dict[tuple[str, str], Tensor] = {}
@@ -78,6 +88,20 @@ class FakeQuantized(torch.nn.Module):
             self._run(step, values, seen, scales)
         outputs = tuple(values[name] for name in self._outputs)
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def require_owner(self, owner: torch.nn.Module) -> None:
+        """Check that a network has some of the weights that are trained.
+
+        Raises:
+          InputError: it has none of them.
+        """
+        if self._trained and not self._owned:
+            names = ", ".join(map(repr, [name for name, _ in owner.named_parameters()][:3]))
+            wanted = ", ".join(map(repr, self._trained[:3]))
+            raise InputError(
+                f"the network has none of the weights {wanted}; its own: {names}",
+                hint="export it with its weights as they are now; BatchNorm is folded into others",
+            )
 
     def weights(self) -> list[torch.nn.Parameter]:
         """The constants that are trained."""
@@ -101,20 +125,31 @@ class FakeQuantized(torch.nn.Module):
         Plans hold the largest weight: at 2 bits most others are 0 then, and training starts far off.
 
         Args:
-          inputs: a batch of the model's inputs, a hundred images or so. With them every channel of a product
-            starts with the mean and the gain that it has in float, kernel by kernel.
+          inputs: a batch of the model's inputs, a hundred images or so. With them the scales of results start
+            so too, and every channel of a product with the mean and the gain that it has in float.
         """
+        reads = {name: self._names[name] for name in self._trained if self._names[name] in self.constants}
+        reals = {name: self.constants[attribute] for name, attribute in reads.items()}
+        self._fit(reals)
+        if inputs:
+            found = self._in_float(inputs)
+            self._fit({**reals, **found}, found)
+            self._match(inputs, found)
+
+    def _fit(self, reals: Mapping[str, Tensor], some: Collection[str] | None = None) -> None:
+        """Fit every free scale of which all tensors are known, and one of them is of these."""
         for name, group in self.spec.groups.items():
             edges = [edge for edge in self.spec.all_edges if edge.group == name]
-            arrays = [self.constants[self._names[e.value]] for e in edges if e.value in self._trained]
-            if group.moves == "free" and len(arrays) == len(edges):
-                self.group_scales[self._names[name]].fit([*zip(edges, arrays, strict=True)])
-        if inputs:
-            self._match(inputs)
+            is_known = all(edge.value in reals for edge in edges)
+            if group.moves == "free" and is_known and (some is None or any(e.value in some for e in edges)):
+                tensors = [(edge, self._fitted_to(edge, reals[edge.value])) for edge in edges]
+                self.group_scales[self._names[name]].fit(tensors)
 
-    def _match(self, inputs: Sequence[Tensor]) -> None:
-        """Give the channels of every product the gain and mean that they have in float, in order."""
-        values = self._fed(inputs, self._all_scales())
+    def _fitted_to(self, edge: Edge, x: Tensor) -> Tensor:
+        return x if edge.value in self._trained else fitted_to(x, self.spec.type_of(edge))
+
+    def _in_float(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+        """The values between kernels, and the sums of products, without any rounding."""
         fed = zip(self._inputs, inputs, strict=True)
         reals = {name: x.float() if self._dtypes[name] else x for name, x in fed}
         for step in self._steps:
@@ -124,10 +159,18 @@ class FakeQuantized(torch.nn.Module):
                 found = FUNCTIONS[call.op.type](call.op, operands, call.statics)
                 results = found if isinstance(found, tuple) else (found,)
                 inner.update(zip(call.op.outputs, results, strict=False))
-            reals.update((write.name, inner[write.name]) for write in step.writes)
+            product = trained_product(step.calls, self._trained)
+            kept = [write.name for write in step.writes] + ([] if product is None else [product.result])
+            reals.update((name, inner[name]) for name in kept)
+        return reals
+
+    def _match(self, inputs: Sequence[Tensor], reals: Mapping[str, Tensor]) -> None:
+        """Give the channels of every product the gain and mean that they have in float, in order."""
+        values = self._fed(inputs, self._all_scales())
+        for step in self._steps:
             product = trained_product(step.calls, self._trained)
             if product is not None:
-                self._match_product(product, product.by_channel(inner[product.result]), values)
+                self._match_product(product, product.by_channel(reals[product.result]), values)
             self._run(step, values, {}, self._all_scales())
 
     def _real(
@@ -403,7 +446,12 @@ class FakeQuantized(torch.nn.Module):
 
 
 def fake_quantized(
-    model: Graph, plan: Plan, *, keep: Sequence[str] = (), owner: torch.nn.Module | None = None
+    model: Graph,
+    plan: Plan,
+    *,
+    keep: Sequence[str] = (),
+    owner: torch.nn.Module | None = None,
+    outputs: Sequence[str] = (),
 ) -> FakeQuantized:
     """Return a module that computes what `planner.evaluate` does, and trains weights and scales.
 
@@ -416,12 +464,14 @@ def fake_quantized(
       keep: names or globs of values whose scales stay as they are.
       owner: the network that the model was exported from. The weights that it has under the same names are
         trained in it, so that its own checkpoints hold them; on its own device.
+      outputs: values to return in the place of the model's outputs. A loss wants the scores in front of a
+        softmax: of a probability that the device rounds to 0 the logarithm has no gradient, or a huge one.
 
     Raises:
       PlanInvalid: a plan of another model.
       InputError: a plan that cannot be trained under; names kernel and row. An owner without any of the
         model's weights.
-      UnknownName: an operator that training has no function of.
+      UnknownName: an operator that training has no function of; an output inside a kernel.
 
     Example:
       >>> module = planner.torch.fake_quantized(model, plan)  # doctest: +SKIP
@@ -430,7 +480,11 @@ def fake_quantized(
     require_plan(plan)
     form = form_of_plan(model, plan.graph)
     check_model(plan, form)
-    return FakeQuantized(form, plan, training_spec(plan, keep=keep), owner)
+    outputs = (outputs,) if isinstance(outputs, str) else outputs
+    module = FakeQuantized(form, plan, training_spec(plan, keep=keep), owner, outputs)
+    if owner is not None:
+        module.require_owner(owner)
+    return module
 
 
 def _attribute_names(names: Sequence[str]) -> dict[str, str]:
@@ -447,11 +501,7 @@ def _attribute_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def _shared(model: Graph, trained: Sequence[str], owner: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """Parameters of a network that are constants of the model, by their name and numbers.
-
-    Raises:
-      InputError: it has none of them.
-    """
+    """Parameters of a network that are constants of the model, by their name and numbers."""
     known = dict(owner.named_parameters())
     found = {}
     for name in trained:
@@ -460,12 +510,6 @@ def _shared(model: Graph, trained: Sequence[str], owner: torch.nn.Module) -> dic
             continue
         if np.allclose(parameter.detach().cpu().float().numpy(), array, rtol=1e-6):
             found[name] = parameter
-    if trained and not found:
-        names = ", ".join(map(repr, list(known)[:3]))
-        raise InputError(
-            f"the network has none of the weights {', '.join(map(repr, trained[:3]))}; its own: {names}",
-            hint="export it with its weights as they are now; BatchNorm is folded into others",
-        )
     return found
 
 

@@ -220,11 +220,48 @@ def _facts(model: Graph, spec: TrainingSpec, scales: Mapping[str, tuple[float, .
             facts = _pinned(value, spec, edge, scales, is_constant=is_constant)
         else:
             continue
-        for fact in facts:
-            if problem := misfit(fact, value):
-                raise InputError(f"{_told(spec, group)}: {problem}")
         found[edge.value] = replace(value, facts=facts)
+    for edge in spec.edges:
+        if not edge.own and edge.value in found:
+            value = found[edge.value]
+            found[edge.value] = replace(value, facts=_narrowed(value, spec, edge, scales))
+    for edge in (*spec.edges, *(item.edge for item in spec.constants)):
+        for fact in found[edge.value].facts if edge.value in found else ():
+            if problem := misfit(fact, model.values[edge.value]):
+                raise InputError(f"{_told(spec, spec.groups[edge.group])}: {problem}")
     return found
+
+
+def _narrowed(
+    value: Value, spec: TrainingSpec, edge: Edge, scales: Mapping[str, tuple[float, ...]]
+) -> tuple[QType, ...]:
+    """Facts of a value of a fixed type, its range no wider than another type that consumers read it in.
+
+    A scale that shrank would not hold the range, and another one would be made for it, with a rescale more.
+    """
+    kind = spec.type_of(edge, scales)
+    has_type = any(isinstance(fact, Uniform) for fact in value.facts)
+    if not has_type or not kind.is_per_tensor or kind.scale >= spec.type_of(edge).scale:
+        return value.facts
+    lo, hi = _ends(edge, kind)
+    return tuple(
+        replace(
+            fact,
+            los=tuple(min(max(number, lo), hi) for number in fact.los),
+            his=tuple(min(max(number, lo), hi) for number in fact.his),
+        )
+        if isinstance(fact, Calibrated)
+        else fact
+        for fact in value.facts
+    )
+
+
+def _ends(edge: Edge, kind: Uniform) -> tuple[float, float]:
+    """The range that gives exactly a type."""
+    if not edge.symmetric:
+        return kind.lo, kind.hi
+    steps = min(-edge.storage.qmin, edge.storage.qmax) * kind.scale
+    return (-steps, steps) if edge.storage.signed else (0.0, kind.hi)
 
 
 def _ranged(
@@ -234,10 +271,7 @@ def _ranged(
     if spec.groups[edge.group].moves != "free" or any(isinstance(fact, Uniform) for fact in value.facts):
         return value.facts
     kind = spec.type_of(edge, scales)
-    lo, hi = kind.lo, kind.hi
-    if edge.symmetric:
-        steps = min(-edge.storage.qmin, edge.storage.qmax) * kind.scale
-        lo, hi = (-steps, steps) if edge.storage.signed else (0.0, hi)
+    lo, hi = _ends(edge, kind)
     return (*_others(value.facts), Calibrated((lo,), (hi,), edge.expressed))
 
 

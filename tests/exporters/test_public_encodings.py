@@ -135,6 +135,18 @@ def test_a_form_is_read(model, stats, form):
     assert text in str(ready.values[name].facts[0])
 
 
+def test_an_output_of_16_bits_is_one(model, stats):
+    """Qualcomm, qidk, Model-Accuracy-Mixed-Precision: 16 bits of a value and YOLO's output, which got 8."""
+    entry = {"bitwidth": 16, "dtype": "int", "is_symmetric": "False", "max": 0.996, "min": 0.0, "offset": 0}
+    entry["scale"] = entry["max"] / 65535
+    document = of_old({"head/gemm_out": [entry], "probabilities": [entry]})
+    ready = planner.annotate(model, stats=stats, annotations=document)
+    plan = planner.plan(ready, "qnn-htp")
+    kind = plan.kernels["head/softmax"].outputs[0].type
+    assert (str(kind.storage), kind.scale) == ("u16", np.float32(entry["scale"]))
+    assert ("probabilities#0", "dequantize") in [(one.id, one.kind) for one in plan.rescales]
+
+
 FLOATS = {
     # Section 3 again, section 5 with `FLOAT` as AIMET writes it, and 2.0.0 with a type of ONNX.
     "0.5.0": of_old({VALUE: [{"bitwidth": 16, "dtype": "float"}]}, version="0.5.0"),
@@ -200,6 +212,7 @@ def test_lists_of_two_lengths_are_refused(model):
 
 
 ONE = {"name": VALUE, "enc_type": "PER_TENSOR", "dtype": "INT", "bw": 8, "is_sym": False}
+GRID = {"name": VALUE, "output_dtype": "uint2", "y_scale": 0.1}
 LOST = {
     "sections of an older version": (
         {"version": "2.0.0", "activation_encodings": {VALUE: [ENTRY]}},
@@ -220,6 +233,15 @@ LOST = {
     "no y_scale": (
         {"version": "2.0.0", "encodings": [{"name": VALUE, "output_dtype": "uint8", "y_scale": []}]},
         f"'{VALUE}' is not .*y_scale is empty",
+    ),
+    # AIMET, latest specification of 2.0.0: `y_zero_point` "may be float for 2-bit encodings".
+    "a zero point in between": (
+        {"version": "2.0.0", "encodings": [GRID | {"y_zero_point": 1.5}]},
+        f"'{VALUE}' is not .*y_zero_point 1.5 is not read here; accepted: whole numbers",
+    ),
+    "an offset in between": (
+        {"version": "1.0.0", "activation_encodings": [{**ONE, "scale": [0.1], "offset": [-1.5]}]},
+        f"'{VALUE}' is not .*offset -1.5 is not read here",
     ),
     # AIMET, `sim.export`: the file that `load_encodings_to_sim` reads has modules in the place of tensors.
     "modules of PyTorch": (

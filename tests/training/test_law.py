@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 import planner
+from planner.formats.onnx.write import write_graph
 from planner.ir.types.qtypes import storage, uniform
 from planner.training import groups
 from planner.training.learned import Learned
 from planner.training.spec import Group
 from tests.conftest import ROOT
+from tests.exporters.plans import model as of_ops
+from tests.exporters.plans import op
 
 DIGITS = ROOT / "examples" / "digits"
 """A residual convnet with a concat and a softmax."""
@@ -78,6 +81,45 @@ def test_planning_again_gives_the_plan_that_was_trained_under(ready, target):
     found = {(edge.value, edge.consumers): second.type_of(edge) for edge in second.all_edges}
     assert {key: found[key] for key in wanted} == wanted
     planner.check(again, model, target)
+
+
+def sum_of_two():
+    """A network whose sum reads a value in the type of the other, by a rescale, where both share a scale."""
+    random = np.random.default_rng(3)
+    shapes = {"a": (8, 1, 3, 3), "ab": (8,), "b": (8, 8, 3, 3), "bb": (8,), "f": (128, 10)}
+    constants = {name: np.float32(random.normal(0, 0.3, shape)) for name, shape in shapes.items()}
+    constants["b"] *= np.float32(0.1)  # so that the scale of the sum is that of the range of `h`
+    ops = [
+        op("Conv", "x a ab", "c", pads=(1, 1, 1, 1)),
+        op("Relu", "c", "h"),
+        op("Conv", "h b bb", "m", pads=(1, 1, 1, 1)),
+        op("Add", "m h", "s"),
+        op("Relu", "s", "t"),
+        op("MaxPool", "t", "p", kernel_shape=(2, 2), strides=(2, 2)),
+        op("Flatten", "p", "q"),
+        op("MatMul", "q f", "y"),
+    ]
+    ends = {"inputs": {"x": (4, 1, 8, 8)}, "outputs": {"y": (4, 10)}}
+    model = planner.load_model(write_graph(of_ops(ops, **ends, constants=constants)))
+    sample = {"x": np.float32(random.uniform(0, 1, (4, 1, 8, 8)))}
+    return planner.annotate(model, stats=planner.calibrate(model, [sample]))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_shared_scale_that_shrinks_needs_no_other(target):
+    """The range of `h` was wider than the scale of `m` holds, so that planning again made a third one."""
+    model = sum_of_two()
+    plan = planner.plan(model, target)
+    spec = planner.training_spec(plan)
+    if target == "finn-fpga":
+        assert [edge.group for edge in spec.edges if edge.value == "h"] == ["h", "m"]
+    for seed in range(4):
+        learned = trained(model, spec, seed)
+        again = planner.plan(planner.with_learned(model, learned), target)
+        assert shape_of(again) == shape_of(plan)
+        second = planner.training_spec(again)
+        found = {(edge.value, edge.consumers): second.type_of(edge) for edge in second.edges}
+        assert found == {(e.value, e.consumers): spec.type_of(e, learned.scales) for e in spec.edges}
 
 
 def test_the_targets_have_ties_fixed_scales_powers_of_two_and_grids_of_biases(ready):

@@ -85,6 +85,8 @@ def test_training_keeps_the_plan_and_its_numbers(answers, target, bits):
 def test_pytorch_has_its_way_with_a_module(answers):
     found = answers["modules"]
     assert found["resumed"]
+    assert found["outputs"]
+    assert found["stored"] < 1e-5
     assert found["frozen"]
     for backend in ("eager", "aot_eager"):
         assert found["compiled"][backend]["different"] == 0
@@ -129,11 +131,30 @@ def test_a_network_of_ones_own_is_trained_in_place(answers):
     assert "the network has none of the weights 'a.weight'" in found["other"]
 
 
+def test_a_network_is_prepared_in_one_call(answers):
+    """`prepare`, `parameter_groups` and `planned`: the long way's plan, before and after."""
+    found = answers["prepared"]
+    assert [
+        name for name in ("as the long way", "same", "mode", "in place", "all", "scales") if not found[name]
+    ] == []
+    assert found["moved"] > 0.001
+    assert found["rates"] == pytest.approx([1e-3, 5e-3])
+    assert found["decay"] == [0.01, 0.0]
+    assert found["difference"] < 1e-5
+    assert found["another batch"] == [5, 4, 6, 6]
+    assert found["a folded weight"]
+    assert found["no scales"] == 1
+    one, none, odd = found["messages"]
+    assert one == none == "inputs are a batch of two or more samples: a tensor, or one for each input"
+    assert odd.startswith("a network is a torch.nn.Module")
+
+
 def test_what_cannot_be_trained_is_named(answers):
-    model, scale, inputs = answers["refused"]
+    model, scale, inputs, inside = answers["refused"]
     assert "this model has corrected biases, the plan is for the one without" in model
     assert "the scale is nan" in scale
     assert "2 inputs; the model has 1: 'image'" in inputs
+    assert "unknown value between kernels 'stem/conv_out'" in inside
 
 
 def test_sums_are_those_of_the_interpreter(answers):
@@ -162,10 +183,11 @@ def test_operators_of_two_tensors_compute_what_the_plan_does(answers):
 
 
 def test_a_fitted_start_is_nearer_to_the_float_model(answers):
-    """Scales by the error of rounding, and gains and means of channels by a batch of inputs."""
+    """Scales by the error of rounding; those of results, gains and means of channels by a batch of inputs."""
     found = answers["starts"]
     assert found["weights"] < found["plan"]
     assert found["inputs"] < found["weights"] / 10
+    assert found["inputs, results"] > 0.3 > max(found["weights, results"], found["plan, results"])
 
 
 def test_pools_leave_out_windows_in_the_end_padding(answers):

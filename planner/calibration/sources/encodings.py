@@ -1,9 +1,9 @@
 """Encodings of AIMET and QNN as annotations: versions 0.4.0 to 0.6.1, 1.0.0 and 2.0.0.
 
-A tensor between kernels gets the type; an input or output of the model the range that gives it, as a type
-there would change how the model is called. An op that writes a float tensor runs in float. Biases follow from
-their factors, and are left out. Source: AIMET, encoding specification; Qualcomm's converters,
-`--quantization_overrides`; docs/formats.md.
+A tensor between kernels gets the type; an input or output of the model the range that gives it, and its width
+above 8 bits, as a type there would change how the model is called. An op that writes a float tensor runs in
+float. Biases follow from their factors, and are left out. Source: AIMET, encoding specification; Qualcomm's
+converters, `--quantization_overrides`; docs/formats.md.
 """
 
 import json
@@ -25,6 +25,7 @@ OLD: Final = ("0.4.0", "0.5.0", "0.6.0", "0.6.1")
 VERSIONS: Final = (*OLD, "1.0.0", "2.0.0")
 FORMAT: Final = "qplan.annotations/1"
 DERIVED_BITS: Final = 32
+BYTE: Final = 8
 KEPT_FLOAT: Final = "!quant.none"
 MOST: Final = 1 << 30
 FLOATS: Final = frozenset({"FLOAT", "FP"})
@@ -62,7 +63,7 @@ def as_annotations(source: Any, graph: Graph) -> Any:
     version = document.get("version", _oldest(document))
     if version not in VERSIONS:
         raise AnnotationError(f"{name}: version {version!r} is not read; accepted: {', '.join(VERSIONS)}")
-    values: dict[str, str] = {}
+    values: dict[str, str | list[str]] = {}
     kernels: dict[str, str] = {}
     others: list[str] = []
     makers = {out: op.name for op in graph.all_ops() for out in op.outputs}
@@ -174,7 +175,7 @@ def _grid_0(entry: Mapping[str, Any], bits: int, *, symmetric: bool) -> tuple[fl
     """Scale and offset of an entry; of its ends where Qualcomm's files have them alone."""
     if "scale" in entry:
         half = -(1 << bits - 1) if symmetric else 0
-        return float(entry["scale"]), int(entry.get("offset", half))
+        return float(entry["scale"]), _whole(entry.get("offset", half), "offset")
     low, high = min(float(entry["min"]), 0.0), max(float(entry["max"]), 0.0)
     if symmetric:
         most = (1 << bits - 1) - 1
@@ -194,8 +195,15 @@ def _read_1(name: str, entry: Any) -> _Encoding | None:
     if kind not in ("PER_TENSOR", "PER_CHANNEL"):
         raise ValueError(f"enc_type {kind} is not read here; accepted: PER_TENSOR, PER_CHANNEL")
     scales = [float(scale) for scale in entry["scale"]]
-    offsets = [int(offset) for offset in entry["offset"]]
+    offsets = [_whole(offset, "offset") for offset in entry["offset"]]
     return _counted_from_0(name, int(entry["bw"]), scales, offsets, symmetric=bool(entry["is_sym"]))
+
+
+def _whole(number: Any, field: str) -> int:
+    """An integer, which files write as a float too; AIMET's 2 bits may have their zero point in between."""
+    if float(number) != int(number):
+        raise ValueError(f"{field} {number!r} is not read here; accepted: whole numbers")
+    return int(number)
 
 
 def _counted_from_0(
@@ -232,7 +240,7 @@ def _read_2(name: str, entry: Any) -> _Encoding | None:
     zeros = zeros if isinstance(zeros, list) else [zeros] * len(scales)
     # As in ONNX, no zero point is one of 0, which weights of a symmetric range have.
     symmetric = "y_zero_point" not in entry and store.signed
-    numbers = tuple(map(float, scales)), tuple(map(int, zeros))
+    numbers = tuple(map(float, scales)), tuple(_whole(zero, "y_zero_point") for zero in zeros)
     axis = entry.get("axis")
     return _Encoding(name, store.name, *numbers, symmetric, None if axis is None else int(axis))
 
@@ -248,8 +256,8 @@ def _type_of(found: _Encoding, graph: Graph) -> Uniform:
     return Uniform(store, scales, found.zeros, "f32", axis)
 
 
-def _fact(found: _Encoding, kind: Uniform, graph: Graph) -> str:
-    """The text of a fact: a type, or the range that gives it."""
+def _fact(found: _Encoding, kind: Uniform, graph: Graph) -> str | list[str]:
+    """The text of a fact: a type, or the range that gives it, with a width that is not the usual one."""
     store = kind.storage
     if found.name in graph.constants and found.symmetric and not _reaches_least(kind, graph, found.name):
         # Files of version 2.0.0 do not say that a symmetric weight leaves the least integer out.
@@ -260,7 +268,8 @@ def _fact(found: _Encoding, kind: Uniform, graph: Graph) -> str:
     lo, hi = kind.lo, kind.hi
     if found.symmetric:
         lo, hi = -store.qmax * kind.scale, store.qmax * kind.scale
-    return str(Calibrated((lo,), (hi,)))
+    seen = str(Calibrated((lo,), (hi,)))
+    return [f"!quant.any<{store.name}>", seen] if store.bits > BYTE else seen
 
 
 def _reaches_least(kind: Uniform, graph: Graph, name: str) -> bool:
