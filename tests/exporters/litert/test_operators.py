@@ -43,6 +43,11 @@ OWN = {
         IMAGE,
         {"n": np.array([1, 4, 18, 33])},
     ),
+    "linear, in the corners": (
+        """y = Resize <mode="linear", coordinate_transformation_mode="align_corners"> (x, , f)""",
+        IMAGE,
+        {"f": np.array([1, 1, 0.6, 1.4], np.float32)},
+    ),
     "argmax": ("a = ArgMax <axis=1, keepdims=0> (x) y = Cast <to=1> (a)", IMAGE, {}),
     "an average in the windows of SAME": (
         "y = AveragePool <kernel_shape=[3, 3], strides=[2, 2], pads=[0, 1, 1, 1]> (x)",
@@ -133,6 +138,24 @@ def test_what_is_float_has_casts_around_it(computed):
     _, plan, _, own, _ = computed["a float island"]
     assert [kernel.kernel for kernel in plan.kernels_in_order if kernel.row is None] == ["Sqrt"]
     assert own.counts == {"QUANTIZE": 2, "DEQUANTIZE": 2, "TANH": 2, "MUL": 1, "SQRT": 1}
+
+
+@pytest.mark.parametrize("attributes", ["", ', coordinate_transformation_mode="asymmetric"'])
+def test_a_linear_resize_by_a_scale_of_its_own_is_refused(attributes):
+    """6 tenths of 9 pixels are 5, which the runtime takes for 5 ninths: 3 dB, and the interpreter agreed."""
+    shape, constants = (1, 4, 7, 9), {"f": np.array([1, 1, 0.6, 0.6], np.float32), "w": weights(4, 4, 1, 1)}
+    text = f"""c = Conv (x, w) y = Resize <mode="linear"{attributes}> (c, , f)"""
+    graph = planner.load_model(made(text, shape, constants))
+    samples = [{"i": np.random.default_rng(0).uniform(-1.5, 2, shape).astype(np.float32)}]
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+    plan = planner.plan(graph, "litert-int8")
+    report = planner.compare(graph, planner.export(graph, plan, "onnx-qdq"), samples)
+    reals = planner.evaluate(graph, plan, samples[0]).outputs["y"]
+    wanted = planner.run(made(text, shape, constants), samples[0])["y"]
+    assert report.outputs["y"].sqnr > 30
+    assert 10 * np.log10((wanted**2).sum() / ((reals - wanted) ** 2).sum()) > 30
+    with pytest.raises(UnsupportedExport, match="computes Resize on these operands"):
+        planner.export(graph, plan, "litert")
 
 
 @pytest.mark.parametrize("name", REFUSED)
