@@ -140,9 +140,7 @@ BUILTINS: Final[Mapping[str, Builtin]] = {
     "Sigmoid": Builtin("LOGISTIC"),
     "Sin": Builtin("SIN"),
     "Softmax": Builtin("SOFTMAX", "SoftmaxOptions", fixed={"Beta": 1.0}),
-    "SpaceToDepth": Builtin(
-        "SPACE_TO_DEPTH", "SpaceToDepthOptions", (Field("blocksize", "BlockSize", 1),), only={"mode": "DCR"}
-    ),
+    "SpaceToDepth": Builtin("SPACE_TO_DEPTH", "SpaceToDepthOptions", (Field("blocksize", "BlockSize", 1),)),
     "Sqrt": Builtin("SQRT"),
     "Sub": Builtin("SUB", "SubOptions", written=_HALF_STEP, fuses=True),
     "Tanh": Builtin("TANH"),

@@ -272,7 +272,8 @@ def _bare_array(value: Any, name: str) -> np.ndarray:
     if not bits:
         return np.frombuffer(raw, dtype).reshape(shape).copy()
     stored = np.frombuffer(raw, np.uint8).repeat(8 // bits)[:count]
-    stored = (stored >> (np.arange(count) % (8 // bits) * bits).astype(np.uint8)) & (1 << bits) - 1
+    places = (np.arange(count) % (8 // bits) * bits).astype(np.uint8)
+    stored = ((stored >> places) & (1 << bits) - 1).astype(np.uint8)
     # A signed number of few bits is taken by its value, whatever the rest of its byte holds.
     low = (1 << bits - 1) if name.startswith("i") else 0
     numbers = (stored.astype(np.int16) ^ low) - low

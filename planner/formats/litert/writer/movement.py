@@ -113,7 +113,7 @@ def blocks(call: Call) -> Sequence[Tensor] | None:
     if not isinstance(view, View) or view.shape is None:
         return None
     stored = tuple(int(view.shape[axis] or 1) for axis in _LAST)
-    if form.computes(op.attributes):
+    if op.attributes.get("mode", "DCR") == "DCR":
         options = form.options(op.attributes)
         return [call.emit(form.operator, [x], replace(x, shape=stored), form.table, options)]
     block = op.attributes["blocksize"]
