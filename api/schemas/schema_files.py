@@ -71,6 +71,7 @@ STATS: Final = _object(
                 ),
             },
             two_values={"type": "boolean"},
+            below={"type": "boolean"},
             readers={"type": "object", "additionalProperties": {"type": "number"}},
         ),
     },

@@ -22,7 +22,7 @@ from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import Statistics
 from planner.errors import InputError, SampleError, quantity
 from planner.formats.onnx.dtypes import NUMPY
-from planner.formats.onnx.sessions import FAILURES, observing_options, one_line, open_graph
+from planner.formats.onnx.sessions import FAILURES, observing_options, one_line, open_graph, run_arrays
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.roles import is_movement, port_inputs, port_outputs
@@ -287,7 +287,7 @@ def _squares(work: _Work, array: str, name: str) -> str:
 def _run(session: Any, outputs: Sequence[str], feed: Feed) -> Array:
     used = {item.name for item in session.get_inputs()}
     try:
-        found = session.run(list(outputs), {name: feed.arrays[name] for name in used & feed.arrays.keys()})
+        found = run_arrays(session, outputs, {name: feed.arrays[name] for name in used & feed.arrays.keys()})
     except FAILURES as error:
         raise SampleError(f"{feed.name}: onnxruntime cannot run the consumers: {one_line(error)}") from error
     return np.asarray([float(one) for one in found])

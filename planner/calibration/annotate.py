@@ -15,7 +15,7 @@ from typing import Any, Final
 from planner.calibration.annotations import Annotation, Annotations, CacheAnnotation, read_annotations
 from planner.calibration.as_written import left_float
 from planner.calibration.caches.stored import tie_caches
-from planner.calibration.rows_seen import APART
+from planner.calibration.rows_seen import APART, reaching_softmax
 from planner.calibration.sizes_seen import NO_RANK, SizesSeen
 from planner.calibration.sources.encodings import as_annotations
 from planner.calibration.statistics import (
@@ -31,6 +31,7 @@ from planner.factors.facts import scaled
 from planner.ir.dims import COUNTED, named_sizes, odd_sizes, open_sizes, seen_text
 from planner.ir.graph import Facts, Graph, Region, Value
 from planner.ir.kernel_requests import names_kernels, refuse_unknown, with_wanted, without_wanted
+from planner.ir.operators.movement import INFINITE
 from planner.ir.structure import with_runs
 from planner.ir.types.fit import misfit
 from planner.ir.types.qtypes import EXPRESSED, AnyType, Calibrated, FloatType, NoneType, QType, RowMax
@@ -107,6 +108,7 @@ def _left_float(graph: Graph, annotations: Annotations | None, kernels: Mapping[
 
 def _with_statistics(graph: Graph, stats: Statistics, left: Collection[str]) -> Graph:
     values, graph = dict(graph.values), _noted(graph, left)
+    masked = reaching_softmax(graph) if any(seen.below for seen in stats.values.values()) else frozenset()
     for given, seen in stats.values.items():
         name, factor = graph.scaled.get(given, (given, 1.0))
         # Of the numbers that a value has now the statistics may tell, too.
@@ -122,6 +124,9 @@ def _with_statistics(graph: Graph, stats: Statistics, left: Collection[str]) -> 
         if expressed not in _WIDE and widest > _F32_MAX:
             raise StatsError(f"statistics of {name!r}: {widest!r} is beyond f32; accepted: up to {_F32_MAX}")
         widths = width_ranges(seen, stats.method)
+        if seen.below and name in masked:
+            # Minus infinity masks: as far as a mask goes, of which the softmax needs a part.
+            los, widths = tuple(-INFINITE for _ in los), ()
         fact = Calibrated(
             los, his, expressed, seen.axis, _row_max(seen, value), seen.two_values, widths, seen.readers
         )
@@ -142,7 +147,7 @@ def _with_statistics(graph: Graph, stats: Statistics, left: Collection[str]) -> 
     weighs = any(size != 1 for name in graph.inputs for size in open_sizes(values[name]))
     sized = (f"{COUNTED}: {seen_text(found)}",) if weighs else ()
     notes = (note for note in graph.notes if not note.startswith(COUNTED))
-    return replace(found, notes=(*notes, *sized, *_notes(graph, stats)))
+    return replace(found, notes=(*notes, *sized, *_notes(graph, stats, masked)))
 
 
 def _with_sizes(value: Value, seen: SizesSeen) -> Value:
@@ -180,10 +185,12 @@ def mismatch(graph: Graph, stats: Statistics) -> str:
     return f"the statistics were taken of another model ({stats.model[:19]}, this is {digest[:19]})"
 
 
-def _notes(graph: Graph, stats: Statistics) -> Iterable[str]:
+def _notes(graph: Graph, stats: Statistics, masked: Collection[str]) -> Iterable[str]:
     if text := mismatch(graph, stats):
         yield text
-    odd = [(name, seen.nan + seen.inf) for name, seen in stats.values.items() if seen.nan or seen.inf]
+    unmasked = ((name, seen, seen.below and name in masked) for name, seen in stats.values.items())
+    counted = [(name, seen.nan + seen.inf * (not is_mask)) for name, seen, is_mask in unmasked]
+    odd = [(name, count) for name, count in counted if count]
     if odd:
         shown = ", ".join(f"{name!r} ({count})" for name, count in odd[:_NOTED])
         more = ", ..." if len(odd) > _NOTED else ""

@@ -35,6 +35,7 @@ class Observed:
     Attributes:
       lo, hi: extremes of the finite elements, reals; +inf and -inf where there were none.
       nan, inf: number of elements that were NaN, and +inf or -inf.
+      below: whether one was -inf.
       exponent, first, counts: bin k holds the reals in `[(first + k), (first + k + 1)) * 2^exponent`;
         counts is None without a histogram, shape `(n_bins,)` int64 otherwise.
     """
@@ -46,6 +47,7 @@ class Observed:
     exponent: int = 0
     first: int = 0
     counts: Counts | None = None
+    below: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -74,9 +76,10 @@ def merge(a: Observed, b: Observed) -> Observed:
     if b.counts is None and a.lo <= b.lo and b.hi <= a.hi and not (b.nan or b.inf):
         return a
     lo, hi, nan, inf = min(a.lo, b.lo), max(a.hi, b.hi), a.nan + b.nan, a.inf + b.inf
+    below = a.below or b.below
     if a.counts is None or b.counts is None:
         only = b if a.counts is None else a
-        return Observed(lo, hi, nan, inf, only.exponent, only.first, only.counts)
+        return Observed(lo, hi, nan, inf, only.exponent, only.first, only.counts, below)
     exponent = max(a.exponent, b.exponent, bin_exponent(lo, hi))
     parts = (
         coarsened(a.counts, a.first, exponent - a.exponent),
@@ -86,7 +89,7 @@ def merge(a: Observed, b: Observed) -> Observed:
     counts = np.zeros(max(start + len(part) for start, part in parts) - first, np.int64)
     for start, part in parts:
         counts[start - first : start - first + len(part)] += part
-    return Observed(lo, hi, nan, inf, exponent, first, counts)
+    return Observed(lo, hi, nan, inf, exponent, first, counts, below)
 
 
 def bin_exponent(lo: float, hi: float) -> int:
@@ -124,9 +127,10 @@ def _finite(array: Array) -> tuple[Observed, Array]:
     nan = int(np.count_nonzero(np.isnan(array)))
     finite = array[np.isfinite(array)]
     inf = array.size - finite.size - nan
+    below = bool((array == -np.inf).any())
     if not finite.size:
-        return Observed(nan=nan, inf=inf), finite
-    return Observed(float(finite.min()), float(finite.max()), nan, inf), finite
+        return Observed(nan=nan, inf=inf, below=below), finite
+    return Observed(float(finite.min()), float(finite.max()), nan, inf, below=below), finite
 
 
 def _count(array: Array, exponent: int, first: int, n_bins: int) -> Counts:

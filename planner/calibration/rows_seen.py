@@ -16,10 +16,14 @@ import numpy as np
 
 from planner.calibration.observe import Array
 from planner.ir.graph import Graph
+from planner.ops import find_movements
+from planner.ops.operands import operands_of
 
 APART: Final = 256.0
 """Reals below the median row maximum: more than the steps of 8 bits, each of at least one real."""
 SCALED_BY: Final = frozenset({"Mul", "Div"})
+PASSING: Final = frozenset({"Add", "Cast", "Div", "Max", "Min", "Mul", "Sub", "Where"})
+"""Operators through which minus infinity passes to a softmax."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,19 @@ def watched(graph: Graph, wanted: Iterable[str]) -> Watched:
             scaled.update(op.inputs)
     found = (name for name in wanted if name in axes or name in scaled)
     return {name: (tuple(sorted(axes[name])), name in scaled) for name in found}
+
+
+def reaching_softmax(graph: Graph) -> frozenset[str]:
+    """Return the values that a softmax reads, through sums, choices, factors and data movement."""
+    reached: set[str] = set()
+    for op in reversed(tuple(graph.all_ops())):
+        if op.type == "Softmax":
+            reached.add(op.inputs[0])
+        elif not reached.isdisjoint(op.outputs) and (
+            op.type in PASSING or find_movements(operands_of(op, graph))
+        ):
+            reached.update(filter(None, op.inputs))
+    return frozenset(reached)
 
 
 def look(array: Array, axes: Iterable[int], rank: int, *, counts: bool, sample: str) -> Seen:

@@ -34,7 +34,7 @@ from planner.calibration.statistics import (
     with_seen,
 )
 from planner.errors import ModelError, SampleError, unknown_name
-from planner.formats.onnx.sessions import FAILURES, observing_options, one_line, open_graph
+from planner.formats.onnx.sessions import FAILURES, observing_options, one_line, open_graph, run_arrays
 from planner.formats.onnx.structure.recurrent import RECURRENT
 from planner.ir.graph import Graph, Op, without_written
 
@@ -440,11 +440,10 @@ def _run(
     used = {item.name for item in session.get_inputs()}
     arrays: Mapping[str, Array] = {name: array for name, array in feed.arrays.items() if name in used}
     try:
-        tensors: list[Array] = session.run(list(names), arrays)
+        return run_arrays(session, names, arrays)
     except FAILURES as error:
         hints = (open_channels_hint(graph, name, array.shape) for name, array in feed.arrays.items())
         told = next(filter(None, hints), "")
         raise SampleError(
             f"{feed.name}: onnxruntime cannot run the model: {one_line(error)}", hint=told
         ) from error
-    return tensors

@@ -58,10 +58,11 @@ class Mean:
 class ValueStats:
     """One value: extremes in reals, one per tensor or one per slice of `axis`.
 
-    `nan` and `inf` count the elements left out; `bins` exist per tensor only, `mean` where a linear op reads
-    the value and it was finite throughout. `rows`: along each axis of a softmax that reads the value.
-    `two_values`: whether every number was the least or the greatest, of a value that a constant scales.
-    `readers`: the dB at the consumers' results after rounding the value to a width, where that was measured.
+    `nan` and `inf` count the elements left out, and `below` says whether one was -inf. `bins` exist per
+    tensor only, `mean` where a linear op reads the value and it was finite throughout. `rows`: along each
+    axis of a softmax that reads the value. `two_values`: whether every number was the least or the greatest,
+    of a value that a constant scales. `readers`: the dB at the consumers' results after rounding the value
+    to a width, where that was measured.
     """
 
     los: tuple[float, ...]
@@ -74,6 +75,7 @@ class ValueStats:
     rows: tuple[RowsSeen, ...] = ()
     two_values: bool = False
     readers: tuple[AtReaders, ...] = ()
+    below: bool = False
 
     @property
     def lo(self) -> float:
@@ -279,15 +281,18 @@ def from_observed(seen: Observed) -> ValueStats:
     bins = None
     if seen.counts is not None:
         bins = Bins(seen.exponent, seen.first, tuple(seen.counts.tolist()))
-    return ValueStats((seen.lo,), (seen.hi,), seen.nan, seen.inf, bins)
+    return ValueStats((seen.lo,), (seen.hi,), seen.nan, seen.inf, bins, below=seen.below)
 
 
 def to_observed(stats: ValueStats) -> Observed:
     """Thaw per-tensor statistics, to observe or merge more."""
     if stats.bins is None:
-        return Observed(stats.lo, stats.hi, stats.nan, stats.inf)
+        return Observed(stats.lo, stats.hi, stats.nan, stats.inf, below=stats.below)
     counts = np.asarray(stats.bins.counts, np.int64)
-    return Observed(stats.lo, stats.hi, stats.nan, stats.inf, stats.bins.exponent, stats.bins.first, counts)
+    bins = stats.bins
+    return Observed(
+        stats.lo, stats.hi, stats.nan, stats.inf, bins.exponent, bins.first, counts, below=stats.below
+    )
 
 
 def seen_of(stats: ValueStats) -> Seen:
@@ -313,7 +318,7 @@ def _merged(name: str, a: ValueStats, b: ValueStats) -> ValueStats:
         return from_observed(merge_observed(to_observed(a), to_observed(b)))
     los = tuple(min(pair) for pair in zip(a.los, b.los, strict=True))
     his = tuple(max(pair) for pair in zip(a.his, b.his, strict=True))
-    return ValueStats(los, his, a.nan + b.nan, a.inf + b.inf, axis=a.axis)
+    return ValueStats(los, his, a.nan + b.nan, a.inf + b.inf, axis=a.axis, below=a.below or b.below)
 
 
 def _merged_mean(a: Mean | None, b: Mean | None, weights: tuple[int, int]) -> Mean | None:
@@ -349,6 +354,8 @@ def _entry(stats: ValueStats) -> dict[str, Any]:
         entry["row_max"] = [asdict(rows) for rows in stats.rows]
     if stats.two_values:
         entry["two_values"] = True
+    if stats.below:
+        entry["below"] = True
     if stats.readers:
         entry["readers"] = {str(at.bits): at.db for at in stats.readers}
     return entry

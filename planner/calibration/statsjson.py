@@ -28,6 +28,7 @@ _FIELDS: Final = ("format", "method", "model", "samples", "sizes", "trips", "val
 _SIZES_FIELDS: Final = ("least", "most", "sizes")
 _VALUE_FIELDS: Final = (
     "axis",
+    "below",
     "bins",
     "inf",
     "max",
@@ -119,11 +120,17 @@ def _value(item: Any, source: str, path: str) -> ValueStats:
     nan, inf = (_count(item.get(key, 0), source, f"{path}.{key}") for key in ("nan", "inf"))
     mean = _mean(item["mean"], source, f"{path}.mean") if "mean" in item else None
     rows = _rows(item.get("row_max", []), source, f"{path}.row_max")
-    two_values = item.get("two_values", False)
-    if not isinstance(two_values, bool):
-        _fail(source, f"{path}.two_values", f"expected true or false, found {_shown(two_values)}")
+    two_values, below = (
+        _truth(item.get(key, False), source, f"{path}.{key}") for key in ("two_values", "below")
+    )
     readers = _readers(item.get("readers", {}), source, f"{path}.readers")
-    return ValueStats(los, his, nan, inf, bins, axis, mean, rows, two_values, readers)
+    return ValueStats(los, his, nan, inf, bins, axis, mean, rows, two_values, readers, below)
+
+
+def _truth(item: Any, source: str, path: str) -> bool:
+    if not isinstance(item, bool):
+        _fail(source, path, f"expected true or false, found {_shown(item)}")
+    return item
 
 
 def _table(item: Any, read: Callable[[Any, str, str], Entry], source: str, path: str) -> dict[str, Entry]:

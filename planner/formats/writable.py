@@ -102,7 +102,7 @@ def _brief(message: str, kernel: KernelPlan, form: str) -> str:
     """A refusal without the kernel's own address, and without a long list of all that the format accepts."""
     address, colon, rest = message.partition("): ")
     told = rest if colon and address.startswith(f"{kernel.name}.") else message
-    head, mark, tail = told.partition(f"; {form} accepts")
+    head, mark, tail = told.partition(f"; {form} has ")[0].partition(f"; {form} accepts")
     return head if len(tail) > _LISTED else head + mark + tail
 
 

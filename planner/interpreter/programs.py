@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 
 from planner.errors import ModelError
-from planner.formats.onnx.sessions import FAILURES, one_line, open_nodes, session_options
+from planner.formats.onnx.sessions import FAILURES, one_line, open_nodes, run_arrays, session_options
 from planner.formats.onnx.write import OPSET, Node, Port, write_model
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph, Op
@@ -64,7 +64,7 @@ class Program:
         # arithmetic on an array without axes gives a number, which onnxruntime does not take
         arrays = {read.feed: np.asarray(feed(read)) for read in self.reads}
         try:
-            results = self._session.run(list(self.outputs), arrays)
+            results = run_arrays(self._session, self.outputs, arrays)
         except FAILURES as error:
             raise ModelError(f"onnxruntime cannot run {self._names()}: {one_line(error)}") from error
         return dict(zip(self.outputs, results, strict=True))

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from planner.errors import ModelError, SampleError
 from planner.formats.onnx.quantized.quantizers import find_quantizers
-from planner.formats.onnx.sessions import FAILURES, one_line, open_graph, session_options
+from planner.formats.onnx.sessions import FAILURES, one_line, open_graph, run_arrays, session_options
 from planner.formats.onnx.shapes import infer
 from planner.interpreter.models import ModelRunner
 from planner.interpreter.requantize import Array
@@ -125,7 +125,7 @@ def run_session(
     used = {port.name for port in session.get_inputs()}
     feeds = {name: array for name, array in arrays.items() if name in used}
     try:
-        results = session.run(list(names), feeds)
+        results = run_arrays(session, names, feeds)
     except FAILURES as error:
         raise SampleError(f"{label}: onnxruntime cannot run the model: {one_line(error)}") from error
     return dict(zip(names, results, strict=True))

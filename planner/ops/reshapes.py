@@ -100,14 +100,16 @@ def depth_to_space(known: Operands) -> tuple[Movement, ...] | None:
 
 
 def space_to_depth(known: Operands) -> tuple[Movement, ...] | None:
-    """Blocks of rows and columns into the channels, in front of what was there."""
+    """Blocks of rows and columns into the channels, in front of what was there, or behind (CRD)."""
     block, shape = known.op.attributes.get("blocksize"), known.shape() or ()
     if block is None or len(shape) != 4:
         return None
     n, c, h, w = shape
     rows, columns = (size // block if isinstance(size, int) else None for size in (h, w))
     parts: Shape = (n, c, rows, block, columns, block)
-    return _by_blocks(parts, (0, 3, 5, 1, 2, 4), (n, _times(c, block**2), rows, columns))
+    is_dcr = known.op.attributes.get("mode", "DCR") == "DCR"
+    order = (0, 3, 5, 1, 2, 4) if is_dcr else (0, 1, 3, 5, 2, 4)
+    return _by_blocks(parts, order, (n, _times(c, block**2), rows, columns))
 
 
 def _by_blocks(parts: Shape, order: tuple[int, ...], shape: Shape) -> tuple[Movement, ...]:

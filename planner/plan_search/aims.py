@@ -48,7 +48,7 @@ class Budget:
       trials: plans that are measured, at most.
       sqnr: of the worst output, dB.
       drop: of a share of labels; of other metrics a share of the model's own.
-      spent: share of the work saved over float that a fair plan may give up to become better.
+      spent: share of the work saved over float that a fair plan may give up to become better; a poor one all.
     """
 
     trials: int
@@ -138,10 +138,15 @@ class Aim:
         return (level, covered, reached, worth, -trial.size)
 
     def is_worth(self, trial: Trial, other: Trial) -> bool:
-        """Whether a trial keeps enough of the work that another, fair one saves over float."""
+        """Whether a trial keeps enough of the work that another saves over float.
+
+        All that a poor one saves may be given up, but no more: the float model itself is better then.
+        """
         saved = other.float_work - other.work
-        if self.is_given or saved <= 0 or self.standing(other)[0] < FAIR:
+        if self.is_given or saved <= 0:
             return True
+        if self.standing(other)[0] < FAIR:
+            return trial.work <= other.float_work
         return trial.work <= other.work + self.spent * saved
 
     def is_better(self, trial: Trial, other: Trial) -> bool:

@@ -79,22 +79,25 @@ def score_text(value: float) -> str:
 
 
 def given_up(plan: Plan, before: Trial, after: Trial, metric: str, dearest: float) -> str:
-    """A plan's gains and losses: `16 kernels (Gelu) in float: 4.0 -> 26.5 dB, work 7.7 % -> 8.1 %`.
+    """A plan's gains and losses: `16 kernels (Gelu) in float: 4.0 -> 26.5 dB, work 7.7 % -> 8.1 % ...`.
 
     Args:
       plan: that of `before`, which names the kernels.
       metric: that counts; "" for SQNR.
-      dearest: work of the plan with every kernel at its most expensive.
+      dearest: work of the plan with every kernel at its most expensive, for targets without work in float.
     """
+    whole, of_what = (before.float_work, " of float") if before.float_work else (dearest, "")
     figures = [f"{decibels(before.sqnr)} -> {decibels(after.sqnr)}"]
     if before.metric is not None and after.metric is not None:
         texts = [metric_text(metric, value) for value in (before.metric, after.metric)]
         figures.insert(0, f"{metric} {' -> '.join(texts)}")
-    pairs = [("multiply-adds quantized", before.mac_share, after.mac_share)] if dearest else []
-    if dearest:
-        pairs.insert(0, ("work", before.work / dearest, after.work / dearest))
+    pairs = [("multiply-adds quantized", before.mac_share, after.mac_share, "")] if dearest else []
+    if dearest and whole:
+        pairs.insert(0, ("work", before.work / whole, after.work / whole, of_what))
     figures += [
-        f"{what} {_percent(a)} -> {_percent(b)}" for what, a, b in pairs if _percent(a) != _percent(b)
+        f"{what} {_percent(a)} -> {_percent(b)}{more}"
+        for what, a, b, more in pairs
+        if _percent(a) != _percent(b)
     ]
     return f"{_asked_text(plan, after.kernels)}: {', '.join(figures)}"
 

@@ -1,14 +1,19 @@
 """Annotating: which facts a value ends up with, and what is refused word for word."""
 
 from dataclasses import replace
+from functools import reduce
 
+import numpy as np
 import pytest
 
 from planner.calibration.annotate import annotate
-from planner.calibration.statistics import Statistics, ValueStats, calibration_digest
+from planner.calibration.run import calibrate
+from planner.calibration.statistics import Statistics, ValueStats, calibration_digest, merge
 from planner.errors import AnnotationError, StatsError
+from planner.ir.operators.movement import INFINITE
 from planner.ir.types.typetext import parse_type
 from tests.calibration.graphs import branchy, fused
+from tests.exporters.plans import model, op
 
 UNIFORM = "!quant.uniform<i8:f32, 0.0625:-3>"
 RANGE = "!quant.calibrated<f32<-1.0:2.0>>"
@@ -49,6 +54,37 @@ def test_another_model_and_skipped_elements_are_notes():
     mismatch, skipped = annotate(branchy(), stats=stats).notes
     assert mismatch.startswith("the statistics were taken of another model (sha256:other, this is sha256:")
     assert skipped == "calibration skipped NaN and infinite elements of 1 values: 'm' (3)"
+
+
+def test_minus_infinity_masks_only_where_a_softmax_reads_it():
+    """Elsewhere it is left out as before, with the note."""
+    graph = model(
+        [op("Add", "x m", "s"), op("Reshape", "s shape", "r"), op("Softmax", "r", "y", axis=-1),
+         op("Exp", "x", "e")],
+        inputs={"x": (2, 4), "m": (2, 4)},
+        outputs={"y": (8,), "e": (2, 4)},
+        constants={"shape": np.int64([8])},
+        shapes={"s": (2, 4), "r": (8,)},
+    )  # fmt: skip
+    seen = ValueStats((-1.0,), (2.0,), inf=3, below=True)
+    annotated = annotate(graph, stats=stats_of(graph, m=seen, r=seen, e=seen))
+    masked = f"!quant.calibrated<f32<{-INFINITE!r}:2.0>>"
+    assert [facts(annotated, name) for name in ("m", "r", "e")] == [[masked], [masked], [RANGE]]
+    assert annotated.notes == ("calibration skipped NaN and infinite elements of 1 values: 'e' (3)",)
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "mse", "entropy"])
+def test_every_method_keeps_masks_and_shards_agree(method):
+    graph = model([op("Softmax", "x", "y", axis=-1)], inputs={"x": (4,)}, outputs={"y": (4,)}, constants={})
+    numbers = np.float32([[0.5, -1, 0.25, 1], [0.5, 1, -np.inf, -np.inf], [0, 0.5, 1, 0.75]])
+    samples = [{"x": row} for row in numbers]
+    whole = calibrate(graph, samples, method=method)
+    parts = [calibrate(graph, samples[i : i + 1], method=method) for i in range(3)]
+    joined = reduce(merge, parts)
+    assert (joined.values["x"].below, joined.values["x"].lo) == (True, -1.0)
+    assert joined.values["x"].rows == whole.values["x"].rows
+    (fact,) = annotate(graph, stats=whole).values["x"].facts
+    assert (fact.lo, fact.widths) == (-INFINITE, ())
 
 
 def test_annotating_keeps_the_digest_of_statistics():

@@ -103,7 +103,7 @@ def test_file_reads_back(tmp_path):
     values = {
         "a/b:0": from_observed(observe_histogram(numbers)),
         'quo"te': ValueStats((-0.1, -1e-40), (0.1, 3e38), axis=1),
-        "n": ValueStats((0.0,), (0.0,), nan=3, inf=4),
+        "n": ValueStats((0.0,), (0.0,), nan=3, inf=4, below=True),
     }
     stats = Statistics("sha256:1", "percentile:99.9", 7, values)
     path = tmp_path / "s.json"
@@ -124,7 +124,7 @@ def test_the_example_of_the_format_reads():
 
 
 NO_PERCENTILE = "no percentile above 50 and up to 100 (a decimal number such as percentile:99.9)"
-KNOWN = "axis, bins, inf, max, mean, min, nan, readers, row_max, two_values"
+KNOWN = "axis, below, bins, inf, max, mean, min, nan, readers, row_max, two_values"
 BAD = [
     ("[1", "s.json: not JSON: Expecting ',' delimiter: line 1 column 3 (char 2)"),
     ("[]", "s.json: expected an object, found []"),

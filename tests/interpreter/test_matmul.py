@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+import planner
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import output_multiplier, requantize_float32, scaled_float32
+from tests.exporters.plans import model, op
 from tests.interpreter.one_op import CONTRIB, STORAGES, assert_same, run_op, scale, stored, zero
 
 SHAPES = [
@@ -129,3 +131,39 @@ def test_accumulators_beyond_float64_are_exact():
     a = np.array([[2**40 + 1, -3]], np.int64)
     b = np.array([[2**20 + 1], [2**39 + 7]], np.int64)
     assert int(matmul_accumulate(a, 0, b)[0, 0]) == (2**40 + 1) * (2**20 + 1) - 3 * (2**39 + 7)
+
+
+@pytest.mark.parametrize("target", ["onnxruntime-cpu", "litert-int8", "qnn-htp", "tosa-int8", "stablehlo"])
+@pytest.mark.parametrize(
+    ("a", "b", "y"),
+    [
+        ((5,), (5,), ()),
+        ((3, 5), (5,), (3,)),
+        ((2, 3, 5), (5,), (2, 3)),
+        ((5,), (5, 4), (4,)),
+        ((5,), (2, 5, 4), (2, 4)),
+    ],
+)
+@pytest.mark.parametrize("is_weight", [False, True])
+def test_vectors_have_no_axis_more_than_the_float_model(a, b, y, target, is_weight):
+    """Sums of weights go along an axis that a vector lacks; a scale has an axis that a number lacks."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal(b).astype(np.float32)
+    inputs = {"a": a} if is_weight else {"a": a, "b": b}
+    graph = model(
+        [op("MatMul", "a b", "y")],
+        inputs=inputs,
+        outputs={"y": y},
+        constants={"b": weights} if is_weight else {},
+    )
+    samples = [
+        {name: rng.standard_normal(s).astype(np.float32) for name, s in inputs.items()} for _ in range(2)
+    ]
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+    plan = planner.plan(ready, target)
+    assert plan.kernels["op_y"].row is not None
+    for sample in samples:
+        got = planner.evaluate(ready, plan, sample).outputs["y"]
+        wanted = np.matmul(sample["a"], sample.get("b", weights))
+        assert got.shape == y
+        np.testing.assert_allclose(got, wanted, atol=0.1)

@@ -29,6 +29,11 @@ PASSES = {
     ),
     "dropout": ("g (float[2,3] x) => (float[2,3] y) { a = Relu(x) y = Dropout(a) }", ["Relu"]),
     "cast_to_same": ("g (float[2] x) => (float[2] y) { a = Cast<to=1>(x) y = Relu(a) }", ["Relu"]),
+    "cast_like": ("g (float[2] x, double[1] t) => (double[2] y) { y = CastLike(x, t) }", ["Cast"]),
+    "cast_like_its_own": (
+        "g (float[2] x, float[1] t) => (float[2] y) { a = CastLike(x, t) y = Relu(a) }",
+        ["Relu"],
+    ),
     "sum_of_one": ("g (float[2] x) => (float[2] y) { a = Sum(x) y = Relu(a) }", ["Relu"]),
     "sum_of_two": ("g (float[2] x, float[2] z) => (float[2] y) { y = Sum(x, z) }", ["Add"]),
     "sum_of_three": ("g (float[2] x, float[2] z) => (float[2] y) { y = Sum(x, z, x) }", ["Add", "Add"]),

@@ -203,6 +203,18 @@ def test_steps_move_what_the_engine_moves(name):
             assert all(map(np.array_equal, found, results)), case
 
 
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_space_to_depth_is_undone_in_its_own_mode(mode):
+    """Operator set 28 gives SpaceToDepth the modes of DepthToSpace; onnxruntime does not run it yet."""
+    array, moved = np.arange(2 * 3 * 4 * 6, dtype=np.float32).reshape(2, 3, 4, 6), []
+    for name in ("SpaceToDepth", "DepthToSpace"):
+        op = Op("op", name, ("x",), ("y",), {"blocksize": 2, "mode": mode})
+        (movement,) = OPERATORS[name].indices(Operands(op, {"x": array.shape}.get, {}.get))
+        moved.append(array := apply(movement, [array], 0.0))
+    np.testing.assert_array_equal(moved[1].reshape(-1), np.arange(2 * 3 * 4 * 6))
+    assert moved[0].shape == (2, 12, 2, 3)
+
+
 def run(name: str, case: Case, arrays: list[Any]) -> tuple[list[Any], Op, Mapping[str, Any]]:
     """What onnxruntime makes of a case, the op, and its constants by name."""
     inputs = [f"x{i}" for i in range(case.operands)]

@@ -218,7 +218,9 @@ def test_no_plan_replaces_one_that_was_better(aim):
     [
         ("normal", {}, 26.0, 7.4, True),
         ("normal", {}, 26.0, 7.6, False),
-        ("normal", {}, 12.0, 7.6, True),  # a poor plan saves nothing that counts
+        ("normal", {}, 12.0, 7.6, True),  # a poor plan saves nothing that counts,
+        ("normal", {}, 12.0, 10.1, False),  # but its float model beats a plan that is slower
+        ("normal", {"min_sqnr": 30.0}, 12.0, 10.1, True),
         ("normal", {"min_sqnr": 30.0}, 26.0, 7.6, True),
         ("high", {}, 26.0, 9.9, True),
         ("high", {}, 26.0, 10.1, False),

@@ -107,14 +107,62 @@ def test_a_chosen_mask_is_cut_too(target):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_mask_does_not_decide_the_scale_of_a_sum(target):
-    """Case 59: masks of -3.4e38 and of -200 give the same types."""
+    """Case 59: masks of -3.4e38, of -200 and of minus infinity give the same types."""
     found = []
-    for mask in (MASK, np.where(MASK < 0, np.float32(-200), np.float32(0))):
+    for mask in (MASK, *(np.where(MASK < 0, np.float32(far), np.float32(0)) for far in (-200, -np.inf))):
         plan, _, _ = planned(attention(op("Add", "scores mask", "sum"), mask=mask), target)
         found.append(
             [port.type for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
         )
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
+
+
+MASKED = {
+    "a constant": (op("Add", "scores mask", "sum"),),
+    "moved": (
+        op("Add", "scores mask", "other"),
+        op("Identity", "other", "again"),
+        op("Abs", "again", "gone"),
+        op("Transpose", "other", "turned", perm=[0, 1, 2, 3]),
+        op("Add", "turned zero", "sum"),
+    ),
+    "chosen": (op("Where", "closed far scores", "sum"),),
+    "computed": (op("Where", "closed far zero", "chosen"), op("Add", "scores chosen", "sum")),
+    "halved": (op("Add", "scores mask", "other"), op("Mul", "other half", "sum")),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("way", MASKED)
+def test_minus_infinity_masks_narrow_scores(way, target):
+    """The least finite score is no mask: masked entries of narrow scores weighed like others."""
+    infinite = np.where(MASK < 0, np.float32(-np.inf), np.float32(0))
+    graph = attention(
+        *MASKED[way],
+        mask=infinite,
+        closed=MASK < 0,
+        far=np.float32(-np.inf).reshape(1),
+        half=np.float32(0.5).reshape(1),
+        zero=np.zeros(1, np.float32),
+    )
+    samples = [{name: array / 8 for name, array in sample.items()} for sample in draws()]
+    plan, _, _ = planned(graph, target, samples)
+    assert worst(graph, plan, samples) < 0.05
+
+
+def test_a_computed_mask_that_all_is_needed_of_stays_float():
+    graph = attention(
+        *MASKED["computed"],
+        outputs=("y", "sum"),
+        closed=MASK < 0,
+        far=np.float32(-np.inf).reshape(1),
+        zero=np.zeros(1, np.float32),
+    )
+    plan, _, _ = planned(graph, "litert-int8")
+    assert plan.kernels["op_sum"].row is None
+    assert "a consumer needs all of it" in plan.kernels["op_sum"].reason
+    got = planner.evaluate(graph, plan, draws()[0]).outputs["sum"]
+    assert np.isneginf(got[..., 0, 1]).all()
 
 
 def test_the_floor_of_a_sum_is_what_a_softmax_cannot_tell_apart():

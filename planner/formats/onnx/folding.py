@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.formats.onnx.dtypes import NUMPY, byte_size, dtype_of
-from planner.formats.onnx.sessions import FAILURES, open_session, session_options
+from planner.formats.onnx.sessions import FAILURES, open_session, run_arrays, session_options
 from planner.formats.onnx.write import op_node, write_model
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.roles import is_movement
@@ -218,7 +218,7 @@ def _run(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray]) ->
         opset=graph.opsets[""],
     )
     session = open_session(data, _options())
-    return dict(zip(made, session.run(made, feeds), strict=True))
+    return dict(zip(made, run_arrays(session, made, feeds), strict=True))
 
 
 def _array(name: str, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray:

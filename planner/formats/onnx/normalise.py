@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.factors.plain import plain_factors
 from planner.formats.onnx.affine import fold_affine
-from planner.formats.onnx.dtypes import NAMES
+from planner.formats.onnx.dtypes import ENUMS, NAMES
 from planner.formats.onnx.folding import fold_constants
 from planner.formats.onnx.gemm import plain_gemms
 from planner.formats.onnx.naming import rewritten, unused, use_counts
@@ -86,6 +86,14 @@ def drop_identities(graph: Graph) -> Graph:
     if not alias:
         return graph
     return replace(graph, ops=tuple(_with_names(op, resolve) for op in kept))
+
+
+def name_types(graph: Graph) -> Graph:
+    """Turn CastLike into a Cast to the type of its second operand, where that is known."""
+    if all(op.type != "CastLike" for op in graph.ops):
+        return graph
+    ops = tuple(_cast(op, graph) if op.type == "CastLike" else op for op in graph.ops)
+    return graph if ops == graph.ops else replace(graph, ops=ops)
 
 
 def split_sums(graph: Graph) -> Graph:
@@ -263,6 +271,15 @@ def _with_names(op: Op, resolve: Callable[[str], str]) -> Op:
     return replace(op, inputs=inputs, outputs=outputs)
 
 
+def _cast(op: Op, graph: Graph) -> Op:
+    to = ENUMS.get(graph.values[op.inputs[1]].dtype)
+    return (
+        op
+        if to is None
+        else replace(op, type="Cast", inputs=op.inputs[:1], attributes={**op.attributes, "to": to})
+    )
+
+
 def _adds(op: Op, taken: set[str]) -> list[Op]:
     if len(op.inputs) == 1:
         return [replace(op, type="Identity", attributes={})]
@@ -278,6 +295,7 @@ def _adds(op: Op, taken: set[str]) -> list[Op]:
 TO_FIXPOINT: Final[tuple[Pass, ...]] = (
     fold_constants,
     inline_known_branches,
+    name_types,
     drop_identities,
     join_rows,
     time_first,

@@ -5,6 +5,7 @@ enable them. Operators that it has for wide integers only are widened (`wider_in
 does not load is refused with the node that does not load alone. Source: docs/formats.md.
 """
 
+import ctypes
 import os
 import re
 import tempfile
@@ -18,7 +19,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from planner.errors import ModelError
-from planner.formats.onnx.dtypes import byte_size
+from planner.formats.onnx.dtypes import ENUMS, NARROW_BITS, NUMPY, byte_size, dtype_of
 from planner.formats.onnx.nodes import Node, op_node
 from planner.formats.onnx.structure.functions_to_subgraphs import QPLAN
 from planner.formats.onnx.structure.wider_integers import widened
@@ -50,6 +51,16 @@ _UNKNOWN: Final = re.compile(r"is not a registered function/op|No Op registered 
 _OTHER_TYPES: Final = re.compile(r"NOT_IMPLEMENTED|Type Error: Type '")
 _CUT: Final = "a plan whose ranges are given needs no run"
 
+
+# Element types that onnxruntime's Python interface does not pass as arrays, by its names of them.
+_BARE: Final[Mapping[str, str]] = {
+    **{f"tensor(float8{kind.lower()})": f"f8{kind}" for kind in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")},
+    "tensor(bfloat16)": "bf16",
+    "tensor(float4e2m1)": "f4E2M1FN",
+    "tensor(float8e8m0)": "f8E8M0FNU",
+    **{f"tensor({sign}int{bits})": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (2, 4)},
+}
+_BARE_NUMPY: Final = frozenset(NUMPY[name] for name in _BARE.values())
 
 Optimisation: TypeAlias = Literal["none", "basic", "extended", "all"]
 
@@ -216,6 +227,57 @@ def _alone(graph: Graph, nodes: Sequence[Node], node: Node, kinds: dict[str, str
         opset=graph.opsets.get("", OPSET),
         domains={domain: number for domain, number in graph.opsets.items() if domain},
     )
+
+
+def run_arrays(session: Any, names: Sequence[str], feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Run a session: arrays of every element type in and out, by ONNX's own of 16 bits or fewer too.
+
+    Raises:
+      one of `FAILURES`: onnxruntime refuses the arrays.
+    """
+    kinds = {port.name: port.type for port in session.get_outputs()}
+    is_plain = all(kinds.get(name) not in _BARE for name in names)
+    if is_plain and not any(getattr(array, "dtype", None) in _BARE_NUMPY for array in feeds.values()):
+        found: list[np.ndarray] = session.run(list(names), dict(feeds))
+        return found
+    values = session.run_with_ort_values(list(names), {name: _value(feeds[name]) for name in feeds})
+    return [
+        _bare_array(value, _BARE[kinds[name]]) if kinds.get(name) in _BARE else value.numpy()
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
+def _value(array: np.ndarray) -> Any:
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype not in _BARE_NUMPY:
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    name = dtype_of(array)
+    stored = array.view(np.dtype(f"u{array.itemsize}"))
+    bits = NARROW_BITS.get(name, 0)
+    if bits:
+        # Several to a byte, the first in its low bits; the shape counts elements, so the rest is not read.
+        places = (np.arange(stored.size) % (8 // bits) * bits).astype(np.uint8)
+        lifted = (stored.reshape(-1) & (1 << bits) - 1) << places
+        packed = np.zeros(stored.size, np.uint8)
+        np.bitwise_or.at(packed, np.arange(stored.size) * bits // 8, lifted)
+        stored = packed.reshape(array.shape)
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(stored, ENUMS[name])
+
+
+def _bare_array(value: Any, name: str) -> np.ndarray:
+    dtype, shape = NUMPY[name], tuple(value.shape())
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = ctypes.string_at(value.data_ptr(), byte_size(name, count)) if count else b""
+    bits = NARROW_BITS.get(name, 0)
+    if not bits:
+        return np.frombuffer(raw, dtype).reshape(shape).copy()
+    stored = np.frombuffer(raw, np.uint8).repeat(8 // bits)[:count]
+    places = (np.arange(count) % (8 // bits) * bits).astype(np.uint8)
+    stored = ((stored >> places) & (1 << bits) - 1).astype(np.uint8)
+    # A signed number of few bits is taken by its value, whatever the rest of its byte holds.
+    low = (1 << bits - 1) if name.startswith("i") else 0
+    numbers = (stored.astype(np.int16) ^ low) - low
+    return numbers.astype(dtype).reshape(shape) if name[0] in "iu" else stored.view(dtype).reshape(shape)
 
 
 def one_line(error: Exception) -> str:

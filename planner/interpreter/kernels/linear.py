@@ -99,8 +99,10 @@ def _onto_grid(call: Call, found: Product, x: Operand, w: Operand, bias: Operand
         row, trailing = None if stored is None else stored.reshape(-1), 0
         acc = matmul_accumulate(a, x.kind.zero_point, b, _zeros(w), row)
         if call.arithmetic == HTP:
-            taps = (b.astype(np.int64) - _zeros(w)).sum(axis=-2, keepdims=True)
-    return _requantize(call, acc, found, bias, trailing=trailing, taps=taps)
+            taps = (b.astype(np.int64) - _zeros(w)).sum(axis=max(-2, -b.ndim), keepdims=b.ndim > 1)
+    done = _requantize(call, acc, found, bias, trailing=trailing, taps=taps)
+    # A product of two vectors has no axis, and a scale of its weights has one.
+    return done if acc.ndim or found.bias is not None else done.reshape(())
 
 
 def _zeros(w: Operand) -> int | Array:

@@ -23,6 +23,7 @@ from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.ops import defined, of_form
 from planner.ops.forms import Form
+from planner.ops.geometry.resizing import follows_sizes
 from planner.ops.geometry.windows import pool_geometry, window_counts
 from planner.ops.operands import reduced_axes
 
@@ -205,7 +206,7 @@ def resize(call: Call) -> Array | None:
         return None
     mode = op.attributes.get("coordinate_transformation_mode", "half_pixel")
     sizes = _wanted(call, x)
-    if sizes is None or mode not in _MODES or "axes" in op.attributes or op.attributes.get("antialias"):
+    if sizes is None or mode not in _MODES or "axes" in op.attributes or not follows_sizes(call.known()):
         return None
     (top, bottom, down), (left, right, across) = (
         _neighbours(x.stored.shape[axis], sizes[axis], mode) for axis in (2, 3)

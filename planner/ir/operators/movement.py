@@ -14,6 +14,8 @@ from planner.ir.types.intervals import ALL, Interval
 
 FAR: Final = float(np.finfo(np.float32).max)
 """How far a mask goes: as far as a float32."""
+INFINITE: Final = float(np.nextafter(np.float32(FAR), np.float32(0)))
+"""How far a computed mask goes of which calibration saw minus infinity; finite masks end at `FAR`."""
 MASKED: Final = frozenset({"Add", "Sub", "Where"})
 """Ops through which a constant masks another operand."""
 
@@ -53,7 +55,8 @@ def reads_infinity(region: Region, extents: Iterable[Interval | None]) -> bool:
     """
     if MASKED.isdisjoint(op.type for op in region.ops):
         return False
-    return any(extent is not None and FAR in (-extent[0], extent[1]) for extent in extents)
+    ends = (end for extent in extents if extent is not None for end in (-extent[0], extent[1]))
+    return any(end in (FAR, INFINITE) for end in ends)
 
 
 def finite_range(
@@ -71,8 +74,9 @@ def finite_range(
         return None, False
     if not all(moves and _saturates(region, array) for region, moves in readers):
         masks = all({op.type for op in region.ops} <= MASKED for region, _ in readers)
-        ends = np.clip((array.min(), array.max()), -FAR, FAR)
-        return ((float(ends[0]), float(ends[1])) if masks else None), False
+        # In Python's floats: in half precision the ends themselves would be infinite.
+        ends = max(float(array.min()), -FAR), min(float(array.max()), FAR)
+        return (ends if masks else None), False
     numbers = array[np.isfinite(array)]
     return ((float(numbers.min()), float(numbers.max())) if numbers.size else None), True
 

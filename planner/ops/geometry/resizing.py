@@ -4,7 +4,7 @@ Source: ONNX Resize, opset 19; float32 as onnxruntime computes coordinates.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -15,6 +15,8 @@ from planner.ops.steps import Movement, Pick
 
 Reals: TypeAlias = npt.NDArray[Any]
 Coordinates: TypeAlias = Callable[["Axis", Reals], Any]
+STEP: Final = 2.0**-10
+"""Parts of an element that an engine of whole numbers distinguishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,25 @@ def coordinates(known: Operands, sizes: Axis) -> Reals:
     """Return the position of each element of a result's axis among its operand's."""
     places = np.arange(sizes.after, dtype=np.float32)
     return np.asarray(MODES[mode_of(known)](sizes, places), np.float32)
+
+
+def follows_sizes(known: Operands) -> bool:
+    """Return whether coordinates are those of the sizes alone, with no scale and no case of their own.
+
+    A scale of 0.6 makes 2 elements of 4, which reads other places than half of them do; so does a size kept
+    in proportion, and one element in PyTorch's way.
+    """
+    axes, mode = resized_axes(known), mode_of(known)
+    if axes is None or None in axes.values():
+        return False
+    rule = MODES["half_pixel" if mode == "pytorch_half_pixel" else mode]
+    for sizes in filter(None, axes.values()):
+        plain = replace(sizes, scale=np.float32(sizes.after / sizes.before))
+        places = np.arange(sizes.after, dtype=np.float32)
+        both = (np.clip(at, 0, sizes.before - 1) for at in (coordinates(known, sizes), rule(plain, places)))
+        if np.ptp(np.stack([*both]), axis=0).max(initial=0.0) > STEP:
+            return False
+    return True
 
 
 def mode_of(known: Operands) -> str:

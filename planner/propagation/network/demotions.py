@@ -5,13 +5,13 @@ Source: docs/specification.md, sections 4 and 11.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
-from planner.ir.operators.movement import FAR
+from planner.ir.operators.movement import FAR, INFINITE
 from planner.propagation.network.constant_ranges import oddity
 from planner.propagation.network.float_islands import (
     BETWEEN_FLOATS,
@@ -30,6 +30,7 @@ from planner.propagation.selection.too_little import with_wanted_db
 from planner.target.borders import rows_for
 
 Moves: TypeAlias = Mapping[int, Choice]
+UNBOUNDED: Final = "is infinite where it masks, and a consumer needs all of it"
 
 
 def for_no_range(graph: Graph, choices: Sequence[Choice], rangeless: Collection[int]) -> Moves:
@@ -98,8 +99,12 @@ def between_floats(ranged: Ranged) -> Moves:
 
 
 def infinite(ranged: Ranged) -> Moves:
-    """Kernels that need all of a constant with infinities."""
-    return for_no_range(ranged.chosen.graph, ranged.chosen.choices, _unbounded(ranged))
+    """Kernels that need all of infinities, of a constant or of a mask that is computed."""
+    graph, choices = ranged.chosen.graph, ranged.chosen.choices
+    return {
+        i: in_float(choices[i], odd_constant(graph, choices[i].region) or f"{name!r} {UNBOUNDED}")
+        for i, name in sorted(_unbounded(ranged).items())
+    }
 
 
 def read_by_floats(ranged: Ranged) -> Moves:
@@ -148,21 +153,18 @@ def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
     return found
 
 
-def _unbounded(network: Ranged) -> list[int]:
-    """Kernels with a row that need all of a constant with infinities."""
-    found = set()
+def _unbounded(network: Ranged) -> dict[int, str]:
+    """Return kernels with a row that need all of infinities, a constant's or a mask's, and the value."""
+    found = dict[int, str]()
     for port, extent in zip(network.ports, network.required, strict=True):
+        if extent is None or port.value in network.saturated:
+            continue
         value = network.values[port.value]
-        if (
-            value.constant
-            and extent is not None
-            and FAR in (-extent[0], extent[1])
-            and port.value not in network.saturated
-        ):
-            array = network.graph.constants[value.name].array
-            if array is not None and np.isinf(array).any():
-                found.add(port.kernel)
-    return sorted(k for k in found if network.kernels[k].choice.row is not None)
+        array = network.graph.constants[value.name].array if value.constant else None
+        is_mask = FAR in (-extent[0], extent[1]) and array is not None and bool(np.isinf(array).any())
+        if is_mask or -extent[0] == INFINITE:
+            found.setdefault(port.kernel, value.name)
+    return {k: name for k, name in found.items() if network.kernels[k].choice.row is not None}
 
 
 def odd_constant(graph: Graph, region: Region) -> str:

@@ -18,7 +18,6 @@ REFUSED = {
     "Mean of three": "runs Mean in float",
     "ArgMin": "runs ArgMin in float",
     "model: conv of three axes": "runs Conv in float",
-    "model: transposed conv of one axis": "runs ConvTranspose in float",
     "model: tables": "runs Erf in float",
     "model: the largest": "runs TopK in float",
 }

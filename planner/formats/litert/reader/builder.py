@@ -61,6 +61,8 @@ class Builder(Draft[State]):
       graph_of: reads a subgraph.
       chain: subgraphs that this one is run by, and itself.
       hybrid: tensors that a kernel quantizes by their own range: as bytes, with no type of their own.
+      handles: names of variables, by the tensor that stands for one.
+      held, states: by name of a variable, the value that it holds, and the input that it held at first.
     """
 
     file: File = field(kw_only=True)
@@ -71,6 +73,9 @@ class Builder(Draft[State]):
     chain: tuple[int, ...] = field(default=(0,), kw_only=True)
     hybrid: frozenset[int] = field(default=frozenset(), kw_only=True)
     known_functions: dict[tuple[int, tuple[int, ...]], str] = field(default_factory=dict, kw_only=True)
+    handles: dict[int, str] = field(default_factory=dict, kw_only=True)
+    held: dict[str, str] = field(default_factory=dict, kw_only=True)
+    states: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     def subgraph(self, index: int) -> File:
         """Another subgraph of the file.

@@ -23,6 +23,7 @@ from planner.formats.litert.reader.movement import MOVEMENT
 from planner.formats.litert.reader.pooling import POOLING
 from planner.formats.litert.reader.quantizers import with_quantizers
 from planner.formats.litert.reader.recurrent import RECURRENT
+from planner.formats.litert.reader.variables import VARIABLES, next_states
 from planner.formats.onnx.decoding import graph_of_bytes
 from planner.formats.onnx.drafts.draft import OPSET
 from planner.formats.onnx.drafts.simplify import tidy
@@ -140,7 +141,8 @@ def _read_file(builder: Builder) -> Graph:
     inputs = tuple([_input(builder, called, place) for called, place in file.inputs])
     for operator in file.operators:
         _read(builder, operator)
-    outputs = _outputs(builder)
+    inputs += tuple(builder.states.values())
+    outputs = (*_outputs(builder), *next_states(builder))
     tidy(builder, outputs, pools=False)
     return _graph(builder, file.name, inputs, outputs)
 
@@ -161,6 +163,9 @@ def _input(builder: Builder, called: str, place: int) -> str:
 
 
 def _read(builder: Builder, operator: Operator) -> None:
+    if not operator.is_custom and operator.name in VARIABLES:
+        VARIABLES[operator.name](builder, operator)
+        return
     for place in operator.inputs:
         if place >= 0 and not builder.file.tensors[place].is_variable:
             _check(builder, operator, place)

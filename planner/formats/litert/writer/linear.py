@@ -55,13 +55,17 @@ def conv(call: Call) -> Sequence[Tensor] | None:
 
 
 def conv_transpose(call: Call) -> Sequence[Tensor] | None:
-    """ConvTranspose of two spatial axes, without dilations or groups: what its pads cut off is sliced off."""
+    """ConvTranspose of two spatial axes or one, one group, no dilations: what its pads cut is sliced off."""
     weight, attributes = _weight(call, 1), call.op.attributes
-    if weight is None or weight.ndim != 4 or not is_plain_transpose(call.op):
+    if weight is None or weight.ndim not in (3, 4) or not is_plain_transpose(call.op):
         return None
-    x = call.last()
-    geometry = conv_geometry(attributes, x.sizes[2:], weight.shape[2:]).filled(2)
-    kernel, strides, pads, more = weight.shape[2:], geometry.strides, geometry.pads, geometry.output_padding
+    x, rank = call.image(), weight.ndim - 2
+    geometry = conv_geometry(attributes, x.sizes[4 - rank :], weight.shape[2:]).filled(rank)
+    strides, pads, more = geometry.strides, geometry.pads, geometry.output_padding
+    if rank == 1:  # a row of pixels
+        weight, strides, more = weight[:, :, None], (1, *strides), (0, *more)
+        pads = (0, pads[0], 0, pads[1])
+    kernel = weight.shape[2:]
     count = [
         (x.sizes[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[2 + i] + more[i] for i in range(2)
     ]
@@ -77,11 +81,12 @@ def conv_transpose(call: Call) -> Sequence[Tensor] | None:
     operands = (call.builder.program.numbers(sizes), w, x, _bias(call, weight.shape[1]))
     result = call.emit("TRANSPOSE_CONV", operands, call.like(sizes, _LAST), "TransposeConvOptions", options)
     if padding is not None:
-        return [result]
+        return [call.builder.program.out_of_image(result, rank + 2)]
     program, shape = call.builder.program, (x.shape[0], *count, weight.shape[1])
     window = (program.numbers((0, *pads[:2], 0)), program.numbers(shape))
     like = replace(result, shape=shape)
-    return [call.emit("SLICE", (result, *window), like, "SliceOptions", {})]
+    result = call.emit("SLICE", (result, *window), like, "SliceOptions", {})
+    return [program.out_of_image(result, rank + 2)]
 
 
 def fully_connected(call: Call) -> Sequence[Tensor] | None:

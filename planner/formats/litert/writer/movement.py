@@ -23,6 +23,8 @@ from planner.formats.litert.writer.calls import Call
 from planner.formats.litert.writer.elementwise import aligned, onto
 from planner.formats.litert.writer.geometry import padded, padded_with
 from planner.formats.litert.writer.operations import Options, Tensor
+from planner.ops.geometry.resizing import follows_sizes
+from planner.ops.operands import Operands
 from planner.ops.steps import Pick, View
 
 _LAST: Final = channels_last(4)
@@ -111,11 +113,16 @@ def blocks(call: Call) -> Sequence[Tensor] | None:
     if not isinstance(view, View) or view.shape is None:
         return None
     stored = tuple(int(view.shape[axis] or 1) for axis in _LAST)
-    if form.computes(op.attributes):
+    if op.attributes.get("mode", "DCR") == "DCR":
         options = form.options(op.attributes)
         return [call.emit(form.operator, [x], replace(x, shape=stored), form.table, options)]
-    # The stored axes n h w d b1 b2 in the order n h b1 w b2 d, of five axes: the batch joins the rows.
     block = op.attributes["blocksize"]
+    if op.type == "SpaceToDepth":
+        # The stored axes n h b1 w b2 d in the order n h w d b1 b2, of five axes: the batch joins the rows.
+        sizes = (x.shape[0] * x.shape[1] // block, block, x.shape[2] // block, block, x.shape[3])
+        turned = program.ordered(program.reshaped(x, sizes), (0, 2, 4, 1, 3))
+        return [program.reshaped(turned, stored, _LAST)]
+    # The stored axes n h w d b1 b2 in the order n h b1 w b2 d.
     wide = program.reshaped(x, (x.shape[0] * x.shape[1], x.shape[2], stored[3], block, block))
     turned = program.ordered(wide, (0, 3, 1, 4, 2))
     return [program.reshaped(turned, stored, _LAST)]
@@ -150,7 +157,8 @@ def _bilinear(call: Call) -> Sequence[Tensor] | None:
     options: Options | None = {**scaled, **halves}.get(
         call.op.attributes.get("coordinate_transformation_mode", "half_pixel")
     )
-    is_plain = not call.op.attributes.get("antialias") and "axes" not in call.op.attributes
+    known = Operands(call.op, {call.op.inputs[0]: x.sizes}.get, call.builder.values.known)
+    is_plain = "axes" not in call.op.attributes and follows_sizes(known)
     if options is None or wanted[:2] != x.sizes[:2] or not is_plain or 1 in wanted[2:]:
         return None
     return [_resized(call, "RESIZE_BILINEAR", x, wanted[2:], options)]

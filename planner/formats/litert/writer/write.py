@@ -5,7 +5,7 @@ and DEQUANTIZE between. Images are stored channels last, with a TRANSPOSE only w
 required. Source: TensorFlow Lite's schema and reference kernels; docs/litert.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from planner.errors import RuleError, UnsupportedExport
@@ -146,8 +146,7 @@ def _write_floats(builder: ProgramBuilder, block: Block) -> None:
         if found is None:
             reason = f" ({block.kernel.reason})" if block.kernel.reason else ""
             raise builder.refuse(
-                f"kernel {block.kernel.name!r} runs {op.type} in float{reason}; litert accepts there "
-                f"{', '.join(sorted(WRITERS))}"
+                f"kernel {block.kernel.name!r} runs {op.type} in float{reason}; {_accepted((op,), 'there ')}"
             )
         for name, tensor in zip(op.outputs, found, strict=False):
             if name in ports or not builder.graph.values[name].is_float:
@@ -225,7 +224,13 @@ def _results(call: Call) -> list[Tensor] | None:
 
 def _refusal(builder: ProgramBuilder, block: Block) -> UnsupportedExport:
     ops = "+".join(op.type for op in block.region.ops)
-    return builder.refuse(
-        f"no LiteRT operator computes {ops} on these operands; litert accepts, with all data quantized, "
-        f"{', '.join(sorted(WRITERS))}"
-    )
+    told = _accepted(block.region.ops, "with all data quantized ")
+    return builder.refuse(f"no LiteRT operator computes {ops} on these operands; {told}")
+
+
+def _accepted(ops: Sequence[Op], where: str) -> str:
+    """The operators of the format; of one that it has, that its operands or attributes are what it lacks."""
+    if all(op.type in WRITERS for op in ops):
+        kinds = " and ".join(dict.fromkeys(op.type for op in ops))
+        return f"litert has {kinds} with other operands or attributes (docs/litert.md)"
+    return f"litert accepts {where}{', '.join(sorted(WRITERS))}"

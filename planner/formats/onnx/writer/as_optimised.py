@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from onnx import GraphProto, load
 
-from planner.formats.onnx.sessions import open_session, session_options
+from planner.formats.onnx.sessions import open_session, run_arrays, session_options
 
 _QUANTIZERS: Final = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
@@ -44,7 +44,7 @@ def run_optimised(data: bytes, inputs: Mapping[str, np.ndarray]) -> OptimisedRun
         options.optimized_model_filepath = str(path)
         session = open_session(data, options)
         names = [port.name for port in session.get_outputs()]
-        found = session.run(names, {port.name: inputs[port.name] for port in session.get_inputs()})
+        found = run_arrays(session, names, {port.name: inputs[port.name] for port in session.get_inputs()})
         return OptimisedRun(dict(zip(names, found, strict=True)), _floats(load(path).graph))
 
 

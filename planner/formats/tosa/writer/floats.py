@@ -86,12 +86,11 @@ def _computed(builder: ProgramBuilder, block: Block, ops: Sequence[Op]) -> Mappi
         ]
         found = _results(builder, op, operands)
         if found is None or len([name for name in op.outputs if name]) > len(found):
-            known = ", ".join(sorted(FLOAT_OPS))
+            known = f"tosa accepts there {', '.join(sorted(FLOAT_OPS))} and ops that move data"
+            if op.type in FLOAT_OPS:
+                known = f"tosa has {op.type} with other operands or attributes (docs/mlir.md)"
             reason = f" ({block.kernel.reason})" if block.kernel.reason else ""
-            raise builder.refuse(
-                f"kernel {block.kernel.name!r} runs {op.type} in float{reason}; tosa accepts there {known} "
-                "and ops that move data"
-            )
+            raise builder.refuse(f"kernel {block.kernel.name!r} runs {op.type} in float{reason}; {known}")
         inner.update(zip(op.outputs, found, strict=False))
         for name, tensor in zip(op.outputs, found, strict=False):
             if tensor.element != "f32":  # an index, which data movement asks for by name

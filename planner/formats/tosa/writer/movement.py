@@ -181,7 +181,9 @@ def _space_to_blocks(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     batch, channels, height, width = x.sizes
     x = program.ordered(x, (0, 2, 3, 1))
     wide = program.reshaped(x, (batch, height // block, block, width // block, block, channels))
-    turned = program.ordered(wide, (0, 1, 3, 2, 4, 5))
+    # The stored axes n h b1 w b2 d in the order n h w b1 b2 d, or n h w d b1 b2.
+    is_dcr = op.attributes.get("mode", "DCR") == "DCR"
+    turned = program.ordered(wide, (0, 1, 3, 2, 4, 5) if is_dcr else (0, 1, 3, 5, 2, 4))
     shape = batch, height // block, width // block, channels * block**2
     return [program.reshaped(turned, shape, (0, 2, 3, 1))]
 
