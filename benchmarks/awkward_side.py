@@ -30,7 +30,7 @@ from planner.formats.onnx.write import write_graph
 from tests.awkward.job import samples_of
 from tests.awkward.models import AWKWARD
 from tests.exact_products import use_exact_products
-from tests.onnx_import.runs import random_feeds
+from tests.formats.onnx.reader.runs import random_feeds
 
 REALS: Final = frozenset({"tensor(double)", "tensor(float)", "tensor(float16)"})
 PER_CHANNEL_SINCE: Final = 13

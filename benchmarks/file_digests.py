@@ -25,10 +25,10 @@ from planner.errors import PlannerError
 from planner.formats.table import EXPORTERS
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
-from tests.exporters import bodies
-from tests.exporters.litert.test_operators import OWN
-from tests.exporters.test_every_model import SIZES
-from tests.exporters.tosa.test_operators import CASES, made
+from tests.formats import bodies
+from tests.formats.litert.writer.test_operators import OWN
+from tests.formats.test_every_model import SIZES
+from tests.formats.tosa.writer.test_operators import CASES, made
 from tests.plans.randommodels import random_model
 from tests.plans.recorded import MODELS, ranged
 from tests.recurrent.layers import LAYERS, data, sample

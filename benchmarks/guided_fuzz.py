@@ -57,7 +57,7 @@ def fuzz(name: str, seconds: int, corpus: Path) -> None:
         from planner.formats.annotated.document import read_annotated
         from planner.formats.litert.reader.read import read_litert
         from planner.formats.mlir.text.read_module import read_mlir
-        from tests.litert_reader.files import of_floats, of_rows
+        from tests.formats.litert.reader.files import of_floats, of_rows
         from tests.soak import test_fuzz as seeds
 
     litert: list[bytes] = []

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import planner
-from tests.exporters.tosa.running import agreed, fed
+from tests.formats.tosa.writer.running import agreed, fed
 from tests.oracles.in_iree import BACKENDS, run
 
 ROOT = Path(__file__).resolve().parents[1]

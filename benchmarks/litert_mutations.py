@@ -13,8 +13,8 @@ import time
 
 from planner.errors import ModelError
 from planner.formats.litert.reader.read import read_litert
-from tests.litert_reader.files import FLOAT, OFFICIAL, path_of
-from tests.litert_reader.test_bad_files import changed, small
+from tests.formats.litert.reader.files import FLOAT, OFFICIAL, path_of
+from tests.formats.litert.reader.test_bad_files import changed, small
 
 EVERY = 20_000
 """Files between two lines of counts."""

@@ -14,7 +14,7 @@ import numpy as np
 
 import planner
 from planner.interpreter.models import ModelRunner
-from tests.litert_reader.files import MODELS
+from tests.formats.litert.reader.files import MODELS
 from tests.oracles import litert
 
 TINY = MODELS / "mlperf-tiny"

@@ -21,7 +21,7 @@ from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.target_tests.engines.answers import Job
 from planner.target_tests.engines.environment import ask_vela, run_litert
-from tests.exporters.litert.test_vela import with_stored_interface
+from tests.formats.litert.writer.test_vela import with_stored_interface
 
 TARGET: Final = "litert-int8"
 LITERT: Final = ROOT / ".oracles" / "litert" / "bin" / "python"

@@ -22,8 +22,8 @@ from planner.interpreter.models import ModelRunner
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 from planner.target_tests.engines.environment import TOSA_EXTENSIONS
-from tests.exporters.tosa.running import agreed, fed
-from tests.mlir import test_tosa_import as of_tosa
+from tests.formats.tosa.reader import test_tosa_import as of_tosa
+from tests.formats.tosa.writer.running import agreed, fed
 from tests.oracles import hlo, in_iree, tosa
 from tests.oracles.mlir import modules
 from tests.plans import test_rfc_goldens as of_rfc

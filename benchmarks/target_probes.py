@@ -61,9 +61,9 @@ BY_TESTS: Final[Mapping[str, str]] = {
     "dpuczdx8g": "nothing: the DPU needs its FPGA",
     "edgetpu": "nothing: its compiler is not run here; the types are those of LiteRT's kernels, which are",
     "finn-fpga": "FINN's front half runs whole models and rows ([finn](finn.md)), not its kit",
-    "hls4ml-fpga": "hls4ml's C simulation equals the interpreter but for Softmax's table (tests/exporters)",
+    "hls4ml-fpga": "hls4ml's C simulation equals the interpreter but for Softmax's table (tests/formats)",
     "k210-kpu": "nothing: nncase's simulator is not run here",
-    "stablehlo": "jaxlib's interpreter and IREE run whole models (tests/exporters/stablehlo), not row by row",
+    "stablehlo": "jaxlib's interpreter and IREE run whole models (tests/formats/stablehlo), not row by row",
     "teaching-npu": "nothing: there is no such device",
     "tensorrt-int8": "nothing: TensorRT needs its GPU; onnxruntime runs the same QDQ files",
 }

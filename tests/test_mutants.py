@@ -67,10 +67,10 @@ def test_the_same_seed_draws_the_same_and_every_mutant_compiles():
 @pytest.mark.parametrize(
     ("file", "tests"),
     [
-        ("planner/formats/litert/writer/movement.py", ("tests/exporters/litert",)),
+        ("planner/formats/litert/writer/movement.py", ("tests/formats/litert/writer",)),
         ("planner/fusion/fuse.py", ("tests/fusion",)),
         ("planner/costs.py", ("tests",)),
-        ("planner/formats/onnx/read.py", ("tests/onnx_import", "tests/conversion")),
+        ("planner/formats/onnx/read.py", ("tests/formats/onnx/reader", "tests/conversion")),
         ("planner/client/__init__.py", ("tests/api/test_client.py", "tests/api/test_client_tls.py")),
     ],
 )

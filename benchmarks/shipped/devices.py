@@ -32,7 +32,7 @@ from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import definitions
 from planner.report.causes import fallback_lines
 from planner.target_tests.engines.environment import run_litert, run_tosa
-from tests.exporters.tosa.running import fed
+from tests.formats.tosa.writer.running import fed
 
 FORMATS: Final[Mapping[str, str]] = {"litert-int8": "litert", "qnn-htp": "onnx-qdq", "tosa-int8": "tosa"}
 """The format of each target's file."""

@@ -23,7 +23,7 @@ from benchmarks.decoder import Size, write_decoder
 from tests.api.conftest import ROOT, served_here
 from tests.api.documents import YAML, chain, put
 from tests.api.test_jobs_http import AT_ONCE, WAIT, end_of
-from tests.mlir.test_serialized import PROGRAM
+from tests.formats.stablehlo.reader.test_serialized import PROGRAM
 
 DIGITS = ROOT / "examples" / "digits"
 HERE = platform.machine()

@@ -23,7 +23,7 @@ from planner.plans.plan import plan_key
 from tests.api.conftest import serving
 from tests.api.documents import OCTETS, YAML, chain, digest, put, relu
 from tests.api.test_problems import check
-from tests.onnx_import.test_soundness import REFUSED
+from tests.formats.onnx.reader.test_soundness import REFUSED
 
 ROOT = Path(__file__).resolve().parents[2]
 LITERT = (ROOT / "targets" / "litert-int8.yaml").read_text("utf-8")

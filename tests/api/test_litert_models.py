@@ -6,8 +6,8 @@ import pytest
 
 from tests.api.documents import put
 from tests.api.test_problems import check
-from tests.litert_reader.files import of_rows
-from tests.litert_reader.test_bad_files import changed
+from tests.formats.litert.reader.files import of_rows
+from tests.formats.litert.reader.test_bad_files import changed
 
 FILE = "fully_connected-1"
 

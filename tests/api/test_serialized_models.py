@@ -11,7 +11,7 @@ from planner.formats.stablehlo.reader.custom_form import is_available
 from tests.api.conftest import ROOT, serving
 from tests.api.documents import put
 from tests.api.test_problems import check
-from tests.mlir.test_serialized import PROGRAM
+from tests.formats.stablehlo.reader.test_serialized import PROGRAM
 from tests.oracles.hlo import JAX
 
 WRITE = """

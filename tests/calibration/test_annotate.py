@@ -13,7 +13,7 @@ from planner.errors import AnnotationError, StatsError
 from planner.ir.operators.movement import INFINITE
 from planner.ir.types.typetext import parse_type
 from tests.calibration.graphs import branchy, fused
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 
 UNIFORM = "!quant.uniform<i8:f32, 0.0625:-3>"
 RANGE = "!quant.calibrated<f32<-1.0:2.0>>"

@@ -7,7 +7,7 @@ import onnx.numpy_helper
 import pytest
 
 import planner
-from tests.onnx_import.runs import session
+from tests.formats.onnx.reader.runs import session
 
 TARGETS = {
     "litert-int8": "litert",

@@ -19,9 +19,9 @@ from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import AtReaders, Calibrated, RowMax, WidthRange
 from planner.ir.types.typetext import parse_type
 from planner.plans.read_mlir import plan_from_mlir
-from tests.exporters.test_scalar_factors import drawn
-from tests.onnx_import.runs import model, op_types, outputs
-from tests.onnx_import.test_factors import CASES
+from tests.factors.test_absorb import CASES
+from tests.formats.onnx.reader.runs import model, op_types, outputs
+from tests.formats.test_scalar_factors import drawn
 
 ATTENTION = CASES["attention"][0]
 SIZES = {"x": (1, 2, 4)}

@@ -12,8 +12,8 @@ import planner
 from planner.errors import UnsupportedExport
 from planner.formats.onnx.sessions import open_session
 from planner.formats.onnx.write import write_graph
-from tests.exporters import bodies as texts
-from tests.exporters.bodies import written
+from tests.formats import bodies as texts
+from tests.formats.bodies import written
 
 # A scan that reads a value of the model around it, and stacks its results last, from the end.
 CAPTURED = """

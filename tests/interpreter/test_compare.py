@@ -16,7 +16,7 @@ from planner.interpreter.compare import Comparison, compare
 from planner.interpreter.evaluate import evaluate
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
-from tests.exporters.plans import i8, model, op, plan_of, u8, weight
+from tests.formats.plans import i8, model, op, plan_of, u8, weight
 from tests.interpreter.exported import session, unshaped
 
 

@@ -11,7 +11,7 @@ from planner.interpreter.evaluate import Interpreter, evaluate
 from planner.ir.graph import Constant, Graph
 from planner.ir.types.qtypes import NoneType, storage, uniform
 from planner.target.records import Row
-from tests.exporters.plans import i8, model, op, plan_of, u8, weight
+from tests.formats.plans import i8, model, op, plan_of, u8, weight
 from tests.interpreter.exported import assert_file_agrees, unshaped
 from tests.interpreter.one_op import seeded
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.interpreter.evaluate import evaluate
-from tests.exporters.plans import bias, i8, model, op, plan_of, weight
+from tests.formats.plans import bias, i8, model, op, plan_of, weight
 
 X, Y = i8(0.02, -7), i8(0.7, 11)
 RNG = np.random.default_rng(3)

@@ -6,7 +6,7 @@ import pytest
 import planner
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import output_multiplier, requantize_float32, scaled_float32
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 from tests.interpreter.one_op import CONTRIB, STORAGES, assert_same, run_op, scale, stored, zero
 
 SHAPES = [

@@ -9,7 +9,7 @@ from planner.constants.quantize import stored_dtype
 from planner.interpreter.evaluate import evaluate
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform, storage, uniform
-from tests.exporters.plans import bias, i8, model, op, plan_of, u8, weight
+from tests.formats.plans import bias, i8, model, op, plan_of, u8, weight
 from tests.interpreter.exported import assert_file_agrees, unshaped
 from tests.interpreter.one_op import seeded
 

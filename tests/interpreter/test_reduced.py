@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.interpreter.evaluate import evaluate
-from tests.exporters.plans import i8, model, op, plan_of
+from tests.formats.plans import i8, model, op, plan_of
 
 X, Y = i8(0.25, 3), i8(0.75, -5)
 

@@ -10,7 +10,7 @@ from planner.ir.opattributes import NOTHING, as_written, attribute_names, defaul
 from planner.ir.types.qtypes import Calibrated
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 from tests.propagation.small import HEAD
 
 OPSET = 21

@@ -18,8 +18,8 @@ from planner.formats.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import uses
-from tests.exporters.stablehlo.running import with_all_results as with_stored_results
-from tests.exporters.tosa.running import agreed, fed, with_all_results
+from tests.formats.stablehlo.writer.running import with_all_results as with_stored_results
+from tests.formats.tosa.writer.running import agreed, fed, with_all_results
 from tests.native.models import Arrays, Case, made, samples
 from tests.oracles import hlo, litert, tosa
 

@@ -10,7 +10,7 @@ from planner.interpreter.kernels.pooling import window_sums
 from planner.ir.graph import Op
 from planner.ops import OPERATORS
 from planner.ops.operands import Operands
-from tests.exporters.plans import i8
+from tests.formats.plans import i8
 from tests.interpreter.one_op import run_op
 
 X, OTHER, Y = i8(0.25, 3), i8(2.0, -7), i8(0.75, -5)

@@ -12,7 +12,7 @@ from planner.accuracy.own_noise import own_noise
 from planner.plan_search import options
 from planner.plan_search.search_text import _asked_text
 from planner.target.load import load_target
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 
 TARGET = "onnxruntime-cpu"
 

@@ -11,7 +11,7 @@ from planner.plan_model import plan as plan_model
 from planner.plan_search.measuring import bench_of, measured_table
 from planner.plan_search.options import levels_of
 from planner.plan_search.trials import State
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 
 RNG = np.random.default_rng(4)
 

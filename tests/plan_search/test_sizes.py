@@ -17,7 +17,7 @@ from planner.plan_search.search import SearchRun
 from planner.plan_search.trials import Bench, State, kernels_key
 from planner.plan_search.weight_bytes import with_fewer_bytes
 from planner.target.load import load_target
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 
 RNG = np.random.default_rng(7)
 TABLE = RNG.normal(size=(800, 32)).astype(np.float32)

@@ -13,7 +13,7 @@ from planner.errors import PlanInvalid, TargetError
 from planner.ir.types.qtypes import Calibrated
 from planner.target.load import load_target
 from planner.target.records import Target
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 from tests.plans.planned import planned
 
 ROW = {

@@ -23,7 +23,7 @@ from planner.ir.types.qtypes import (
 from planner.plans.plan import Plan
 from planner.target.load import load_target
 from planner.target.records import PortType
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 from tests.plans.planned import Case, altered, forged, keyed, planned, ports_of, with_fact, with_kernel
 
 TARGET = {

@@ -16,7 +16,7 @@ from planner.ir.types.qtypes import storage
 from planner.plans.work import work_of
 from planner.target.records import DynamicRange
 from tests.conversion.files import file_of
-from tests.exporters.plans import model, op, op_types
+from tests.formats.plans import model, op, op_types
 
 RNG = np.random.default_rng(8)
 TARGET = """

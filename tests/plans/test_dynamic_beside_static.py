@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import planner
 from planner.errors import Conflict, PlanInvalid
 from planner.plans.read_mlir import plan_from_mlir
-from tests.exporters.plans import executed, model, op, op_types
+from tests.formats.plans import executed, model, op, op_types
 
 TARGET = "onnxruntime-cpu"
 WIDTH = 8

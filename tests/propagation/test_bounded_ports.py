@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner.errors import PlannerError
 from planner.ir.types.qtypes import storage, uniform
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 
 ROWS = {
     "Relu": "{{kernel: Relu, in: {{x: {0}}}, out: {{y: {1}}}, rules: [{{free_scale: [x, y]}}]}}",

@@ -14,7 +14,7 @@ from planner.plans.explain import explain
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
 from planner.propagation.propagate import propagate
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 from tests.propagation.small import graph_of, target_of
 
 STORED = (

@@ -13,7 +13,7 @@ from planner.ir.types.qtypes import Uniform
 from planner.propagation.propagate import propagate
 from planner.what_if.edits import edited
 from tests.awkward.net import Net
-from tests.exporters.litert.running import told
+from tests.formats.litert.writer.running import told
 from tests.oracles import litert
 from tests.propagation.small import graph_of, target_of
 

@@ -10,7 +10,7 @@ from planner.formats.onnx.sessions import open_graph, session_options
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import parse_type
 from planner.plans.explain import explain
-from tests.exporters.plans import model, op
+from tests.formats.plans import model, op
 
 MASK = np.triu(np.full((8, 8), np.finfo(np.float32).min, np.float32), 1)
 TARGETS = (

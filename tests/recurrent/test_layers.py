@@ -15,7 +15,7 @@ from planner.interpreter.compare import compare
 from planner.ir.types.qtypes import Uniform, storage
 from planner.pipeline import annotate, calibrate, evaluate, export, plan
 from planner.target.load import load_target
-from tests.onnx_import.runs import check_each, every_node_case, kind_of
+from tests.formats.onnx.reader.runs import check_each, every_node_case, kind_of
 from tests.recurrent.layers import LAYERS, data, sample
 
 DEVICE = load_target(Path(__file__).parent / "device.yaml")

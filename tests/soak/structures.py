@@ -29,9 +29,9 @@ from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform
 from planner.target_tests.engines.environment import run_litert, run_tosa
 from tests.exact_products import use_exact_products
-from tests.exporters.plans import execute
-from tests.exporters.stablehlo.running import PASSES, unpinned
-from tests.exporters.tosa.running import agreed, fed, with_all_results
+from tests.formats.plans import execute
+from tests.formats.stablehlo.writer.running import PASSES, unpinned
+from tests.formats.tosa.writer.running import agreed, fed, with_all_results
 from tests.oracles import hlo, litert, tosa
 from tests.soak.random_structures import random_structure
 

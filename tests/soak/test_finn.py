@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.formats.onnx.write import write_graph
-from tests.exporters.plans import model, residual_ops
+from tests.formats.plans import model, residual_ops
 from tests.oracles import finn
 
 pytestmark = pytest.mark.soak

@@ -12,8 +12,8 @@ from planner.training import groups
 from planner.training.learned import Learned
 from planner.training.spec import Group
 from tests.conftest import ROOT
-from tests.exporters.plans import model as of_ops
-from tests.exporters.plans import op
+from tests.formats.plans import model as of_ops
+from tests.formats.plans import op
 
 DIGITS = ROOT / "examples" / "digits"
 """A residual convnet with a concat and a softmax."""
