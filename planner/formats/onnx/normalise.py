@@ -96,6 +96,32 @@ def name_types(graph: Graph) -> Graph:
     return graph if ops == graph.ops else replace(graph, ops=ops)
 
 
+def cast_exponents(graph: Graph) -> Graph:
+    """Give the exponent of a Pow of floats their own type: only ONNX has operands of two."""
+    kinds = {name: value.dtype for name, value in graph.values.items()}
+    mixed = [
+        op
+        for op in graph.ops
+        if op.type == "Pow" and graph.values[op.inputs[0]].is_float and kinds[op.inputs[1]] != UNKNOWN
+        if kinds[op.inputs[0]] in ENUMS and kinds[op.inputs[0]] != kinds[op.inputs[1]]
+    ]
+    if not mixed:
+        return graph
+    taken, values, casts = set(graph.values), dict(graph.values), dict[str, Op]()
+    for op in mixed:
+        base, exponent = op.inputs
+        name = unused(f"{op.outputs[0]}/exponent", taken)
+        casts[op.outputs[0]] = Op(
+            name, "Cast", (exponent,), (name,), {"to": ENUMS[kinds[base]]}, scope=op.scope
+        )
+        values[name] = Value(name, graph.values[exponent].shape, kinds[base])
+    ops: list[Op] = []
+    for op in graph.ops:
+        cast = casts.get(op.outputs[0]) if op.type == "Pow" else None
+        ops += [op] if cast is None else [cast, replace(op, inputs=(op.inputs[0], cast.name))]
+    return replace(graph, ops=tuple(ops), values=values)
+
+
 def split_sums(graph: Graph) -> Graph:
     """Turn Sum of n values into n - 1 Adds (of one value: Identity), from left to right."""
     if all(op.type != "Sum" for op in graph.ops):
@@ -296,6 +322,7 @@ TO_FIXPOINT: Final[tuple[Pass, ...]] = (
     fold_constants,
     inline_known_branches,
     name_types,
+    cast_exponents,
     drop_identities,
     join_rows,
     time_first,

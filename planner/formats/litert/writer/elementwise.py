@@ -32,7 +32,9 @@ def binary(call: Call) -> Sequence[Tensor] | None:
 def power(call: Call) -> Sequence[Tensor] | None:
     """POW; a stored square as MUL of a tensor and itself, as POW has no integer kernel."""
     if call.kind(0) is None or call.kind(1) is not None:
-        return binary(call)
+        elements = {call.builder.graph.values[name].dtype for name in call.op.inputs}
+        # The runtime takes two operands of one type, and none of 64 bits.
+        return None if len(elements) > 1 or "i64" in elements else binary(call)
     if np.any(call.builder.values.array(call.op.inputs[1]) != 2):
         return None
     x = call.tensor(0)

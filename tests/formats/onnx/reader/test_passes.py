@@ -34,6 +34,14 @@ PASSES = {
         "g (float[2] x, float[1] t) => (float[2] y) { a = CastLike(x, t) y = Relu(a) }",
         ["Relu"],
     ),
+    "power_of_an_integer": (
+        "g (float[2] x) => (float[2] y) <int64 n = {3}> { y = Pow(x, n) }",
+        ["Pow"],
+    ),
+    "power_of_integers_that_come": (
+        "g (float[2] x, int64[2] n) => (float[2] y) { y = Pow(x, n) }",
+        ["Cast", "Pow"],
+    ),
     "sum_of_one": ("g (float[2] x) => (float[2] y) { a = Sum(x) y = Relu(a) }", ["Relu"]),
     "sum_of_two": ("g (float[2] x, float[2] z) => (float[2] y) { y = Sum(x, z) }", ["Add"]),
     "sum_of_three": ("g (float[2] x, float[2] z) => (float[2] y) { y = Sum(x, z, x) }", ["Add", "Add"]),
