@@ -27,7 +27,7 @@ from tests.formats.onnx.reader.test_soundness import REFUSED
 
 ROOT = Path(__file__).resolve().parents[2]
 LITERT = (ROOT / "targets" / "litert-int8.yaml").read_text("utf-8")
-OWN = LITERT.replace("id: litert-int8\nversion: 1.3.0", "id: own-npu\nversion: 1.0.0", 1)
+OWN = LITERT.replace("id: litert-int8\nversion: 1.4.0", "id: own-npu\nversion: 1.0.0", 1)
 NEXT = OWN.replace("version: 1.0.0", "version: 1.10.0", 1)
 STRICT = f"{TARGET}defaults: {{on_no_kernel: error}}\n"
 
