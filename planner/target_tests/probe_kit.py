@@ -313,7 +313,7 @@ def _reached(
     if any(pin is None for pin in pins.values()):
         return "an input is no integer of at most 16 bits, nor float32"
     weights = {
-        name: _pin(pattern.type, wild)
+        name: _held(model, name, _pin(pattern.type, wild))
         for name, pattern in zip(region.inputs, patterns, strict=True)
         if wild is not None and name in model.constants and _is_weight(pattern.type)
     }
@@ -396,6 +396,15 @@ def _pin(kind: PortType, wild: Storage | FloatType | None) -> Uniform | FloatTyp
     scale = min(max(found.scale, kind.scale_min or 0.0), kind.scale_max or found.scale)
     zero_point = found.zero_point if kind.zero_point is None else kind.zero_point
     return replace(found, scales=(scale,), zero_points=(zero_point,))
+
+
+def _held(model: Graph, name: str, pin: Uniform | FloatType | None) -> Uniform | FloatType | None:
+    """The type of weights; with their own reach where it would make all of them 0, which proves nothing."""
+    array = model.constants[name].array
+    if not isinstance(pin, Uniform) or array is None or np.any(np.rint(array / pin.scale)):
+        return pin
+    reach = float(np.abs(array).max(initial=0.0)) / pin.storage.qmax
+    return replace(pin, scales=(float(np.float32(reach)) or pin.scale,))
 
 
 def _asked(graph: Graph, row: Row, region: Region, wild: Storage | FloatType | None) -> Graph:

@@ -4,6 +4,7 @@ import io
 import json
 
 import numpy as np
+import onnx
 import pytest
 
 from planner.formats.onnx.sessions import open_session
@@ -142,3 +143,15 @@ def test_files_of_a_kit():
     assert set(expected.files) == set(first["expected"])
     assert all(text.startswith("!quant.uniform<i8:f32, ") for text in first["inputs"].values())
     assert files == kit_files(make_kit(load_target("teaching-npu")))
+
+
+def test_no_weights_are_all_zero_in_a_type_of_two_bits():
+    """Such a layer has no sums, and an engine that drops it proves nothing."""
+    items = make_kit(load_target("finn-fpga"), form="finn", kernels=["mvau", "vvau"]).items
+    files = [item.file for item in items if item.name.partition(".")[0] in {"mvau-1", "vvau-1"} and item.file]
+    assert len(files) > 4
+    for file in files:
+        graph = onnx.load_from_string(file).graph
+        (product,) = (node for node in graph.node if node.op_type in ("Conv", "MatMul"))
+        arrays = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+        assert set(np.unique(arrays[product.input[1]])) == {-1, 0, 1}

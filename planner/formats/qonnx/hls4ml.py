@@ -74,6 +74,7 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
         found.setdefault(name, {}).update(scale=fixed_point(kind), bias="ap_uint<1>")
     refuse_what_is_not_read(builder.file.nodes, builder.file.constants)
     _give_own_parameters(builder)
+    _give_regions(builder)
     builder.bind_outputs()
     undotted = _name_without_dots(builder)
     builder.spell_out(windows(graph, list(plan.graph.all_ops())))
@@ -126,6 +127,23 @@ def _give_own_parameters(builder: FloatModelBuilder) -> None:
                 own[i] = file.constant(name, constant)
             taken.add(name)
         file.nodes[place] = node._replace(inputs=tuple(own))
+
+
+def _give_regions(builder: FloatModelBuilder) -> None:
+    """Have each Resize read a region of one number and scales of its own, which hls4ml removes with it.
+
+    hls4ml asks whether the region's numbers are true, which NumPy refuses of none and of several.
+    """
+    file = builder.file
+    for place, node in enumerate(file.nodes):
+        scales = file.constants.get(node.inputs[2]) if len(node.inputs) == 3 else None
+        if node.op_type == "Resize" and scales is not None:
+            region = file.constant(f"{node.outputs[0]}_region", np.zeros(1, np.float32))
+            array = scales[0] if isinstance(scales, tuple) else scales
+            own = file.constant(f"{node.outputs[0]}_scales", array)
+            file.nodes[place] = node._replace(inputs=(node.inputs[0], region, own))
+    read = {name for node in file.nodes for name in node.inputs} | {*builder.graph.outputs}
+    file.constants = {name: array for name, array in file.constants.items() if name in read}
 
 
 def _name_without_dots(builder: FloatModelBuilder) -> Mapping[str, str]:
@@ -339,7 +357,7 @@ def _quantizers(
     for node in builder.file.nodes:
         read = own.get(node.inputs[0], node.inputs[0]) if node.inputs else ""
         for name in (read if read in builder.graph.inputs else "", node.outputs[0]):
-            kind = kinds.get(name)
+            kind = kinds.get(name, builder.kinds.get(name))
             if node.op_type == QUANT_NAME and isinstance(kind, Uniform):
                 where, guard = (node.name, 0) if name != read else (name, GUARD_BITS)
                 found[where] = {"Precision": {"result": fixed_point(kind, guard=guard)}}

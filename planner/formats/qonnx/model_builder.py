@@ -38,6 +38,7 @@ class FloatModelBuilder:
 
     Attributes:
       is_for_finn: whether FINN reads the file, for which every Quant of an activation is a layer.
+      kinds: types of Quants of activations, by the name of their result.
     """
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
@@ -45,6 +46,7 @@ class FloatModelBuilder:
         self.graph, self.file = graph, OnnxFile(graph, plan)
         self._costs, self._pins = plan.target.costs, plan.stored_pins
         self.is_for_finn = plan.target.files.reader == "finn"
+        self.kinds: dict[str, Uniform] = {}
         self._bases: dict[str, PortTyped] = {}
         self._reals: dict[tuple[str, PortTyped], str] = {}
         self._parameters: dict[tuple[bytes, tuple[int, ...]], str] = {}
@@ -195,7 +197,9 @@ class FloatModelBuilder:
             )
         if self.is_for_finn and not node.signed and not np.any(node.zero_point):
             tensor = self._behind_relu(value, tensor)
-        return self._quant(value, node, tensor, result)
+        name = self._quant(value, node, tensor, result)
+        self.kinds[name] = kind
+        return name
 
     def _behind_relu(self, value: str, tensor: str) -> str:
         """A tensor behind a Relu of its own: FINN takes an unsigned Quant of nothing else.

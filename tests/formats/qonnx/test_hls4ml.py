@@ -567,6 +567,71 @@ def test_the_c_simulation_streams_pictures(tmp_path):
     np.testing.assert_allclose(found, np.concatenate(wanted), rtol=0, atol=1e-6)
 
 
+def resized():
+    """Two Resizes by one factor between convolutions, with a rescale in front of each, planned."""
+    ops = [
+        op("Conv", "x v", "a"),
+        op(
+            "Resize",
+            "a - s",
+            "b",
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        ),
+        op("Conv", "b w", "c"),
+        op(
+            "Resize",
+            "c - s",
+            "d",
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        ),
+        op("Conv", "d w", "y"),
+    ]
+    constants = {name: RNG.normal(size=(2, 2, 3, 3)).astype(np.float32) for name in "vw"}
+    constants["s"] = np.array([1, 1, 2, 2], np.float32)
+    graph = model(ops, inputs={"x": (1, 2, 6, 6)}, outputs={"y": None}, constants=constants)
+    graph = planner.load_model(write_graph(graph))
+    samples = (np.rint(RNG.normal(size=(2, 2, 6, 6)) * 2**8) / 2**8).astype(np.float32)
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, [{"x": x[None]} for x in samples]))
+    pins = {"a": i8(2.0**-4), "c": i8(2.0**-1)}
+    values = {
+        name: replace(value, facts=(*value.facts, pins[name])) if name in pins else value
+        for name, value in graph.values.items()
+    }
+    graph = replace(graph, values=values)
+    return graph, planner.plan(graph, "hls4ml-fpga"), samples
+
+
+def test_each_resize_has_a_region_and_scales_of_its_own():
+    """hls4ml removes both with it, and asks whether the region is true; each Quant has its type."""
+    graph, plan, _ = resized()
+    with zipfile.ZipFile(io.BytesIO(planner.export(graph, plan, "hls4ml"))) as archive:
+        file = onnx.load_from_string(archive.read("model.onnx")).graph
+        layers = json.loads(archive.read("hls_config.json"))["LayerName"]
+    arrays = {item.name: onnx.numpy_helper.to_array(item) for item in file.initializer}
+    resizes = [node for node in file.node if node.op_type == "Resize"]
+    parameters = [name for node in resizes for name in node.input[1:]]
+    assert len(set(parameters)) == 4
+    assert [arrays[name].tolist() for name in parameters] == [[0], [1, 1, 2, 2]] * 2
+    read = {name for node in file.node for name in node.input}
+    assert arrays.keys() <= read
+    quants = [node for node in file.node if node.op_type == "Quant" and node.input[0] not in arrays]
+    assert all("result" in layers[node.name]["Precision"] for node in quants)
+
+
+@pytest.mark.soak
+def test_the_c_simulation_resizes(tmp_path):
+    graph, plan, samples = resized()
+    (found,) = simulate(tmp_path, [(planner.export(graph, plan, "hls4ml"), samples)])
+    assert not isinstance(found, str), found
+    wanted = [planner.evaluate(graph, plan, {"x": x[None]}).outputs["y"] for x in samples]
+    assert np.ptp(wanted[0]) > 1
+    np.testing.assert_allclose(found, np.concatenate(wanted), rtol=0, atol=1e-6)
+
+
 def test_no_constant_and_no_input_has_a_dot_in_its_name():
     """hls4ml replaces it where a constant is made, and not where a layer reads it: an AttributeError."""
     graph = model(
