@@ -86,15 +86,18 @@ def row(bits: int, road: str, found: list[dict[str, Any]]) -> str:
 
 def page(known: list[dict[str, Any]]) -> str:
     """The page of finished runs."""
+    there = {one["network"] for one in known}
+    epochs = " and ".join(f"{count} epochs ({name})" for name, count in EPOCHS.items() if name in there)
     text = f"""# Training under a plan beside other roads
 Made by `python -m benchmarks.training_others --write`: weights of few bits, activations of 8; Adam from one
-float network, {" and ".join(f"{count} epochs ({name})" for name, count in EPOCHS.items())}; mean and standard
+float network, {epochs}; mean and standard
 deviation of {len(SEEDS)} seeds. Each road and width tries {len(RATES)} rates with the first seed; the images
-for choosing, which train nothing, decide, and the test images are looked at once. Under the plan training
-starts with `fit_weights` of the calibration data and has `parameter_groups`. torchao: `prepare_qat_pt2e` with
-XNNPACK's quantizer. Brevitas: its layers with their default quantizers, read as QONNX; one quantizer for both
-sides of a sum. Both with their own defaults, and then planned for the device. Rescales: without the casts at
-the ends; price: of all; in float: kernels that fall back.
+for choosing, which train nothing, decide, and the test images come last. Under the plan training
+starts with `fit_weights` of the calibration data; that method and one rate for weights and scales were set
+after runs of the digits example, another network, on the test images of the digits. torchao:
+`prepare_qat_pt2e` with XNNPACK's quantizer. Brevitas: its layers with their default quantizers, read as
+QONNX; one quantizer for both sides of a sum. Both with their own defaults, and then planned for the device.
+Rescales: without the casts at the ends; price: of all; in float: kernels that fall back.
 """
     for network, what in NETWORKS.items():
         mine = [one for one in known if one["network"] == network]
@@ -108,12 +111,14 @@ the ends; price: of all; in float: kernels that fall back.
 
 
 def rows(known: list[dict[str, Any]], device: str) -> Iterator[str]:
-    """The lines of a network's table: after calibration, and by each road."""
+    """The lines of a network's table: after calibration, and by each road, of widths that all have."""
     for bits in WIDTHS:
         found = {
             road: [one["found"][device] for one in known if (one["road"], one["bits"]) == (road, bits)]
             for road in ROADS
         }
+        if not all(found.values()):
+            continue
         yield row(bits, "after calibration", [one["before"] for one in found["ours"]])
         for road, name in NAMES.items():
             yield row(bits, name, found[road])

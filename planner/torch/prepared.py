@@ -6,7 +6,7 @@ Source: docs/howto/train-under-a-plan.md.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,10 +21,6 @@ from planner.torch.module import FakeQuantized
 from planner.torch.quantizers import GroupScale
 from planner.training.groups import training_spec
 from planner.training.learned import with_learned
-
-RATE_OF_SCALES: Final = 5.0
-"""Scales are logarithms, and Adam moves a number by the rate whatever its size: a weight of 0.2, which is
-usual, by five times as large a share of itself as a scale."""
 
 
 class Prepared(FakeQuantized):
@@ -99,13 +95,16 @@ def _exported(net: torch.nn.Module, batch: tuple[Tensor, ...]) -> torch.export.E
         net.train(was_training)
 
 
-def parameter_groups(module: torch.nn.Module, lr: float) -> list[dict[str, Any]]:
-    """Return the parameters of a module for an optimizer of PyTorch: weights, and scales at their own rate.
+def parameter_groups(
+    module: torch.nn.Module, lr: float, *, scales_lr: float | None = None
+) -> list[dict[str, Any]]:
+    """Return the parameters of a module for an optimizer of PyTorch: weights, and scales without decay.
 
     Args:
       module: a `fake_quantized` or prepared one, a program of `prepare_qat_pt2e` with a `PlanQuantizer`, or
         one around these.
-      lr: rate of weights; Adam's.
+      lr: rate of weights.
+      scales_lr: rate of scales, which are logarithms; that of weights by default.
 
     Example:
       >>> optimizer = torch.optim.Adam(planner.torch.parameter_groups(module, 1e-3))  # doctest: +SKIP
@@ -116,6 +115,6 @@ def parameter_groups(module: torch.nn.Module, lr: float) -> list[dict[str, Any]]
     groups: list[dict[str, Any]] = [{"params": weights, "lr": lr}]
     if scales:
         # A decayed scale would go back to where it started.
-        rate = lr * RATE_OF_SCALES
+        rate = lr if scales_lr is None else scales_lr
         groups.append({"params": [*scales.values()], "lr": rate, "weight_decay": 0.0})
     return groups

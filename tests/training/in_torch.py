@@ -321,6 +321,7 @@ def prepared(data: Any) -> dict[str, Any]:
     plan = planner.plan(planner.annotate(model, stats=stats, annotations=narrow), "finn-fpga")
     before = net.a.weight.detach().clone()
     groups = planner.torch.parameter_groups(module, 1e-3)
+    other = planner.torch.parameter_groups(module, 1e-3, scales_lr=2e-3)
     optimizer = torch.optim.AdamW(groups)
     for batch in torch.arange(64).split(16):
         loss = torch.nn.functional.cross_entropy(module(x[batch]), labels[batch])
@@ -350,7 +351,7 @@ def prepared(data: Any) -> dict[str, Any]:
         "mode": net.training,
         "moved": float((net.a.weight - before).detach().abs().max()),
         "in place": bool((trained.constants["a.weight"].array == net.a.weight.detach().numpy()).all()),
-        "rates": [group["lr"] for group in groups],
+        "rates": [group["lr"] for group in (*groups, *other)],
         "all": sum(len(group["params"]) for group in groups) == len([*module.parameters()]),
         "scales": {id(p) for p in groups[1]["params"]} == {id(p) for p in module.scales()},
         "decay": [group["weight_decay"] for group in optimizer.param_groups],
