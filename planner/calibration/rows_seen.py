@@ -16,14 +16,15 @@ import numpy as np
 
 from planner.calibration.observe import Array
 from planner.ir.graph import Graph
-from planner.ops import find_movements
+from planner.ops import defined, find_movements
+from planner.ops.forms import Form
 from planner.ops.operands import operands_of
 
 APART: Final = 256.0
 """Reals below the median row maximum: more than the steps of 8 bits, each of at least one real."""
 SCALED_BY: Final = frozenset({"Mul", "Div"})
-PASSING: Final = frozenset({"Add", "Cast", "Div", "Max", "Min", "Mul", "Sub", "Where"})
-"""Operators through which minus infinity passes to a softmax."""
+PASSING: Final = frozenset({Form.SUM, Form.PRODUCT, Form.VARIADIC, Form.SELECT})
+"""Operators through which minus infinity passes to a softmax; so it does through Cast and data movement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def reaching_softmax(graph: Graph) -> frozenset[str]:
         if op.type == "Softmax":
             reached.add(op.inputs[0])
         elif not reached.isdisjoint(op.outputs) and (
-            op.type in PASSING or find_movements(operands_of(op, graph))
+            op.type == "Cast" or defined(op.type).form in PASSING or find_movements(operands_of(op, graph))
         ):
             reached.update(filter(None, op.inputs))
     return frozenset(reached)
