@@ -48,11 +48,11 @@ from .server.middleware import PROBLEM, ServiceMiddleware, is_answered_as_get, r
 from .server.readiness import Readiness
 from .server.tokens import DEFAULT
 from .settings import Settings, settings_from, share_of, tenant_share_of
-from .storage.database import default_url, failure_of, open_database
+from .storage.database import await_database, default_url, failure_of
 from .storage.deleted import gone
 from .storage.kept_bytes import kept_bytes
 from .storage.objects import open_objects
-from .storage.retention import keep_sweeping
+from .storage.retention import Clock, keep_sweeping
 from .storage.store import Store
 from .storage.uploads import Uploads
 from .tracing import SPANS, start
@@ -122,7 +122,8 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         body_limits = BodyLimits(settings.waiting, arrivals, share, tenant_share)
         await run_sync(quotas.count)
         uploads = Uploads(settings, store)
-        engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
+        url = settings.database_url or default_url(settings.data)
+        engine = await run_sync(await_database, url, settings.start_seconds)
         dispatcher = Dispatcher(
             engine,
             open_executor(settings, store),
@@ -151,7 +152,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         app.state.tenants = Tenants(app.state.service)
         app.state.readiness = Readiness(store, engine, sandbox)
         await dispatcher.start()
-        sweeping = asyncio.create_task(keep_sweeping(store, engine, settings, quotas))
+        sweeping = asyncio.create_task(keep_sweeping(store, engine, settings, quotas, Clock()))
         gc.freeze()
         try:
             yield

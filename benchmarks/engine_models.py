@@ -188,7 +188,9 @@ def put_table(page: Path, maker: str, lines: Sequence[str], *, keys: int = 0) ->
         rows = {_cells(line)[:keys]: line for line in table_of(page, maker)[2:]}
         rows |= {_cells(line)[:keys]: line for line in lines[2:]}
         lines = [*lines[:2], *rows.values()]
-    page.write_text(_between(maker).sub(lambda _: "".join(f"{line}\n" for line in lines), text), "utf-8")
+    # Once: behind an empty table `sub` looks for another one from the same place, up to the next end.
+    made = _between(maker).sub(lambda _: "".join(f"{line}\n" for line in lines), text, count=1)
+    page.write_text(made, "utf-8")
 
 
 def run_models(

@@ -31,7 +31,8 @@ from sqlalchemy.exc import DatabaseError
 
 from api.storage.database import events, jobs, open_database, reading
 from api.storage.digests import digest_of
-from benchmarks.clusters import ROOT, Dask, Postgres, dask, free_port, postgres, wait_for
+from benchmarks.clusters import ROOT, START_SECONDS, Dask, Postgres, dask, free_port, postgres, wait_for
+from benchmarks.shifted_clock import Clocks
 
 COMMAND: Final = "from planner.cli.app import main; main()"
 DIGITS: Final = ROOT / "examples" / "digits"
@@ -82,17 +83,33 @@ class Outcome:
 
 
 class Servers:
-    """Servers on one database, each of processes that can be killed; `words` more of each command line."""
+    """Servers on one database, each of processes that can be killed.
+
+    Args:
+      words: more of each command line.
+      clocks: that of each server, or one of them all.
+    """
 
     def __init__(
-        self, count: int, data: Path, variables: dict[str, str], words: Sequence[tuple[str, ...]] = ()
+        self,
+        count: int,
+        data: Path,
+        variables: dict[str, str],
+        words: Sequence[tuple[str, ...]] = (),
+        clocks: Clocks | None = None,
     ) -> None:
         self.ports = [free_port() for _ in range(count)]
         self.words = [*words, *[()] * (count - len(words))]
         self.data = data
         known = {name: text for name, text in os.environ.items() if not name.startswith("QPLAN_")}
         self.environment = {**known, "PYTHONPATH": str(ROOT), "QPLAN_DATA": str(data), **variables}
-        self.processes = [self._start(place) for place in range(count)]
+        self.clocks = clocks
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start all of them."""
+        self.processes = [self._start(place) for place in range(len(self.ports))]
 
     def kill(self, place: int) -> None:
         """Kill one, and start it again."""
@@ -108,7 +125,7 @@ class Servers:
         line = [sys.executable, "-c", COMMAND, "serve", "--port", str(self.ports[place]), *self.words[place]]
         return subprocess.Popen(
             line,
-            env=self.environment,
+            env={**self.environment, **({} if self.clocks is None else self.clocks.variables(place))},
             cwd=self.data,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -127,7 +144,7 @@ Company: TypeAlias = tuple[Postgres, Dask, Servers, Engine]
 
 
 @contextmanager
-def company(data: Path, **settings: str) -> Iterator[Company]:
+def company(data: Path, clocks: Clocks | None = None, **settings: str) -> Iterator[Company]:
     """A database, a cluster, two servers with these settings too, and our own connection to the database."""
     with ExitStack() as stack:
         database = stack.enter_context(postgres())
@@ -136,13 +153,14 @@ def company(data: Path, **settings: str) -> Iterator[Company]:
             "QPLAN_DATABASE_URL": database.url,
             "QPLAN_EXECUTOR": cluster.executor,
             "QPLAN_LEASE_SECONDS": str(LEASE),
+            "QPLAN_START_SECONDS": str(START_SECONDS),  # one that is started while the database is down
             "QPLAN_RATE": "0",
             "QPLAN_ACCESS_LOG": "off",
             **settings,
         }
         engine = open_database(database.url)
         stack.callback(engine.dispose)
-        servers = Servers(2, data, variables)
+        servers = Servers(2, data, variables, clocks=clocks)
         stack.callback(servers.stop)
         for port in servers.ports:
             wait_for(port)

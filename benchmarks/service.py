@@ -2,7 +2,7 @@
 
 One server, started as users do, and one client on the same machine; what is compared takes turns, and no
 request is repeated, so that the store answers only where it says so. Usage, from the repository root:
-`python -m benchmarks.service [--rounds 300] [--kernels 50]`. Milliseconds; ratios are what counts.
+`python -m benchmarks.service [--rounds 300] [--kernels 50] [--write]`. Milliseconds; ratios are what counts.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from typing import Any, Final
 import httpx
 
 import planner
+from benchmarks.service_page import note
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COMMAND: Final = "from planner.cli.app import main; main()"
@@ -133,8 +134,8 @@ def calls(client: httpx.Client, kernels: int) -> dict[str, Callable[[], object]]
     }
 
 
-def latencies(url: str, pid: int, kernels: int, rounds: int) -> None:
-    """Print p50 and p95 of each, in turns, and the processor time of whoever worked."""
+def latencies(url: str, pid: int, kernels: int, rounds: int) -> list[tuple[str, str, str]]:
+    """Print p50 and p95 of each, in turns, and the processor time of whoever worked; the rows of the page."""
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
         compared = calls(client, kernels)
         times: dict[str, list[float]] = {name: [] for name in compared}
@@ -148,15 +149,20 @@ def latencies(url: str, pid: int, kernels: int, rounds: int) -> None:
                     used[name] += own if name.startswith("library") else cpu_ms(pid) - before
     empty = sorted(times["empty route"])
     print(f"{'':28}{'p50':>8}{'p95':>8}{'CPU':>8}   p95 / empty route")
+    rows = []
     for name, found in times.items():
         found.sort()
         p50, p95 = found[len(found) // 2], found[int(len(found) * 0.95)]
         ratio = p95 / empty[int(len(empty) * 0.95)]
         print(f"{name:28}{p50:8.2f}{p95:8.2f}{used[name] / len(found):8.2f}   {ratio:.1f}")
+        figures = f"p50 {p50:.1f}, p95 {p95:.1f} ms, {used[name] / len(found):.1f} ms of processor"
+        rows.append((f"{name}, {kernels} kernels, one after the other", figures, ""))
+    return rows
 
 
-def throughput(url: str, kernels: int, requests: int) -> None:
-    """Print requests a second of several clients at once."""
+def throughput(url: str, kernels: int, requests: int) -> list[tuple[str, str, str]]:
+    """Print requests a second of several clients at once; the rows of the page."""
+    rows = []
 
     def client(_: int) -> None:
         with httpx.Client(base_url=url, timeout=60, trust_env=False) as made:
@@ -168,7 +174,10 @@ def throughput(url: str, kernels: int, requests: int) -> None:
         with ThreadPoolExecutor(CLIENTS) as pool:
             clock = time.perf_counter()
             list(pool.map(client, range(CLIENTS)))
-            print(f"{name:28}{requests / (time.perf_counter() - clock):8.1f} requests/s, {CLIENTS} clients")
+            rate = requests / (time.perf_counter() - clock)
+            print(f"{name:28}{rate:8.1f} requests/s, {CLIENTS} clients")
+            rows.append((f"{name}, {kernels} kernels, {CLIENTS} clients", f"{rate:.0f} a second", ""))
+    return rows
 
 
 def main() -> None:
@@ -176,12 +185,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--kernels", type=int, default=50)
+    parser.add_argument("--write", action="store_true", help="into docs/results/service-load.md")
     options = parser.parse_args()
     with server() as (url, pid):
-        latencies(url, pid, options.kernels, options.rounds)
-        throughput(url, options.kernels, 200)
+        rows = latencies(url, pid, options.kernels, options.rounds)
+        rows += throughput(url, options.kernels, 200)
         resident = Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()[0]
         print(f"server's largest memory: {int(resident) // 1024} MB; load {os.getloadavg()[0]:.1f}")
+    if options.write:
+        note("benchmarks.service", rows)
 
 
 if __name__ == "__main__":

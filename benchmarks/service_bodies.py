@@ -3,7 +3,7 @@
 One server of one process, started as users do; the quiet and the crowded turns are asked of the same server,
 one after the other, so ratios are what counts. Every socket sends a head that promises a body: a third are
 chunked, a third send half of it; one that the server closes is opened again. Usage, from the repository root:
- `python -m benchmarks.service_bodies [--sockets 500] [--seconds 10] [--rate 20]`
+ `python -m benchmarks.service_bodies [--sockets 500] [--seconds 10] [--rate 20] [--write]`
 """
 
 import argparse
@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from benchmarks.service_load import Fleet, Line, fleet, fresh_bodies, percentile, post, punctual, steady
+from benchmarks.service_page import note
 
 UPLOAD_BYTES: Final = 50_000_000
 PART: Final = 65_536
@@ -98,6 +99,15 @@ async def measure(server: Fleet, options: argparse.Namespace) -> bool:
     print(f"{'small plan, p50, ms':34}{percentile(quiet, 0.5):10.1f}{percentile(crowded, 0.5):10.1f}")
     print(f"{'small plan, p95, ms':34}{before:10.1f}{beside:10.1f}{beside / before:8.2f}")
     print(f"{'upload, MB a second':34}{quiet_rate:10.1f}{crowded_rate:10.1f}{share:8.2f}")
+    if options.write:
+        many = f"beside {options.sockets} sockets"
+        plans = f"{before:.1f}, {beside:.1f} ms beside"
+        upload = f"{quiet_rate:.0f}, {crowded_rate:.0f} beside: {share:.2f} times"
+        rows = [
+            (f"small plan, {options.rate:g} a second, p95, {many}", plans, f"under {MOST_P95:g} ms"),
+            (f"upload, MB a second, {many}", upload, f"{LEAST_SHARE:g} times"),
+        ]
+        note("benchmarks.service_bodies", rows)
     return beside <= MOST_P95 and share >= LEAST_SHARE
 
 
@@ -107,6 +117,7 @@ def main() -> None:
     parser.add_argument("--sockets", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=20.0)
+    parser.add_argument("--write", action="store_true", help="into docs/results/service-load.md")
     options = parser.parse_args()
     with fleet(1) as server, asyncio.Runner(loop_factory=punctual) as runner:
         met = runner.run(measure(server, options))

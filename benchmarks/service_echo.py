@@ -3,7 +3,7 @@
 Both servers have one process and uvicorn's h11; one client with four connections asks each as fast as it
 answers, in turns. Then small plans come at a steady rate, alone and while another token's jobs plan large
 models on every worker. Usage, from the repository root: `python -m benchmarks.service_echo
-[--seconds 5] [--rounds 3] [--beside 30]`.
+[--seconds 5] [--rounds 3] [--beside 30] [--write]`.
 """
 
 import argparse
@@ -19,12 +19,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import repeat
-from typing import Final
+from typing import Final, TypeAlias
 
 import httpx
 
 from benchmarks.service import ROOT, cpu_ms, model, server
 from benchmarks.service_load import KERNELS, Line, fresh_bodies, post
+from benchmarks.service_page import note
 
 CONNECTIONS: Final = 4
 RATE: Final = 5
@@ -32,6 +33,12 @@ LARGE: Final = 3000
 """Kernels of a heavy plan: more than are planned in the server's process."""
 WAITING: Final = 6
 """Heavy jobs that wait or run at any time."""
+Row: TypeAlias = tuple[str, str, str]
+WORDS: Final = {
+    "echo": "bare FastAPI echo, 4 connections",
+    "stored": "the plan from the store",
+    "fresh": "a fresh plan of 50 kernels",
+}
 ECHO: Final = """
 import sys, uvicorn
 from fastapi import FastAPI
@@ -80,8 +87,8 @@ async def answered(port: int, bodies: Iterator[bytes], seconds: float, more: str
     return done
 
 
-def beside_echo(seconds: float, rounds: int) -> None:
-    """Print requests a second and processor time of each, and their share of the echo's."""
+def beside_echo(seconds: float, rounds: int) -> list[Row]:
+    """Print requests a second and processor time of each, and shares of the echo's; the page's rows."""
     same = json.dumps({"model": model(KERNELS), "target": "litert-int8"}).encode()
     fresh = fresh_bodies()
     with server(QPLAN_ACCESS_LOG="off") as (url, pid), echo(port_of(url) + 1) as other:
@@ -99,11 +106,15 @@ def beside_echo(seconds: float, rounds: int) -> None:
                 if turn:  # the first one warms up
                     rates[name].append(done / seconds)
                     used[name].append((cpu_ms(process) - before) / done)
+    rows = []
     for name in asked:
         rate, ms = (statistics.median(found[name]) for found in (rates, used))
         share = rate / statistics.median(rates["echo"])
         times = ms / statistics.median(used["echo"])
         print(f"{name:8}{rate:8.1f} a second ({share:.3f} of echo){ms:8.2f} ms CPU ({times:.1f} times echo)")
+        measured = f"{rate:.0f} a second ({share:.3f} of echo), {ms:.2f} ms of processor ({times:.1f} times)"
+        rows.append((WORDS[name], measured, ""))
+    return rows
 
 
 async def steady(port: int, seconds: float, more: str) -> list[float]:
@@ -156,8 +167,9 @@ async def heavy(url: str, token: str) -> AsyncIterator[list[int]]:
             await feeding
 
 
-def beside_heavy(seconds: float) -> None:
-    """Print p50, p95 and p99 of small plans alone and beside heavy ones, in turns."""
+def beside_heavy(seconds: float) -> list[Row]:
+    """Print p50, p95 and p99 of small plans alone and beside heavy ones, in turns; the rows of the page."""
+    rows: list[Row] = []
     own, other = "small-plans", "heavy-plans"
     tokens = ",".join(f"{name}:plan:{hashlib.sha256(name.encode()).hexdigest()}" for name in (own, other))
     more = f"Authorization: Bearer {own}\r\n"
@@ -177,8 +189,12 @@ def beside_heavy(seconds: float) -> None:
             alone += await steady(port_of(url), seconds, more)
             for name, times in (("alone", alone), (f"beside {ended[0]} heavy plans", beside)):
                 found = sorted(times)
-                shown = (f"p{share:g} {at(found, share):.1f}" for share in (50, 95, 99))
-                print(f"{name:24}{len(found):5} small plans: {', '.join(shown)} ms")
+                shown = ", ".join(f"p{share:g} {at(found, share):.1f}" for share in (50, 95, 99))
+                print(f"{name:24}{len(found):5} small plans: {shown} ms")
+                asked = "p95 under 50 ms" if times is beside else ""
+                where = "beside heavy plans" if times is beside else "alone"
+                measured = f"{shown} ms, {len(found)} plans" + (f", {name}" if times is beside else "")
+                rows.append((f"small plans, {RATE} a second, {where}", measured, asked))
             ratios = (
                 f"p{share:g} {at(sorted(beside), share) / at(sorted(alone), share):.2f}"
                 for share in (50, 95, 99)
@@ -186,6 +202,7 @@ def beside_heavy(seconds: float) -> None:
             print(f"times: {', '.join(ratios)}")
 
         asyncio.run(both())
+    return rows
 
 
 def at(found: list[float], share: float) -> float:
@@ -204,10 +221,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beside", type=float, default=30.0)
+    parser.add_argument("--write", action="store_true", help="into docs/results/service-load.md")
     given = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f} before")
-    beside_echo(given.seconds, given.rounds)
-    beside_heavy(given.beside)
+    rows = beside_echo(given.seconds, given.rounds)
+    rows += beside_heavy(given.beside)
+    if given.write:
+        note("benchmarks.service_echo", rows)
     print(f"load {os.getloadavg()[0]:.1f} after")
 
 

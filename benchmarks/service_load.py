@@ -3,7 +3,8 @@
 One server of several processes, started as users do, on the machine of its client. Requests are sent when
 they are due, whether or not earlier ones were answered, so waiting counts; an empty route is asked in the
 same seconds, and the client's own processor time is told apart. Usage, from the repository root:
-`python -m benchmarks.service_load [--seconds 60] [--rate 100] [--processes 2] [--only plans,uploads]`
+`python -m benchmarks.service_load [--seconds 60] [--rate 100] [--processes 2] [--only plans,uploads]
+[--write]`
 """
 
 import argparse
@@ -26,6 +27,7 @@ from typing import Any, Final
 
 from benchmarks.faults import prepared
 from benchmarks.service import COMMAND, ROOT, TICK, model, wait_until_ready
+from benchmarks.service_page import note
 
 KERNELS: Final = 50
 CONNECTIONS: Final = 32
@@ -326,6 +328,18 @@ PARTS_OF_A_RUN: Final[Mapping[str, Callable[[Fleet, argparse.Namespace], Awaitab
 }
 
 
+def rows_of(name: str, found: Found, options: argparse.Namespace) -> list[tuple[str, str, str]]:
+    """Return the rows of a part for the page: its figures, and what was told beside them."""
+    told = ", ".join(f"{what} {value:.1f}" for what, value in found.told.items())
+    rate = f"{options.rate:g} a second, " if name in ("plans", "stored") else ""
+    of = f"{rate}{options.processes} processes"
+    rows = [
+        (f"{what} ({of})", f"{value:.1f}", f"at most {limit:g}" + ("" if value <= limit else ", **missed**"))
+        for what, (value, limit) in found.figures.items()
+    ]
+    return [*rows, (f"beside {name} ({of})", told, "")]
+
+
 def _cpu_ms(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * TICK
@@ -338,6 +352,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=100.0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", default=",".join(PARTS_OF_A_RUN))
+    parser.add_argument("--write", action="store_true", help="into docs/results/service-load.md")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     record: dict[str, Any] = {
@@ -354,6 +369,8 @@ def main() -> None:
             print(f"{what:52}{value:9.2f}   at most {limit:g}{'' if value <= limit else '   MISSED'}")
         for what, value in found.told.items():
             print(f"  {what:50}{value:9.2f}")
+        if options.write:
+            note("benchmarks.service_load", rows_of(name, found, options))
         record[name] = {**{what: value for what, (value, _) in found.figures.items()}, **found.told}
     print(f"load of the machine: {os.getloadavg()[0]:.1f}")
     if options.json:

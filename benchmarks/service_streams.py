@@ -3,7 +3,7 @@
 One server of one process, started as users do; its jobs wait for a cluster that is not there. Processor time
 and the empty route are measured alone and beside the streams, in one run; the route is asked by a process of
 its own, as waiting at a thousand sockets delays the one that does. Usage, from the repository root:
-`python -m benchmarks.service_streams [--streams 1000] [--seconds 10]`
+`python -m benchmarks.service_streams [--streams 1000] [--seconds 10] [--write]`
 """
 
 import argparse
@@ -26,6 +26,7 @@ from benchmarks.service_load import (
     repeated,
     steady,
 )
+from benchmarks.service_page import note
 
 NOWHERE: Final = "dask://127.0.0.1:9"
 JOBS: Final = 50
@@ -88,6 +89,20 @@ async def measure(server: Fleet, options: argparse.Namespace) -> bool:
     print(f"{'':34}{'alone':>10}{'beside':>10}   {options.streams} streams")
     print(f"{'cores of the server':34}{alone:10.3f}{beside:10.3f}")
     print(f"{'empty route, p95, ms':34}{quiet:10.1f}{crowded:10.1f}")
+    if options.write:
+        rows = [
+            (
+                f"cores of the server, beside {options.streams} streams",
+                f"{alone:.3f}, {beside:.3f} beside",
+                "0.2 more",
+            ),
+            (
+                f"empty route, p95, beside {options.streams} streams",
+                f"{quiet:.1f}, {crowded:.1f} ms beside",
+                "no delay",
+            ),
+        ]
+        note("benchmarks.service_streams", rows)
     return beside - alone <= MOST_CORES
 
 
@@ -96,6 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--write", action="store_true", help="into docs/results/service-load.md")
     parser.add_argument("--ask", type=int, metavar="PORT", help="only ask a server that runs")
     options = parser.parse_args()
     if options.ask:

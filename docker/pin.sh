@@ -4,7 +4,8 @@
 # Asks docker with buildx; without it, or with podman (ENGINE=podman), it pulls each image and looks at that.
 set -eu
 engine=${ENGINE:-}
-[ -n "$engine" ] || for engine in docker podman; do "$engine" info > /dev/null 2>&1 && break; done
+[ -n "$engine" ] || for engine in docker podman none; do "$engine" info > /dev/null 2>&1 && break; done
+[ "$engine" != none ] || { echo "docker/pin.sh: no engine answers: install podman, or start docker" >&2; exit 1; }
 digest() {
     "$engine" buildx imagetools inspect "$1" --format '{{.Manifest.Digest}}' 2> /dev/null && return
     "$engine" pull --quiet "$1" > /dev/null

@@ -7,7 +7,6 @@ Source: docs/service.md.
 """
 
 import secrets
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -19,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from ..intake.turns import ALL, portion, refuse_share, tenant_of
 from ..problems import TYPES, Refused, unknown
 from ..server.tokens import DEFAULT
-from ..storage.database import events, jobs, now, reading, require_rows_kept, writing
+from ..storage.database import clock, events, jobs, now, reading, require_rows_kept, writing
 from .records import ENDED, Event, Job, State
 
 LOSSES: Final = 3
@@ -27,6 +26,8 @@ LOSSES: Final = 3
 TAKEOVERS: Final = 20
 """Leases a job may use up: whoever runs it may be bringing its owner down."""
 MOST_LISTED: Final = 1000
+DAMAGED: Final = "corrupted"
+"""The failure of a job that met a damaged file."""
 MOST_PAUSE: Final = 60.0
 """Seconds for which a job may be put back; what is due later was so before the clock was set back."""
 
@@ -79,7 +80,7 @@ def submit(
         with writing(engine) as connection:
             require_rows_kept(connection)
             found = _by_key(connection, key)
-            if found is not None and not _is_ours(found):
+            if found is not None and not service_failed(found):
                 return found
             if found is not None:
                 connection.execute(update(jobs).where(jobs.c.id == found.id).values(key=None))
@@ -194,6 +195,16 @@ def has_key(engine: Engine, key: str) -> bool:
         return _by_key(connection, key) is not None
 
 
+def service_failed(job: Job) -> bool:
+    """Whether a job failed by no fault of its request, and is no answer to whoever sends that again.
+
+    A full disk has room again some time, and a damaged file is sent again.
+    """
+    name = "" if job.problem is None else job.problem["name"]
+    known = TYPES.get(name)  # a later server knows more
+    return name == DAMAGED or (known is not None and known[0] >= 500)
+
+
 def events_after(engine: Engine, job: str, number: int = 0) -> list[Event]:
     """Events of a job after the one of a number, in order."""
     wanted = select(events).where(events.c.job == job, events.c.number > number)
@@ -226,7 +237,8 @@ def lease(
     taken = []
     with writing(engine) as connection:
         at = now(connection)
-        for job in _in_turn(connection, _free(at, seconds), owner, limit, (share, tenant_share)):
+        free, shares = _free(at, seconds), (share, tenant_share)
+        for job in _in_turn(connection, free, owner, limit, shares=shares, at=at):
             if job.cancelling:
                 _change(connection, job, "cancelled", {"state": "cancelled", "finished": at})
             elif job.attempt >= TAKEOVERS:
@@ -318,8 +330,13 @@ def forget(engine: Engine, older_than: float) -> int:
         return connection.execute(jobs.delete().where(old)).rowcount
 
 
-def _in_turn(connection: Connection, free: Any, owner: str, limit: int, shares: tuple[int, int]) -> list[Job]:
-    """Jobs that are free, from principals in turn, locked; shares are of a principal and of a tenant."""
+def _in_turn(
+    connection: Connection, free: Any, owner: str, limit: int, *, shares: tuple[int, int], at: float
+) -> list[Job]:
+    """Jobs that are free, from principals in turn, locked; shares are of a principal and of a tenant.
+
+    A job of a time to come is older than all others: the clock was set back since.
+    """
     running = select(jobs.c.principal, func.count()).where(jobs.c.state == "running", ~free)
     running = running.group_by(jobs.c.principal)
     at_work = {row.principal: row[1] for row in connection.execute(running)}
@@ -328,28 +345,24 @@ def _in_turn(connection: Connection, free: Any, owner: str, limit: int, shares: 
     of_tenants = Counter[str]()
     for principal, count in here.items():
         of_tenants[tenant_of(principal)] += count
-    found: list[tuple[int, float, str, Job]] = []
+    found: list[tuple[int, bool, float, str, Job]] = []
     for principal in connection.execute(select(jobs.c.principal).where(free).distinct()).scalars().all():
         room = min(limit, most - here.get(principal, 0))
         if room <= 0:
             continue
         wanted = select(*_COLUMNS).where(free, jobs.c.principal == principal)
-        wanted = wanted.order_by(jobs.c.created, jobs.c.id).limit(room)
+        wanted = wanted.order_by(jobs.c.created <= at, jobs.c.created, jobs.c.id).limit(room)
         own = [_job(row) for row in connection.execute(wanted.with_for_update(skip_locked=True))]
         before = at_work.get(principal, 0)
-        found += [(before + place, job.created, job.id, job) for place, job in enumerate(own)]
+        found += [
+            (before + place, job.created <= at, job.created, job.id, job) for place, job in enumerate(own)
+        ]
     taken: list[Job] = []
-    for *_, job in sorted(found, key=lambda entry: entry[:3]):
+    for *_, job in sorted(found, key=lambda entry: entry[:4]):
         if len(taken) < limit and of_tenants[tenant_of(job.principal)] < most_of_tenant:
             of_tenants[tenant_of(job.principal)] += 1
             taken.append(job)
     return taken
-
-
-def _is_ours(job: Job) -> bool:
-    """Whether a job failed by no fault of its request: a full disk, say, has room again some time."""
-    known = None if job.problem is None else TYPES.get(job.problem["name"])  # a later server knows more
-    return known is not None and known[0] >= 500
 
 
 def _free(at: float, seconds: float) -> Any:
@@ -418,7 +431,7 @@ def _insert(connection: Connection, about: Mapping[str, Any]) -> Job:
 
 
 def _note(connection: Connection, job: str, number: int, kind: str, data: Mapping[str, Any]) -> None:
-    row = {"job": job, "number": number, "kind": kind, "data": dict(data), "at": time.time()}
+    row = {"job": job, "number": number, "kind": kind, "data": dict(data), "at": clock(connection)}
     connection.execute(insert(events).values(**row))
 
 

@@ -242,12 +242,14 @@ async def _answer_in_time(
 
 
 async def _answer_again(service: Service, request: Request, job: str) -> Response | None:
-    """Answer with the job that was the first answer under a key; None where none was, or it is gone."""
+    """Answer with the job that was the first answer under a key; None: none, gone, or failed by us."""
     if not job:
         return None
     try:
         found = await run_sync(queue.get, service.engine, job, service.tenant)
     except Refused:
+        return None
+    if queue.service_failed(found):
         return None
     wait = wait_of(request)
     return _job_answer(await _wait_for_end(service, found, wait or 0.0), wait)

@@ -1,7 +1,8 @@
 """Backup: a whole copy of everything kept, taken while servers run; coming back is moving it in place.
 
 First the rows of SQLite, then the files they may name: files are only ever added. A file that the copy has
-already is left as it is, so the second backup is short. PostgreSQL and object stores have tools of their own.
+already is left as it is, so the second backup is short; a damaged one is not copied. PostgreSQL and object
+stores have tools of their own.
 The database is read by SQLite alone (`api.storage.sqlite_files`), wherever it lies.
 Source: SQLite, "Online Backup API", "How To Corrupt An SQLite Database File", 1.4; docs/service.md.
 """
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from planner.errors import InputError
+from planner.errors import InputError, quantity
 
 from ..storage.database import DATABASE
 from ..storage.sqlite_files import ENDS
@@ -24,7 +25,7 @@ from ..storage.store import TENANTS
 
 PART: Final = ".part"
 CHANGING: Final = frozenset({"keys", "models", "qualities", "states", "targets"})
-NAMED_BY_CONTENT: Final = ("blobs", "stats")
+NAMED_BY_CONTENT: Final = ("blobs", "descriptions", "stats")
 _NOT_KEPT: Final = frozenset({"drafts"})
 
 
@@ -45,7 +46,7 @@ def back_up(data: Path, goal: Path, database: Path | None = None) -> BackupResul
 
     Raises:
       InputError: no data folder, or a goal inside of it or in use; a copy that cannot be written, rows that
-        cannot be read.
+        cannot be read; damaged files, once all others are copied.
     """
     if not data.is_dir():
         raise InputError(f"there is no data folder {str(data)!r}", hint="give --data or QPLAN_DATA")
@@ -67,6 +68,7 @@ def back_up(data: Path, goal: Path, database: Path | None = None) -> BackupResul
 def _copy_files(data: Path, goal: Path, rows: Path) -> BackupResult:
     live = {Path(f"{rows.resolve()}{end}") for end in (*ENDS, "-journal")}
     copied = there = size = 0
+    broken = []
     for name in _names(data):
         if (data / name).resolve() in live:
             continue
@@ -74,10 +76,18 @@ def _copy_files(data: Path, goal: Path, rows: Path) -> BackupResult:
             there += 1
             continue
         try:
-            size += _copy(data / name, goal / name)
+            found = _copy(data / name, goal / name, by_content=_own(name).parts[0] in NAMED_BY_CONTENT)
         except FileNotFoundError:  # swept away meanwhile
             continue
-        copied += 1
+        if found is None:
+            broken.append(f"{name.parent.parent}/{name.name}")
+            continue
+        copied, size = copied + 1, size + found
+    if broken:
+        raise InputError(
+            f"{quantity(len(broken), 'file')} damaged and not copied: {', '.join(broken[:10])}",
+            hint="everything else is; send them again, and back up again",
+        )
     return BackupResult(copied, there, size)
 
 
@@ -144,11 +154,15 @@ def _own(name: Path) -> Path:
     return Path(*name.parts[2:]) if name.parts[0] == TENANTS else name
 
 
-def _copy(source: Path, goal: Path) -> int:
+def _copy(source: Path, goal: Path, *, by_content: bool) -> int | None:
+    """Copy a file; its bytes, or None where these are not what its name says."""
     goal.parent.mkdir(parents=True, exist_ok=True)
     part = goal.with_name(goal.name + PART)
     shutil.copyfile(source, part)
     with part.open("rb+") as file:
+        if by_content and hashlib.file_digest(file, "sha256").hexdigest() != goal.name:
+            part.unlink()
+            return None
         os.fsync(file.fileno())
     part.replace(goal)
     return goal.stat().st_size

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,7 +25,7 @@ from ..app import create_app
 from ..jobs.executors import open_executor
 from ..planning.plugins import load_functions
 from ..settings import CannotStart, Settings, settings_from
-from ..storage.database import Unreachable, default_url, open_database
+from ..storage.database import await_database, default_url
 from ..storage.objects import open_objects
 from ..storage.store import Store
 from ..tracing import start
@@ -40,8 +39,6 @@ BETWEEN_COLLECTIONS: Final = 50_000
 """Objects more than before; a small plan stays below while it is made, and leaves few behind."""
 M_ARENA_MAX: Final = -8
 """Of glibc's malloc.h."""
-BETWEEN_TRIES: Final = 0.5
-"""Seconds between two questions to a database that does not answer yet."""
 
 
 class Server(uvicorn.Server):
@@ -151,26 +148,12 @@ def require_parts(settings: Settings) -> None:
 
 
 def _open_parts(settings: Settings) -> None:
-    _await_database(settings)
+    await_database(settings.database_url or default_url(settings.data), settings.start_seconds).dispose()
     store = Store(settings.data, open_objects(settings.blobs))
     open_executor(settings, store)
     start(settings.traces)
     load_functions(settings.functions)
     store.open()
-
-
-def _await_database(settings: Settings) -> None:
-    """Open the database, and close it again; one that does not answer may be starting itself."""
-    until = time.monotonic() + settings.start_seconds
-    while True:
-        try:
-            open_database(settings.database_url or default_url(settings.data)).dispose()
-        except Unreachable:
-            if time.monotonic() > until:
-                raise
-            time.sleep(BETWEEN_TRIES)
-        else:
-            return
 
 
 def _sockets(host: str, port: int, count: int, settings: Settings) -> list[socket.socket]:

@@ -16,6 +16,7 @@ from alembic.util import CommandError
 from sqlalchemy import (
     Boolean,
     Column,
+    ColumnElement,
     Connection,
     Engine,
     Float,
@@ -52,6 +53,8 @@ DATABASE: Final = "qplan.sqlite"
 """Name of SQLite's file in a data folder."""
 POOL: Final = 8
 WAIT_SECONDS: Final = 30
+BETWEEN_TRIES: Final = 0.5
+"""Seconds between two looks for a database that does not answer."""
 MIGRATING: Final = 0x71706C616E
 _READS: Final = "qplan_reads"
 _FILES: Final = "qplan_files"
@@ -137,6 +140,22 @@ def open_database(url: str) -> Engine:
     return engine
 
 
+def await_database(url: str, seconds: float) -> Engine:
+    """Open a database; one that does not answer for some seconds may be starting itself.
+
+    Raises:
+      InputError: as `open_database`.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return open_database(url)
+        except Unreachable:
+            if time.monotonic() > until:
+                raise
+            time.sleep(BETWEEN_TRIES)
+
+
 def _require_usable(engine: Engine) -> None:
     with reading(engine) as connection:
         found, hint = unusable(connection)
@@ -206,9 +225,15 @@ def _bytes_of_pages(connection: Connection) -> int:
 
 def now(connection: Connection) -> float:
     """Seconds since 1970 by the clock that all who share the database share."""
+    at = clock(connection)
+    return at if isinstance(at, float) else float(connection.execute(select(at)).scalar_one())
+
+
+def clock(connection: Connection) -> float | ColumnElement[Any]:
+    """What `now` is, for a statement: the database looks at its clock itself."""
     if connection.dialect.name == "sqlite":
         return time.time()
-    return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+    return func.extract("epoch", func.clock_timestamp())
 
 
 def failure_of(error: Exception) -> Problem | None:

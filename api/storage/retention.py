@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,8 @@ from .uploads import Uploads
 DAY: Final = 86_400.0
 EVERY: Final = 3600.0
 """Seconds between two sweeps of a server."""
+LEAST_JUMP: Final = 60.0
+"""Seconds by which a clock is set right at most while it is kept right."""
 _SWEPT: Final[tuple[Kind, ...]] = (
     "answers",
     "blobs",
@@ -138,9 +140,37 @@ def _drop_counted(store: Store, kind: Kind, digest: str) -> None:
         store.drop(kind, digest)
 
 
-async def keep_sweeping(store: Store, engine: Engine | None, settings: Settings, quotas: Quotas) -> None:
-    """Sweep every tenant's now and every hour, until cancelled; and count what the quotas count anew."""
+class Clock:
+    """Whether the clock of the machine was set forward: everything looks older then than it is.
+
+    Args:
+      wall, monotonic: give seconds.
+    """
+
+    def __init__(
+        self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.wall, self.monotonic = wall, monotonic
+        self.ahead = wall() - monotonic()
+
+    def jump(self) -> float:
+        """Seconds by which it was set forward since the last look; 0.0 for less than a minute."""
+        before, self.ahead = self.ahead, self.wall() - self.monotonic()
+        return self.ahead - before if self.ahead - before > LEAST_JUMP else 0.0
+
+
+async def keep_sweeping(
+    store: Store, engine: Engine | None, settings: Settings, quotas: Quotas, clock: Clock
+) -> None:
+    """Sweep every tenant's now and every hour, until cancelled; and count what the quotas count anew.
+
+    An hour in which the clock was set forward is left out: a wrong one may be set right before the next.
+    """
     while True:
+        if jump := clock.jump():
+            log.warning("nothing is deleted this hour: the clock was set forward by %.0f s", jump)
+            await asyncio.sleep(EVERY)
+            continue
         for tenant in await run_sync(store.tenants):
             try:
                 await run_sync(sweep_leftovers, store.of(tenant), engine, settings, time.time())

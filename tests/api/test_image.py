@@ -205,6 +205,18 @@ def test_pins_need_no_buildx(tmp_path, engine):
     assert "POSTGRES_IMAGE=docker.io/library/postgres@sha256:2" in (tmp_path / ".env").read_text()
 
 
+def test_without_an_engine_pins_say_so_and_leave_the_settings(tmp_path):
+    for name in ("docker", "podman"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    line = [ROOT / "docker" / "pin.sh"]
+    done = subprocess.run(line, cwd=tmp_path, env=path, check=False, capture_output=True, text=True)
+    said = "docker/pin.sh: no engine answers: install podman, or start docker\n"
+    assert (done.returncode, done.stderr) == (1, said)
+    assert not list(tmp_path.glob(".env*"))
+
+
 def test_without_an_engine_the_walk_is_skipped_by_name(tmp_path):
     for name in ("docker", "podman"):
         (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")

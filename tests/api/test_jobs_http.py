@@ -13,8 +13,9 @@ import pytest
 import planner
 from api.jobs.queue import events_after, remove, submit
 from api.problems import Refused
+from api.storage.store import Store
 from planner.plans.read_json import plan_from_json
-from tests.api.documents import chain, put
+from tests.api.documents import RANGE, chain, digest, put
 from tests.api.documents import relu as onnx_relu
 from tests.api.test_problems import check
 
@@ -441,6 +442,24 @@ def test_a_job_that_failed_is_the_answer_again(service, digits):
     assert end_of(service, first["link"])["state"] == "failed"
     again = service.post("/v1/calibrations", json=body, headers=WAIT | key)
     assert (again.status_code, again.json()["problem"]["type"]) == (202, "urn:qplan:problem:input-invalid")
+
+
+def test_a_job_that_the_service_failed_is_no_answer_again(make_service, tmp_path):
+    """Its model was damaged on disk: sent again, it is the model that it was, and the request is done."""
+    client = make_service()
+    data = (DIGITS / "digits.onnx").read_bytes()
+    model = client.post("/v1/models", json={"blob": put(client, data)}).json()["digest"]
+    known = {**RANGE, "values": {"image": "!quant.calibrated<f32<0.0:1.0>>"}}
+    body = {"model": model, "target": "litert-int8", "annotations": known}
+    key = {"Idempotency-Key": "damaged"}
+    path = Store(tmp_path).path("blobs", digest(data))
+    path.write_bytes(data[:-1] + b"?")
+    first = client.post("/v1/plans", json=body, headers=AT_ONCE | key).json()
+    assert end_of(client, first["link"])["problem"]["type"] == "urn:qplan:problem:corrupted"
+    put(client, data)
+    again = client.post("/v1/plans", json=body, headers=AT_ONCE | key).json()
+    assert again["id"] != first["id"]
+    assert end_of(client, again["link"])["state"] == "done"
 
 
 def one_sample() -> bytes:

@@ -21,7 +21,7 @@ from api.settings import Settings
 from api.storage.database import default_url, open_database
 from api.storage.digests import digest_of
 from api.storage.followers import follow
-from api.storage.retention import DAY, keep_sweeping, sweep, sweep_leftovers
+from api.storage.retention import DAY, Clock, keep_sweeping, sweep, sweep_leftovers
 from api.storage.store import Store
 from planner.cli.app import run
 from planner.errors import InputError
@@ -76,6 +76,40 @@ def test_jobs_that_ended_are_forgotten(store, tmp_path):
     assert sweep(store, engine, settings, time.time() + 8 * DAY).jobs == 1
     assert [job.id for job in queue.list_page(engine)] == [waiting.id]
     engine.dispose()
+
+
+def test_a_clock_that_is_set_forward_is_noticed_once():
+    wall, monotonic = [1000.0], [5.0]
+    clock = Clock(lambda: wall[0], lambda: monotonic[0])
+    for ahead, behind, jump in ((3600, 3600, 0), (3610, 3600, 0), (7200, 3600, 3600), (3600, 3600, 0)):
+        wall[0], monotonic[0] = wall[0] + ahead, monotonic[0] + behind
+        assert clock.jump() == jump
+    wall[0] -= 86_400
+    assert clock.jump() == 0
+
+
+@pytest.mark.parametrize(("jump", "is_kept"), [(0, False), (90 * DAY, True)])
+def test_nothing_is_swept_in_an_hour_in_which_the_clock_was_set_forward(store, caplog, jump, is_kept):
+    """Else a machine that is in the wrong year for a minute deletes everything."""
+    wall = [0.0]
+    clock = Clock(lambda: wall[0], lambda: 0.0)
+    wall[0] += jump
+    store.put("blobs", digest_of(b"old"), b"old")
+    age(store.path("blobs", digest_of(b"old")), 40)
+    quotas = Quotas(0, 0, len, list)
+
+    async def main():
+        sweeping = asyncio.create_task(
+            keep_sweeping(store, None, Settings(store.root, keep_days=30), quotas, clock)
+        )
+        while store.has("blobs", digest_of(b"old")) and not caplog.messages:  # noqa: ASYNC110 - seen, not told
+            await asyncio.sleep(0.01)
+        sweeping.cancel()
+
+    asyncio.run(main())
+    assert store.has("blobs", digest_of(b"old")) is is_kept
+    said = "nothing is deleted this hour: the clock was set forward by 7776000 s"
+    assert (said in caplog.messages) is is_kept
 
 
 def test_what_nothing_leads_to_goes_after_a_day(store, tmp_path):
@@ -190,7 +224,7 @@ def test_files_of_all_tenants_are_copied_looked_at_and_swept(tmp_path):
     async def sweep_once() -> None:
         quotas = Quotas(0, 0, lambda _: 0, whole.tenants)
         settings = Settings(data=tmp_path / "data", keep_bytes=1)
-        sweeping = asyncio.create_task(keep_sweeping(whole, None, settings, quotas))
+        sweeping = asyncio.create_task(keep_sweeping(whole, None, settings, quotas, Clock()))
         for _ in range(6000):
             if not (whole.of("one").has("blobs", digest) or whole.has("blobs", digest)):
                 break
@@ -385,6 +419,28 @@ def test_a_doctor_finds_damage(tmp_path, store, capsys):
     assert run(["doctor", "--deep", "--json", "--data", str(tmp_path)]) == 1
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert checks["digests"]["state"] == "bad"
+
+
+def test_a_damaged_file_is_not_copied_and_is_once_it_was_sent_again(tmp_path):
+    """Else a copy has it for ever: what a copy has already is not copied again."""
+    store, copy = Store(tmp_path / "data").of("one"), Store(tmp_path / "copy").of("one")
+    store.open()
+    for kind in ("blobs", "descriptions", "stats"):
+        for data in (b"whole", b"other"):
+            store.put(kind, digest_of(data), data)
+        store.path(kind, digest_of(b"whole")).write_bytes(b"holed")
+    name = digest_of(b"whole").removeprefix("sha256:")
+    assert damaged(store.home) == [
+        f"tenants/one/{kind}/{name}" for kind in ("blobs", "descriptions", "stats")
+    ]
+    with pytest.raises(InputError, match=rf"3 files damaged and not copied: tenants/one/blobs/{name}, "):
+        back_up(store.home, copy.home)
+    assert damaged(copy.home) == []
+    assert [copy.has(kind, digest_of(b"other")) for kind in ("blobs", "descriptions", "stats")] == [True] * 3
+    assert not list(copy.home.rglob("*.part"))
+    for kind in ("blobs", "descriptions", "stats"):
+        store.replace(kind, digest_of(b"whole"), b"whole")
+    assert (back_up(store.home, copy.home).copied, copy.read("blobs", digest_of(b"whole"))) == (3, b"whole")
 
 
 def test_a_token_is_made_on_the_command_line(capsys):

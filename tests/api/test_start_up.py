@@ -19,10 +19,11 @@ from api.jobs.records import work
 from api.problems import Refused
 from api.server import readiness
 from api.server.readiness import LASTS
+from api.settings import Settings
 from api.storage.database import default_url, failure_of, missing, open_database
 from api.storage.store import Store
 from benchmarks.clusters import free_port, postgres, postgres_folder
-from tests.api.conftest import COMMAND, ROOT, serving
+from tests.api.conftest import COMMAND, ROOT, served_here, serving
 from tests.api.test_problems import check
 
 
@@ -251,6 +252,18 @@ def test_what_gets_no_processor_is_not_too_much(tmp_path):
         run_child(store, asked, Bounds(1 << 30, 1), start=start)
     assert (caught.value.problem.name, caught.value.problem.status) == ("overloaded", 503)
     assert f"{PATIENCE} s" in caught.value.problem.detail
+
+
+@pytest.mark.skipif(postgres_folder() is None, reason="Debian's package postgresql is not installed")
+def test_a_database_that_goes_away_while_a_server_starts_is_waited_for(tmp_path):
+    """It was there a moment ago, when the start looked for it."""
+    with postgres() as database:
+        database.stop()
+        later = threading.Timer(1.0, database.start)
+        later.start()
+        with served_here(Settings(tmp_path, database_url=database.url, start_seconds=60)) as client:
+            assert client.get("/v1/jobs").status_code == 200
+        later.join()
 
 
 def test_a_start_waits_for_its_database(tmp_path):

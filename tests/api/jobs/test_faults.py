@@ -17,6 +17,7 @@ from api.jobs import queue
 from api.storage.store import Store
 from benchmarks import faults
 from benchmarks.clusters import postgres_folder
+from benchmarks.shifted_clock import COMPILER, Clocks
 from tests.api.conftest import serving
 from tests.api.documents import OCTETS, RANGE, chain, digest, put, relu
 from tests.api.jobs.conftest import DIGITS
@@ -195,6 +196,39 @@ def test_a_blob_damaged_on_disk_is_said_and_can_be_sent_again(make_service, tmp_
     assert client.get(f"/v1/blobs/{name}").status_code == 404
     put(client, data)
     assert client.get(f"/v1/blobs/{name}").content == data
+
+
+@pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
+def test_a_server_whose_clock_is_set_goes_on(tmp_path):
+    """Jobs end in turn, an upload goes on, and one that ran out by a wrong clock says so meanwhile."""
+    data = tmp_path / "data"
+    data.mkdir()
+    clocks = Clocks.make(tmp_path, 1)
+    settings = {"QPLAN_JOB_WORKERS": "1", "QPLAN_LEASE_SECONDS": "4", **clocks.variables(0)}
+    part = relu()
+    with (
+        serving(data, **settings) as server,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client,
+    ):
+        begun = client.post("/v1/uploads", json={"digest": digest(part), "bytes": len(part)}).json()
+        found = []
+        for number, jump in enumerate((0, 7, -7, 3600, -3600, 2 * 86_400, -2 * 86_400)):
+            clocks.set(0, jump)
+            asked = {"model": chain(70 + number), "target": "litert-int8"}
+            answer = client.post("/v1/plans", json=asked, headers={"Prefer": "respond-async"})
+            found.append(answer.json()["link"])
+            upload = client.get(begun["link"])
+            assert upload.status_code == (410 if jump > 86_400 else 200)
+        until = time.monotonic() + 120
+        jobs = [client.get(link).json() for link in found]
+        while any(job["state"] in ("queued", "running") for job in jobs):
+            assert time.monotonic() < until, jobs
+            time.sleep(0.2)
+            jobs = [client.get(link).json() for link in found]
+        assert [job["state"] for job in jobs] == ["done"] * len(jobs)
+        headers = {"Upload-Offset": "0", "Content-Type": "application/octet-stream"}
+        assert client.patch(begun["link"], content=part, headers=headers).status_code == 204
+        assert client.get(f"/v1/blobs/{digest(part)}").content == part
 
 
 def test_jobs_of_a_killed_server_are_in_its_database(engine):

@@ -109,6 +109,25 @@ def test_a_clock_that_is_set_strands_no_job(engine, monkeypatch, hours):
     assert lease(engine, "three") == []
 
 
+def test_jobs_of_before_the_clock_was_set_back_are_the_oldest(engine, monkeypatch):
+    """Else they would wait until it is that late again while others keep sending."""
+    now, behind = queue.now, [0.0]
+    monkeypatch.setattr(queue, "now", lambda connection: now(connection) - behind[0])
+    before = [submit(engine).id, submit(engine).id]
+    behind[0] = 3600.0
+    after = [submit(engine).id, submit(engine).id]
+    assert [job.id for _ in range(4) for job in lease(engine, limit=1)] == before + after
+
+
+def test_events_are_dated_by_the_clock_of_rows(engine, monkeypatch):
+    """On PostgreSQL that is the database's, whatever the clocks of servers say."""
+    if engine.dialect.name != "sqlite":
+        monkeypatch.setattr("api.storage.database.time.time", lambda: 0.0)
+    job = submit(engine)
+    (event,) = queue.events_after(engine, job.id)
+    assert 0 <= event.at - job.created < 60
+
+
 def test_a_job_that_is_put_back_waits_its_pause(engine):
     submit(engine)
     (held,) = lease(engine)
@@ -187,7 +206,8 @@ def test_the_same_key_is_the_same_job(engine):
 
 
 @pytest.mark.parametrize(
-    ("name", "is_new"), [("storage-full", True), ("worker-lost", True), ("timeout", False)]
+    ("name", "is_new"),
+    [("storage-full", True), ("worker-lost", True), ("corrupted", True), ("timeout", False)],
 )
 def test_a_key_is_free_again_after_a_failure_of_the_service(engine, name, is_new):
     first = submit(engine, key="mine")
