@@ -97,7 +97,7 @@ def test_a_model_is_described(digits):
 
 @pytest.mark.parametrize("suffix", ["json", "mlir"])
 def test_annotated_models_are_read_from_blobs(service, suffix):
-    data = (ROOT / "tests" / "formats" / "golden" / f"demo.{suffix}").read_bytes()
+    data = (ROOT / "tests" / "formats" / "annotated" / "golden" / f"demo.{suffix}").read_bytes()
     record = service.post("/v1/models", json={"blob": put(service, data)}).json()
     assert (record["format"], record["kernels"]) == (suffix, 1)
     plan = service.post("/v1/plans", json={"model": record["digest"], "target": "litert-int8"}).json()
