@@ -131,15 +131,23 @@ def _free(ranges: Ranges, number: int, step: Step) -> Iterator[Class]:
 
 def _sharing(ranges: Ranges, classes: Sequence[Class]) -> Iterator[Class]:
     """Classes of one label that values link without a rescale, two or more together."""
-    group = [*range(len(classes))]
+    least = [*range(len(classes))]  # of each class, one linked to it and not behind it: in the end the first
+
+    def root(n: int) -> int:
+        while least[n] != n:
+            least[n] = n = least[least[n]]
+        return n
+
     first: dict[tuple[str, Label], int] = {}
     for n, one in enumerate(classes):
         for port in (_at(ranges, place) for place in one):
-            a, b = group[first.setdefault((port.value, _label(port.type)), n)], group[n]
-            if a != b and port.value not in ranges.pins:
-                group = [a if g == b else g for g in group]
-    for root in dict.fromkeys(group):
-        found = [one for one, g in zip(classes, group, strict=True) if g == root]
+            a, b = sorted((root(first.setdefault((port.value, _label(port.type)), n)), root(n)))
+            if port.value not in ranges.pins:
+                least[b] = a
+    groups: dict[int, list[Class]] = {}
+    for n, one in enumerate(classes):
+        groups.setdefault(root(n), []).append(one)
+    for found in groups.values():
         if len(found) > 1:
             yield tuple(place for one in found for place in one)
 

@@ -118,7 +118,8 @@ def signs_of(graph: Graph, steps: Sequence[Step]) -> frozenset[str]:
         if isinstance(fact, Bipolar)
     }
     for step in steps:
-        read = {port.value for port in step.kernel.inputs if port.value} - graph.constants.keys()
+        # Less `constants.keys()` would go through all of them, for each kernel.
+        read = {port.value for port in step.kernel.inputs if port.value and port.value not in graph.constants}
         given = {scales.get(name) for name in read}
         if step.moves and len(given) == 1 and None not in given:
             scales |= {port.value: given.copy().pop() or 0.0 for port in step.kernel.outputs if port.value}
