@@ -64,7 +64,9 @@ JSON = [
     b'{"a": [1, -2.5e3, "\\"", null, true]}',
 ]
 JSON_WORDS = [b"[", b"]", b"{", b"}", b",", b":", b'"', b"\\", b"1" * 20, b"null", b"\\u0000"]
-MLIR = [path.read_bytes() for path in sorted((ROOT / "tests" / "formats" / "annotated" / "golden").glob("*.mlir"))]
+MLIR = [
+    path.read_bytes() for path in sorted((ROOT / "tests" / "formats" / "annotated" / "golden").glob("*.mlir"))
+]
 MLIR_WORDS = [b"<", b">", b"(", b")", b"->", b"//", b'"', b"i999999", b"x", b"%", b"{", b"}"]
 
 
