@@ -97,8 +97,8 @@ starts with `fit_weights` of the calibration data; that method and one rate for 
 after runs of the digits example, another network, on the test images of the digits. torchao:
 `prepare_qat_pt2e` with XNNPACK's quantizer. Brevitas: its layers with their default quantizers, read as
 QONNX; one quantizer for both sides of a sum. Both with their own defaults, and then planned for the device.
-Rescales: without the casts at the ends; price: of all; in float: kernels that fall back. At 8 bits calibration
-alone keeps more of the ResNet than any road: so few images train it, and no lower rate was tried.
+Rescales: without the casts at the ends; price: of all; in float: kernels that fall back. At 8 bits
+calibration alone keeps more of the ResNet than any road: so few images train it, and no lower rate was tried.
 """
     for network, what in NETWORKS.items():
         mine = [one for one in known if one["network"] == network]
