@@ -188,9 +188,11 @@ def mismatch(graph: Graph, stats: Statistics) -> str:
 def _notes(graph: Graph, stats: Statistics, masked: Collection[str]) -> Iterable[str]:
     if text := mismatch(graph, stats):
         yield text
-    unmasked = ((name, seen, seen.below and name in masked) for name, seen in stats.values.items())
-    counted = [(name, seen.nan + seen.inf * (not is_mask)) for name, seen, is_mask in unmasked]
-    odd = [(name, count) for name, count in counted if count]
+    odd = []
+    for name, seen in stats.values.items():
+        is_mask = seen.below and name in masked
+        if count := seen.nan if is_mask else seen.nan + seen.inf:
+            odd.append((name, count))
     if odd:
         shown = ", ".join(f"{name!r} ({count})" for name, count in odd[:_NOTED])
         more = ", ..." if len(odd) > _NOTED else ""

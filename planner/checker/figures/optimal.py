@@ -131,11 +131,12 @@ def _free(ranges: Ranges, number: int, step: Step) -> Iterator[Class]:
 
 def _sharing(ranges: Ranges, classes: Sequence[Class]) -> Iterator[Class]:
     """Classes of one label that values link without a rescale, two or more together."""
-    least = [*range(len(classes))]  # of each class, one linked to it and not behind it: in the end the first
+    # Union and find: a parent stands before its children, so a root is the first class of its group.
+    parents = [*range(len(classes))]
 
     def root(n: int) -> int:
-        while least[n] != n:
-            least[n] = n = least[least[n]]
+        while parents[n] != n:
+            parents[n] = n = parents[parents[n]]
         return n
 
     first: dict[tuple[str, Label], int] = {}
@@ -143,7 +144,7 @@ def _sharing(ranges: Ranges, classes: Sequence[Class]) -> Iterator[Class]:
         for port in (_at(ranges, place) for place in one):
             a, b = sorted((root(first.setdefault((port.value, _label(port.type)), n)), root(n)))
             if port.value not in ranges.pins:
-                least[b] = a
+                parents[b] = a
     groups: dict[int, list[Class]] = {}
     for n, one in enumerate(classes):
         groups.setdefault(root(n), []).append(one)

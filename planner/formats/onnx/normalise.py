@@ -299,11 +299,9 @@ def _with_names(op: Op, resolve: Callable[[str], str]) -> Op:
 
 def _cast(op: Op, graph: Graph) -> Op:
     to = ENUMS.get(graph.values[op.inputs[1]].dtype)
-    return (
-        op
-        if to is None
-        else replace(op, type="Cast", inputs=op.inputs[:1], attributes={**op.attributes, "to": to})
-    )
+    if to is None:
+        return op
+    return replace(op, type="Cast", inputs=op.inputs[:1], attributes={**op.attributes, "to": to})
 
 
 def _adds(op: Op, taken: set[str]) -> list[Op]:

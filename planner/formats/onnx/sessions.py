@@ -6,13 +6,15 @@ does not load is refused with the node that does not load alone. Source: docs/fo
 """
 
 import ctypes
+import math
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import onnxruntime
@@ -23,6 +25,7 @@ from planner.formats.onnx.dtypes import ENUMS, NARROW_BITS, NUMPY, byte_size, dt
 from planner.formats.onnx.nodes import Node, op_node
 from planner.formats.onnx.structure.functions_to_subgraphs import QPLAN
 from planner.formats.onnx.structure.wider_integers import widened
+from planner.formats.onnx.tensors import array_of_raw, raw_bytes
 from planner.formats.onnx.write import OPSET, write_graph, write_model
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, Opaque
@@ -50,8 +53,6 @@ _OWN_FILE: Final = re.compile(r"Load model from \S+ failed: ?")
 _UNKNOWN: Final = re.compile(r"is not a registered function/op|No Op registered for")
 _OTHER_TYPES: Final = re.compile(r"NOT_IMPLEMENTED|Type Error: Type '")
 _CUT: Final = "a plan whose ranges are given needs no run"
-
-
 # Element types that onnxruntime's Python interface does not pass as arrays, by its names of them.
 _BARE: Final[Mapping[str, str]] = {
     **{f"tensor(float8{kind.lower()})": f"f8{kind}" for kind in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")},
@@ -61,6 +62,7 @@ _BARE: Final[Mapping[str, str]] = {
     **{f"tensor({sign}int{bits})": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (2, 4)},
 }
 _BARE_NUMPY: Final = frozenset(NUMPY[name] for name in _BARE.values())
+_KNOWN_OUTPUTS: Final[MutableMapping[Any, Mapping[str, str]]] = WeakKeyDictionary()
 
 Optimisation: TypeAlias = Literal["none", "basic", "extended", "all"]
 
@@ -235,16 +237,25 @@ def run_arrays(session: Any, names: Sequence[str], feeds: Mapping[str, np.ndarra
     Raises:
       one of `FAILURES`: onnxruntime refuses the arrays.
     """
-    kinds = {port.name: port.type for port in session.get_outputs()}
-    is_plain = all(kinds.get(name) not in _BARE for name in names)
-    if is_plain and not any(getattr(array, "dtype", None) in _BARE_NUMPY for array in feeds.values()):
+    bare = _bare_outputs(session)
+    if bare.keys().isdisjoint(names) and not any(
+        getattr(array, "dtype", None) in _BARE_NUMPY for array in feeds.values()
+    ):
         found: list[np.ndarray] = session.run(list(names), dict(feeds))
         return found
     values = session.run_with_ort_values(list(names), {name: _value(feeds[name]) for name in feeds})
     return [
-        _bare_array(value, _BARE[kinds[name]]) if kinds.get(name) in _BARE else value.numpy()
+        _bare_array(value, bare[name]) if name in bare else value.numpy()
         for name, value in zip(names, values, strict=True)
     ]
+
+
+def _bare_outputs(session: Any) -> Mapping[str, str]:
+    """Outputs that onnxruntime does not give as arrays, with their types; asked once a session."""
+    if session not in _KNOWN_OUTPUTS:
+        kinds = ((port.name, _BARE.get(port.type)) for port in session.get_outputs())
+        _KNOWN_OUTPUTS[session] = {name: kind for name, kind in kinds if kind is not None}
+    return _KNOWN_OUTPUTS[session]
 
 
 def _value(array: np.ndarray) -> Any:
@@ -253,31 +264,18 @@ def _value(array: np.ndarray) -> Any:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
     name = dtype_of(array)
     stored = array.view(np.dtype(f"u{array.itemsize}"))
-    bits = NARROW_BITS.get(name, 0)
-    if bits:
-        # Several to a byte, the first in its low bits; the shape counts elements, so the rest is not read.
-        places = (np.arange(stored.size) % (8 // bits) * bits).astype(np.uint8)
-        lifted = (stored.reshape(-1) & (1 << bits) - 1) << places
-        packed = np.zeros(stored.size, np.uint8)
-        np.bitwise_or.at(packed, np.arange(stored.size) * bits // 8, lifted)
-        stored = packed.reshape(array.shape)
+    if name in NARROW_BITS:
+        # Several to a byte; the shape counts elements, so what lies behind them is not read.
+        packed, stored = np.frombuffer(raw_bytes(array, name), np.uint8), np.zeros(array.shape, np.uint8)
+        stored.reshape(-1)[: len(packed)] = packed
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(stored, ENUMS[name])
 
 
 def _bare_array(value: Any, name: str) -> np.ndarray:
-    dtype, shape = NUMPY[name], tuple(value.shape())
-    count = int(np.prod(shape, dtype=np.int64))
-    raw = ctypes.string_at(value.data_ptr(), byte_size(name, count)) if count else b""
-    bits = NARROW_BITS.get(name, 0)
-    if not bits:
-        return np.frombuffer(raw, dtype).reshape(shape).copy()
-    stored = np.frombuffer(raw, np.uint8).repeat(8 // bits)[:count]
-    places = (np.arange(count) % (8 // bits) * bits).astype(np.uint8)
-    stored = ((stored >> places) & (1 << bits) - 1).astype(np.uint8)
-    # A signed number of few bits is taken by its value, whatever the rest of its byte holds.
-    low = (1 << bits - 1) if name.startswith("i") else 0
-    numbers = (stored.astype(np.int16) ^ low) - low
-    return numbers.astype(dtype).reshape(shape) if name[0] in "iu" else stored.view(dtype).reshape(shape)
+    shape = tuple(value.shape())
+    size = byte_size(name, math.prod(shape))
+    raw = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return array_of_raw(np.frombuffer(raw, np.uint8), name, shape).copy()
 
 
 def one_line(error: Exception) -> str:

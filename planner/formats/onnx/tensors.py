@@ -48,7 +48,7 @@ def array_of(tensor: TensorProto, folder: Path | None = None) -> np.ndarray:
         return _from_fields(tensor, dtype)
     raw = tensor.raw_data
     _check_size(tensor, dtype, len(raw))
-    return _unpacked(np.frombuffer(raw, dtype=np.uint8), dtype, tuple(tensor.dims))
+    return array_of_raw(np.frombuffer(raw, dtype=np.uint8), dtype, tuple(tensor.dims))
 
 
 def tensor_of(name: str, array: np.ndarray, dtype: str = "") -> TensorProto:
@@ -151,7 +151,8 @@ def _packed(array: np.ndarray, dtype: str) -> bytes:
     return packed.astype(np.uint8).tobytes()
 
 
-def _unpacked(raw: np.ndarray, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+def array_of_raw(raw: np.ndarray, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The array whose elements a file holds as these bytes: `raw_bytes` turned round."""
     bits = NARROW_BITS.get(dtype)
     if bits is None:
         return raw.view(NUMPY[dtype].newbyteorder("<")).reshape(shape)
@@ -192,7 +193,7 @@ def _mapped(tensor: TensorProto, dtype: str, folder: Path | None) -> np.ndarray:
     )
     if needed == 0:
         return np.zeros(tuple(tensor.dims), dtype=NUMPY[dtype])
-    return _unpacked(map_bytes(path, offset, needed), dtype, tuple(tensor.dims))
+    return array_of_raw(map_bytes(path, offset, needed), dtype, tuple(tensor.dims))
 
 
 def _number(entries: dict[str, str], key: str, tensor: TensorProto) -> int:
