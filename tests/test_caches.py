@@ -22,6 +22,7 @@ ENDLESS = {
 """Caches without a bound of functions with arguments: what the arguments are."""
 CONTAINERS = {
     "planner/formats/writable.py _WRITTEN": "emptied at `_KEPT`",
+    "planner/formats/onnx/sessions.py _KNOWN_OUTPUTS": "as long as the session",
     "planner/ir/graph.py _DIGESTS": "as long as the graph",
     "planner/ir/mapped.py _MAPS": "as long as an array shows the file",
     "planner/plans/write_json.py _ROWS": "`_MOST_ROWS`, the oldest go first",
