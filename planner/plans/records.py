@@ -7,13 +7,16 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias, overload
+from typing import Final, Literal, TypeAlias, overload
 
 from planner.ir.graph import port_address
 from planner.ir.types.held_pins import Storages
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.ir.types.wanted import Stored, Wanted, is_stored_in
 from planner.target.records import Costs, Engines, Files, Row, WorkRates
+
+BETWEEN_FLOATS: Final = "moves data between float ops"
+"""The reason of a kernel that hands data on, and whose row would store it between floats."""
 
 Kind: TypeAlias = Literal["requantize", "widen", "narrow", "zero_point", "clamp", "quantize", "dequantize"]
 PortTyped: TypeAlias = Uniform | FloatType | None

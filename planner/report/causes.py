@@ -13,7 +13,8 @@ from typing import Final, Literal, TypeAlias
 from planner.accuracy.coverage import Coverage, Fallback
 from planner.accuracy.verdict import share_text
 from planner.errors import quantity
-from planner.propagation.network.float_islands import BETWEEN_FLOATS, ISLAND
+from planner.plans.records import BETWEEN_FLOATS
+from planner.propagation.network.float_islands import ISLAND
 from planner.propagation.selection.choice import NO_RANGE
 from planner.propagation.selection.wanted_rows import ANNOTATED
 

@@ -14,7 +14,7 @@ from planner.ir.operators.movement import cut_of
 from planner.ir.roles import moves_data
 from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import Bipolar, Calibrated, Uniform
-from planner.plans.records import KernelPlan, Port
+from planner.plans.records import BETWEEN_FLOATS, KernelPlan, Port
 from planner.target.expressions import parse_number
 from planner.target.records import Row
 
@@ -73,7 +73,7 @@ def step_of(graph: Graph, kernel: KernelPlan, region: Region, served: Served | N
 
 def _moves(graph: Graph, region: Region, served: Served | None, kernel: KernelPlan) -> bool:
     if served is None:
-        return moves_data(graph, region, joins_all=kernel.reason == "moves data between float ops")
+        return moves_data(graph, region, joins_all=kernel.reason == BETWEEN_FLOATS)
     present = sum(1 for port in served.ports if port.value)
     joined = [sum(1 for i in group if served.ports[i].value) for group in served.groups]
     return not served.row.computes and moves_data(graph, region, joins_all=joined == [present])

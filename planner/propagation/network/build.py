@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from planner.ir import roles
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph
 from planner.ir.operators.movement import cut_of
 from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Storage, Uniform
 from planner.ir.types.ranges import NO_WIDTHS
+from planner.plans.records import BETWEEN_FLOATS
 from planner.propagation.network.early_ranges import EarlyRanges
-from planner.propagation.network.float_islands import BETWEEN_FLOATS
 from planner.propagation.network.per_axis import give_slices
 from planner.propagation.network.ports import (
     CLASS,
@@ -169,7 +170,7 @@ def _value(graph: Graph, name: str, definition: int, uses: Sequence[int], output
 
 def _moves(graph: Graph, choice: Choice) -> bool:
     """Whether data passes a kernel unchanged: as its row says, and where it gave that up for float, too."""
-    gave_up = choice.reason == BETWEEN_FLOATS and not choice.region.ops
+    gave_up = choice.reason == BETWEEN_FLOATS and roles.moves_data(graph, choice.region, joins_all=True)
     return gave_up or moves_data(graph, *choice[:3])
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
 from planner.ir.operators.movement import FAR, INFINITE
+from planner.plans.records import BETWEEN_FLOATS
 from planner.propagation.network.constant_ranges import oddity
 from planner.propagation.network.float_islands import (
-    BETWEEN_FLOATS,
     ISLAND,
     float_islands,
     integer_islands,

@@ -14,7 +14,6 @@ from planner.ops import of_form
 from planner.ops.forms import Form
 from planner.propagation.network.ports import FLOAT, Kernel, Network, ports_of, present
 
-BETWEEN_FLOATS: Final = "moves data between float ops"
 ISLAND: Final = "integer island: float kernels alone are around it"
 MULTIPLIES: Final = of_form(Form.LINEAR, Form.CONTRACTION, Form.RECURRENT)
 """Ops with multiply-adds, which are worth their casts."""

@@ -10,7 +10,8 @@ Source: docs/specification.md, section 11; tests/cases, case 67.
 
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Calibrated, NoneType
-from planner.propagation.network.float_islands import BETWEEN_FLOATS, is_bound
+from planner.plans.records import BETWEEN_FLOATS
+from planner.propagation.network.float_islands import is_bound
 from planner.propagation.network.ports import FLOAT, Kernel, Network, present
 from planner.propagation.selection.choice import NO_RANGE, port_facts
 from planner.target.borders import rows_for

@@ -12,9 +12,8 @@ from planner.ir.graph import BOUNDARY, Constant, port_address
 from planner.ir.types.intervals import Interval
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.plans.plan import Plan, Planned, plan_key
-from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
+from planner.plans.records import BETWEEN_FLOATS, KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
-from planner.propagation.network.float_islands import BETWEEN_FLOATS
 from planner.propagation.network.ports import Kernel, Port, Value
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.typed import Typed

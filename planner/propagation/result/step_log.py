@@ -14,7 +14,7 @@ from planner.ir.kernel_requests import Asked, asked_of
 from planner.ir.types.intervals import Interval, cut_to, hull
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.ir.types.typetext import brief
-from planner.plans.records import Refused, StepRow, StepRows
+from planner.plans.records import BETWEEN_FLOATS, Refused, StepRow, StepRows
 from planner.propagation.network.constant_ranges import observed
 from planner.propagation.network.ports import CONSTANT, FLOAT, GIVEN, Kernel, Port, base_of, ports_of, present
 from planner.propagation.parameters.typed import Typed
@@ -316,7 +316,7 @@ def _first_step(log: _Log, outcome: Typed, kernel: Kernel, port: Port, *, head: 
     label = solution.labels[entry.id] if solution else entry.own
     pin = base_of(log.network, log.network.values[port.value])
     if label is None:
-        text, rule, source = "float", "float", "moves data between float ops"
+        text, rule, source = "float", "float", BETWEEN_FLOATS
     elif pin is not None and pin.is_per_tensor and label == label_of(pin):
         rule, source = "pinned", "model"
     elif label == entry.own:
