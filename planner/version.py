@@ -6,7 +6,7 @@ from typing import Final
 VERSION: Final = "0.1.0"
 PLANNING: Final = 19
 """Raised by every change after which a request may get another plan (`tests/plans/test_revision.py`)."""
-WORDS: Final = 1
+WORDS: Final = 2
 """Raised where only the words of warnings change: `check` compares them word for word in plans of the same
 planning and words. No part of a key: stored plans, measurements and answers of other words stay of use."""
 MADE_BY: Final = f"{VERSION}, planning {PLANNING}"

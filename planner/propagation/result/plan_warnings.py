@@ -28,6 +28,7 @@ from planner.propagation.network.ports import FLOAT, Kernel, Port, Value, base_o
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.bias_grids import sum_of
 from planner.propagation.parameters.typed import Typing
+from planner.propagation.result.cache_warnings import requantized_caches
 from planner.propagation.result.not_as_written import not_as_written
 from planner.propagation.result.pin_warnings import (
     of_fewer_steps,
@@ -66,7 +67,7 @@ def warnings_of_all(
 ) -> tuple[str, ...]:
     """Return the warnings of the whole plan; `rows` are those in use, by key, `costs` those of the plan."""
     whole = (unranged(graph, kernels), _unmeasured(graph, costs), _unsized(graph, target))
-    odd = (*_ineffective(graph), *unmet_globs(graph, kernels, rows))
+    odd = (*_ineffective(graph), *unmet_globs(graph, kernels, rows), *requantized_caches(graph, kernels))
     return (*filter(None, whole), *odd, *not_as_written(graph, kernels, rows))
 
 
