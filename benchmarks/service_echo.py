@@ -143,7 +143,7 @@ async def steady(port: int, seconds: float, more: str) -> list[float]:
 async def heavy(url: str, token: str) -> AsyncIterator[list[int]]:
     """Keep jobs of another token at work; how many of them ended, once it is over."""
     headers = {"Authorization": f"Bearer {token}", "Prefer": "respond-async"}
-    ended = [0]
+    ended, ending = [0], asyncio.Event()
 
     async def feed() -> None:
         async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=60) as client:
@@ -156,15 +156,18 @@ async def heavy(url: str, token: str) -> AsyncIterator[list[int]]:
                 states = [(link, (await client.get(link)).json()["state"]) for link in running]
                 ended[0] += sum(state == "done" for _, state in states)
                 running = [link for link, state in states if state in ("queued", "running")]
+                if ending.is_set():
+                    break
+            for link in running:  # what comes after this is measured alone
+                await client.delete(link)
 
     feeding = asyncio.create_task(feed())
     await asyncio.sleep(5)
     try:
         yield ended
     finally:
-        feeding.cancel()
-        with suppress(asyncio.CancelledError):
-            await feeding
+        ending.set()
+        await feeding
 
 
 def beside_heavy(seconds: float) -> list[Row]:

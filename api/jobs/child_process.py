@@ -66,8 +66,10 @@ Stopped = Callable[[], bool]
 Tell = Callable[[Mapping[str, Any]], None]
 
 
+BEHIND: Final = 5
+"""Nice of every job: requests, in the server's process and in children of their own, are answered first."""
 WAY: Final = 10
-"""Nice of a child whose principal has more waiting: a tenth of what others have, where they want it."""
+"""Added where the principal has more waiting: a tenth of what others have, where they want it."""
 
 
 class Cancelled(Exception):

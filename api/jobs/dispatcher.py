@@ -23,7 +23,7 @@ from ..problems import Problem, Refused, as_arguments
 from ..server.logs import log_job
 from ..tracing import Asked, span
 from . import queue
-from .child_process import WAY
+from .child_process import BEHIND, WAY
 from .executors import Executor
 from .fan_out import run_work
 from .forks import Unavailable, WorkerLost
@@ -152,8 +152,9 @@ class Dispatcher:
             waiting = await self._do(queue.who_waits) if taken else {}
         present = {*waiting, *self.asking()}
         for job in taken:
-            nice = WAY if waiting.get(job.principal) and present - {job.principal} else 0
-            self.held[job.id] = (job, asyncio.create_task(self._run(job, nice)))
+            gives_way = waiting.get(job.principal) and present - {job.principal}
+            running = self._run(job, BEHIND + (WAY if gives_way else 0))
+            self.held[job.id] = (job, asyncio.create_task(running))
         await asyncio.sleep(0)  # what is cancelled before it began would not be given back
 
     async def _watch(self) -> None:

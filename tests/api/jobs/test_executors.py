@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from api.jobs import queue
-from api.jobs.child_process import WAY, Bounds
+from api.jobs.child_process import BEHIND, WAY, Bounds
 from api.jobs.dispatcher import Dispatcher, Pace
 from api.jobs.executors import Cluster, Pool
 from api.jobs.records import work
@@ -314,11 +314,11 @@ class Noting(Pool):
 @pytest.mark.parametrize(
     ("jobs", "asking", "nice"),
     [
-        (["one", "one"], [], 0),  # nobody else is there
-        (["one", "one"], ["one"], 0),
-        (["one", "one"], ["two"], WAY),
-        (["one", "one", "two"], [], WAY),
-        (["one", "two", "two"], [], 0),  # it has nothing more
+        (["one", "one"], [], BEHIND),  # nobody else is there
+        (["one", "one"], ["one"], BEHIND),
+        (["one", "one"], ["two"], BEHIND + WAY),
+        (["one", "one", "two"], [], BEHIND + WAY),
+        (["one", "two", "two"], [], BEHIND),  # it has nothing more
     ],
 )
 def test_jobs_give_way_to_others_alone(engine, store, jobs, asking, nice):
@@ -346,4 +346,4 @@ def test_what_is_leased_runs_though_the_database_fails_behind(engine, store, mon
     executor = Noting(store)
     executor.go.set()
     assert run(engine, executor, {"task": "x"}).state == "done"
-    assert executor.nice == [0]
+    assert executor.nice == [BEHIND]
