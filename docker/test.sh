@@ -26,8 +26,11 @@ containers() { "$engine" ps -aq --filter "label=com.docker.compose.project=$proj
 first() { containers "$1" | head -n 1; }
 finish() {
     code=$?
-    if [ "$code" != 0 ]; then for one in api database; do "$engine" logs --tail 20 "$(first $one)" >&2 || true; done; fi
-    [ -n "${KEEP:-}" ] || { compose -f compose.yaml -f compose.tls.yaml down -v || true; rm -rf "$work"; }
+    if [ -d "$work/source" ]; then # before it nothing was started
+        if [ "$code" != 0 ]; then for one in api database; do "$engine" logs --tail 20 "$(first $one)" >&2 || true; done; fi
+        [ -n "${KEEP:-}" ] || compose -f compose.yaml -f compose.tls.yaml down -v || true
+    fi
+    [ -n "${KEEP:-}" ] || rm -rf "$work"
     exit "$code"
 }
 trap finish EXIT
