@@ -2,9 +2,11 @@
 
 import gc
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
@@ -49,6 +51,21 @@ def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(50_000)
     gc.enable()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tests."):
+            drawn = [one for one in vars(module).values() if isinstance(one, np.random.Generator)]
+            STARTS.extend((one, one.bit_generator.state) for one in drawn)
+
+
+STARTS: list[tuple[np.random.Generator, object]] = []
+"""Generators of modules, with their states after the import."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Draw the same numbers whichever tests ran before: several processes take tests in any order."""
+    for generator, state in STARTS:
+        generator.bit_generator.state = state
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def test_without_any_fact_the_plan_says_that_nothing_was_asked():
     assert plan.warnings == (
         (
             "wanted_db is 20, and no fact has the dB at consumers, so no row is rejected for it: "
-            "calibrate with --readers"
+            "calibrate with `readers` (`--readers`)"
         ),
     )
 

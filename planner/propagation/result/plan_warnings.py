@@ -91,7 +91,7 @@ def _unmeasured(graph: Graph, costs: Costs) -> str | None:
         return None
     return (
         f"wanted_db is {costs.wanted_db:g}, and no fact has the dB at consumers, so no row is "
-        "rejected for it: calibrate with --readers"
+        "rejected for it: calibrate with `readers` (`--readers`)"
     )
 
 
