@@ -52,6 +52,14 @@ healthy() { # the check that compose.yaml has, asked for by hand where nobody do
         sleep 1
     done
 }
+refused() { # until the server says that its tables are of another version, at most a minute
+    tries=0
+    until "$engine" logs --tail 20 "$(first api)" 2>&1 | grep -q "of another version"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 60 ] || return 1
+        sleep 1
+    done
+}
 replace() { # IMAGE: stop the servers, start those of an image, then the workers
     export QPLAN_IMAGE="$1"
     compose stop -t 30 api
@@ -113,9 +121,7 @@ replace qplan:next1
 ready "$url/v1/health/ready"
 walk check
 replace qplan
-sleep 5
-refusal=$("$engine" logs --tail 20 "$(first api)" 2>&1)
-case $refusal in *"of another version"*) ;; *) say "an older program took newer tables: $refusal"; exit 1 ;; esac
+refused || { say "an older program took newer tables: $("$engine" logs --tail 20 "$(first api)" 2>&1)"; exit 1; }
 say "an older program refuses newer tables"
 compose stop -t 30 api
 psql dropdb -U qplan --force qplan
