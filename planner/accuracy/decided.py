@@ -41,8 +41,9 @@ class Decided:
 
     Attributes:
       share: of the answers that change, or are expected to if that is more, 0 to 1. An answer is a decision;
-        with one axis of places (words, steps in time) a sequence of them; in pictures a decision that is not
-        the commonest, and the share is what their F1 score loses.
+        with one axis of places (words, steps in time) a sequence of them; in pictures, and in samples of
+        many labels where one is the commonest by far, a decision that is not the commonest, and the share is
+        what their F1 score loses.
       answers: of all samples.
     """
 
@@ -59,6 +60,7 @@ class Decisions:
       count: decisions.
       places: axes of places or words that are longer than 1, at most.
       sequences: decisions that differ in more than their places.
+      labels: decisions about one sample, at most.
       changed: decisions that went otherwise.
       noise: squares of what margins changed by; `near_noise` that of the `near` ones below `NEAR`.
     """
@@ -67,6 +69,7 @@ class Decisions:
     count: int = 0
     places: int = 0
     sequences: int = 0
+    labels: int = 0
     changed: int = 0
     noise: float = 0.0
     near: int = 0
@@ -94,6 +97,7 @@ class Decisions:
         places = [size for size, kind in zip(chosen.shape, kinds, strict=True) if kind in ("place", "word")]
         self.places = max(self.places, sum(size > 1 for size in places))
         self.sequences += margins.size // math.prod(places)
+        self.labels = max(self.labels, math.prod(chosen.shape[1:]))
         self.count += margins.size
         self.noise += float(errors.sum())
         self.near += int(np.count_nonzero(is_near))
@@ -107,19 +111,27 @@ class Decisions:
 
     def found(self) -> Decided | None:
         """Return the result so far; None where samples are too few, or nothing stands out of a picture."""
-        answers = (self.count, self.sequences, self._rare())[min(2, self.places)]
+        is_sparse = self.places > 1 or self._is_sparse()
+        answers = self._rare() if is_sparse else self.sequences if self.places else self.count
         if answers < LEAST:
             return None
         # What was seen bounds what is expected, by two deviations of a count: noise may have long tails.
         most = self.changed + 2 * math.sqrt(self.changed) + UNSEEN
         changes = max(self.changed, min(self._expected(), most))
         # Of masks in a picture what the F1 score loses: a change makes one answer too many or too few.
-        changes = changes / 2 if self.places > 1 else changes
+        changes = changes / 2 if is_sparse else changes
         return Decided(min(1.0, changes / answers), answers)
 
+    def _is_sparse(self) -> bool:
+        """Whether samples have many labels, most of them alike: the species not heard, the empty boxes.
+
+        Were each of them an answer, a file that loses every rare one would be right nearly always.
+        """
+        return not self.places and self.labels > 1 and 2 * max(self._chosen.values()) > self.count
+
     def _rare(self) -> int:
-        """Decisions that are not the commonest; of a sigmoid those for it."""
-        if self.axes.decides == "sigmoid":
+        """Decisions that are not the commonest; of a sigmoid in pictures those for it."""
+        if self.axes.decides == "sigmoid" and self.places > 1:
             return self._chosen.get(1, 0)
         return self.count - max(self._chosen.values(), default=0)
 

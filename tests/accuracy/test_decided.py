@@ -82,6 +82,44 @@ def test_the_background_of_a_picture_is_no_answer():
     assert found(MAP, samples).share == pytest.approx(1 - f1, abs=0.03)
 
 
+LABELS = Axes(("", ""), "sigmoid")
+BOXES = Axes(("", "", "class"), "softmax")
+
+
+def chances(axes, held, size=500):
+    """Labels of one sample, those of `held` near certain: sigmoids, or boxes whose class 0 is none."""
+    wanted = np.full((1, size), 0.01)
+    wanted[0, list(held)] = 0.99
+    return wanted if axes is LABELS else np.stack([1 - wanted, wanted * 0.98, wanted * 0.02], axis=-1)
+
+
+@pytest.mark.parametrize("axes", [LABELS, BOXES])
+@pytest.mark.parametrize("count", [20, 200])
+@pytest.mark.parametrize("lost", [0.0, 0.25, 1.0])
+def test_labels_that_nothing_holds_are_no_answer(axes, count, lost):
+    """Of 500 labels a few hold: a file that loses some of them is wrong by the F1 score of these."""
+    kept = range(round(count * lost), count)
+    samples = [(chances(axes, range(count)), chances(axes, kept))] * 10
+    decided = found(axes, samples)
+    assert decided.answers == 10 * count
+    assert lost / 2 <= decided.share <= 0.7 * lost
+
+
+@pytest.mark.parametrize("count", [250, 240])
+def test_labels_as_often_held_as_not_are_answers_all(count):
+    every = found(LABELS, [(chances(LABELS, range(count)), chances(LABELS, range(count // 2)))] * 10)
+    assert every.share == pytest.approx(0.25, rel=0.1)
+
+
+def test_labels_of_which_none_holds_say_nothing():
+    assert found(LABELS, [(chances(LABELS, ()),) * 2] * 100) is None
+
+
+def test_one_label_a_sample_is_an_answer_each():
+    one = [(chances(LABELS, held, 1),) * 2 for held in [(0,)] * 3 + [()] * 97]
+    assert found(LABELS, one).answers == 100
+
+
 def test_too_few_answers_say_nothing():
     rng = np.random.default_rng(6)
     assert found(ONE, [pair(rng, (1, 10), 0.1) for _ in range(8)]) is None
