@@ -148,6 +148,19 @@ def together(made: Made) -> Axes:
     return Axes(_together([made.known.get(name, UNKNOWN).kinds for name in made.data], made.rank))
 
 
+def joined(made: Made) -> Axes:
+    """Those of all operands; where they are joined, a place is one only if each of them has places there.
+
+    A detector joins the sides of boxes, which a convolution may have made as places, with scores.
+    """
+    kinds = list(together(made).kinds)
+    if kinds:
+        axis = int(made.op.attributes.get("axis", 0)) % made.rank
+        known = [made.known.get(name, UNKNOWN).kinds for name in made.data]
+        kinds[axis] = kinds[axis] if all(kind[axis] for kind in known if len(kind) == made.rank) else ""
+    return Axes(tuple(kinds))
+
+
 def _place(kind: Axis) -> Axis:
     """What an axis that a product keeps is, given what its operand has there."""
     return "word" if kind == "word" else "place"
