@@ -1,4 +1,4 @@
-"""Decided: how often a softmax or a sigmoid of the quantized file decides otherwise than the model's.
+"""Decided: how often a softmax, sigmoid or index of the quantized file decides otherwise than the model's.
 
 A margin is what a decision is won by: the logarithm of the likeliest class over the next, or the logit of a
 sigmoid. Noise changes it; few samples show few changes, so the share that is expected to change is counted as
@@ -86,8 +86,10 @@ class Decisions:
             axis = kinds.index("class")
             del kinds[axis]  # another one may be that of a softmax before
             found = _of_softmax(np.moveaxis(wanted, axis, -1), np.moveaxis(got, axis, -1))
-        else:
+        elif self.axes.decides == "sigmoid":
             found = _of_sigmoid(wanted, got)
+        else:
+            found = _of_indices(wanted, got)
         margins, others, chosen, other = found
         signal = [axis for axis, kind in enumerate(kinds) if kind == "place"]
         is_moved = (others < 0) & _is_moved(chosen, other, signal)
@@ -173,6 +175,12 @@ def _of_sigmoid(wanted: Array, got: Array) -> tuple[Array, Array, Array, Array]:
         is_above.astype(np.int64),
         (others > 0).astype(np.int64),
     )
+
+
+def _of_indices(wanted: Array, got: Array) -> tuple[Array, Array, Array, Array]:
+    """Indices tell no margins: each is as good as certain, and lost where the file has another one."""
+    margins = np.full(wanted.shape, NEAR)
+    return margins, np.where(wanted == got, margins, -FINEST), wanted, got
 
 
 def _is_moved(chosen: Array, other: Array, axes: Sequence[int]) -> Array:

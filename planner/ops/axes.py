@@ -23,7 +23,8 @@ class Axes:
 
     Attributes:
       kinds: of each axis; empty where the rank is unknown.
-      decides: `softmax` or `sigmoid` where the value is the result of one, moved or not; else "".
+      decides: `softmax`, `sigmoid` or `index` (of the largest) where the value is the result of one, moved or
+        not; else "".
     """
 
     kinds: tuple[Axis, ...] = ()
@@ -146,6 +147,16 @@ def product(made: Made) -> Axes:
 def together(made: Made) -> Axes:
     """Those of all operands, broadcast."""
     return Axes(_together([made.known.get(name, UNKNOWN).kinds for name in made.data], made.rank))
+
+
+def chosen(made: Made) -> Axes:
+    """Those of the operand without the axis along which one is chosen, each element an answer."""
+    kinds = list(made.first.kinds)
+    if len(kinds) != made.rank + (not made.op.attributes.get("keepdims", 1)):
+        return Axes(("",) * made.rank, "index")
+    axis = int(made.op.attributes.get("axis", 0)) % len(kinds)
+    kinds[axis : axis + 1] = [""] if len(kinds) == made.rank else []
+    return Axes(tuple(kinds), "index")
 
 
 def joined(made: Made) -> Axes:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from planner.accuracy.decided import Decisions
+from planner.accuracy.decided import Decided, Decisions
 from planner.accuracy.quality import Quality, Tally
 from planner.accuracy.verdict import quality_level, verdict_of
-from planner.ops.axes import Axes
+from planner.ops.axes import UNKNOWN, Axes
 
 ONE = Axes(("", "class"), "softmax")
 WORDS = Axes(("", "word", "class"), "softmax")
@@ -118,6 +118,41 @@ def test_labels_of_which_none_holds_say_nothing():
 def test_one_label_a_sample_is_an_answer_each():
     one = [(chances(LABELS, held, 1),) * 2 for held in [(0,)] * 3 + [()] * 97]
     assert found(LABELS, one).answers == 100
+
+
+def tallied(axes, pairs):
+    tally = Tally(is_cut=True, axes=axes)
+    for wanted, got in pairs:
+        tally.add(wanted, got)
+    return tally.quality()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.bool_])
+@pytest.mark.parametrize(("axes", "share"), [(UNKNOWN, 0.02), (Axes(("",), "index"), 0.02)])
+def test_a_label_is_right_or_wrong(dtype, axes, share):
+    """By dB a wrong label of 2 among labels of 0 to 9 is 18 dB, which no one can use."""
+    labels = np.arange(100).reshape(100, 1) % (2 if dtype is np.bool_ else 10)
+    others = labels.copy()
+    others[[8, 51]] = 1 - labels[[8, 51]] % 2
+    quality = tallied(axes, [(a.astype(dtype), b.astype(dtype)) for a, b in zip(labels, others, strict=True)])
+    assert quality.decided == Decided(pytest.approx(share, abs=0.005), 100)
+    assert quality_level(quality) == "fair"
+
+
+def test_the_class_of_each_pixel_may_move_at_edges():
+    wanted = np.zeros((1, 20, 20), np.int64)
+    wanted[0, 5:15, 5:15] = 7
+    edge, lost = wanted.copy(), wanted.copy()
+    edge[0, 4, 5:15] = 7
+    lost[0, 5:15, 5:15] = 0
+    classes = Axes(("", "place", "place"), "index")
+    assert quality_level(tallied(classes, [(wanted, edge)] * 4)) == "good"
+    assert quality_level(tallied(classes, [(wanted, lost)] * 4)) == "poor"
+
+
+def test_bytes_are_no_labels():
+    picture = np.arange(256, dtype=np.uint8).reshape(1, 256)
+    assert tallied(UNKNOWN, [(picture, picture ^ 1)] * 4).decided is None
 
 
 def test_too_few_answers_say_nothing():

@@ -50,6 +50,17 @@ MODELS = {
         ["", CLASS, PLACE, PLACE],
         "softmax",
     ),
+    "the class of each pixel": (
+        "c = Conv(x, w) : f32[1,8,6,6]; y = ArgMax(c) [axis=1, keepdims=0] : i64[1,6,6]",
+        ["", PLACE, PLACE],
+        "index",
+    ),
+    "the class of each pixel, its axis kept": (
+        """c = Conv(x, w) : f32[1,8,6,6]; a = ArgMax(c) [axis=1] : i64[1,1,6,6]
+        y = Cast(a) [to=1] : f32[1,1,6,6]""",
+        ["", "", PLACE, PLACE],
+        "index",
+    ),
     "words": (
         """a = MatMul(t, m) : f32[1,5,9]; b = Softmax(a) : f32[1,5,9]
         y = Transpose(b) [perm=[1,0,2]] : f32[5,1,9]""",
