@@ -37,6 +37,8 @@ OPSET: Final = 21
 IR_VERSION: Final = 10
 _IR_OF: Final = {"f4E2M1FN": 11, "f8E8M0FNU": 12, "i2": 13, "u2": 13}
 """The versions of the format that brought element types later than `IR_VERSION`."""
+OWN: Final = "qplan."
+"""Begins the keys of the metadata that a planner writes."""
 SCALED: Final = "qplan.scaled"
 """Metadata of a model in which factors were absorbed: so its first names still tell of statistics."""
 MAX_BYTES: Final = 1_900_000_000
@@ -187,7 +189,10 @@ def write_graph(
         scopes=graph.scopes,
         typed=typed,
         annotations=annotations,
-        metadata={SCALED: json.dumps(scaled_to_json(graph.scaled))} if graph.scaled else None,
+        metadata={
+            **graph.metadata,
+            **({SCALED: json.dumps(scaled_to_json(graph.scaled))} if graph.scaled else {}),
+        },
     )
 
 
