@@ -31,6 +31,8 @@ FINEST: Final = 1 / 256
 """Width of a bin of margins."""
 UNSEEN: Final = 3.0
 """Changes that may be expected with a chance of 5 % and more where none was seen."""
+SOFT: Final = math.log(9)
+"""Margin of a probability of 0.9: many sigmoids a sample, most of them below, are numbers, no decisions."""
 NEAR: Final = 4.0
 """Margins of decisions that are not near certain; where a probability is next to 0 or 1, noise hides."""
 
@@ -62,6 +64,7 @@ class Decisions:
       sequences: decisions that differ in more than their places.
       labels: decisions about one sample, at most.
       changed: decisions that went otherwise.
+      soft: margins below `SOFT`.
       noise: squares of what margins changed by; `near_noise` that of the `near` ones below `NEAR`.
     """
 
@@ -71,6 +74,7 @@ class Decisions:
     sequences: int = 0
     labels: int = 0
     changed: int = 0
+    soft: int = 0
     noise: float = 0.0
     near: int = 0
     near_noise: float = 0.0
@@ -101,6 +105,7 @@ class Decisions:
         self.sequences += margins.size // math.prod(places)
         self.labels = max(self.labels, math.prod(chosen.shape[1:]))
         self.count += margins.size
+        self.soft += int(np.count_nonzero(margins < SOFT))
         self.noise += float(errors.sum())
         self.near += int(np.count_nonzero(is_near))
         self.near_noise += float(errors[is_near].sum())
@@ -112,10 +117,10 @@ class Decisions:
             self._chosen[int(one)] = self._chosen.get(int(one), 0) + int(many)
 
     def found(self) -> Decided | None:
-        """Return the result so far; None where samples are too few, or nothing stands out of a picture."""
+        """Return the result so far; None where samples are too few, or nothing is decided."""
         is_sparse = self.places > 1 or self._is_sparse()
         answers = self._rare() if is_sparse else self.sequences if self.places else self.count
-        if answers < LEAST:
+        if answers < LEAST or self._is_of_numbers():
             return None
         # What was seen bounds what is expected, by two deviations of a count: noise may have long tails.
         most = self.changed + 2 * math.sqrt(self.changed) + UNSEEN
@@ -123,6 +128,10 @@ class Decisions:
         # Of masks in a picture what the F1 score loses: a change makes one answer too many or too few.
         changes = changes / 2 if is_sparse else changes
         return Decided(min(1.0, changes / answers), answers)
+
+    def _is_of_numbers(self) -> bool:
+        """Whether a sigmoid bounds numbers and decides nothing: grey of a picture, depths, sides of boxes."""
+        return self.axes.decides == "sigmoid" and self.labels >= LEAST and 2 * self.soft > self.count
 
     def _is_sparse(self) -> bool:
         """Whether samples have many labels, most of them alike: the species not heard, the empty boxes.

@@ -120,6 +120,21 @@ def test_one_label_a_sample_is_an_answer_each():
     assert found(LABELS, one).answers == 100
 
 
+@pytest.mark.parametrize("axes", [MAP, LABELS])
+def test_a_sigmoid_that_bounds_numbers_decides_nothing(axes):
+    """A bright picture with noise of a tenth is on the same side of one half everywhere, and is not good."""
+    rng = np.random.default_rng(9)
+    shape = (1, 1, 16, 16) if axes is MAP else (1, 256)
+    pictures = [rng.uniform(0.62, 0.88, shape).astype(np.float32) for _ in range(20)]
+    pairs = [(one, np.float32(one + rng.normal(size=shape) * 0.08).clip(0.52, 0.98)) for one in pictures]
+    quality = tallied(axes, pairs)
+    assert quality.decided is None
+    assert quality_level(quality) == "poor"
+    # One probability a sample is a decision, however unsure.
+    unsure = [(one.reshape(-1, 1)[:1], one.reshape(-1, 1)[:1]) for one in pictures]
+    assert tallied(Axes(("", ""), "sigmoid"), unsure).decided == Decided(0.0, 20)
+
+
 def tallied(axes, pairs):
     tally = Tally(is_cut=True, axes=axes)
     for wanted, got in pairs:
