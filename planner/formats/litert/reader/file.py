@@ -84,6 +84,7 @@ class File:
       inputs, outputs: (name in the signature, else of the tensor; index of the tensor).
       index: of the subgraph.
       subgraph: another one of the file, by index; a number that is none is a ModelError.
+      metadata: names of what stands beside the model for programs that run it: labels, normalisation.
     """
 
     name: str
@@ -93,6 +94,7 @@ class File:
     outputs: tuple[tuple[str, int], ...]
     index: int
     subgraph: "Callable[[int], File]"
+    metadata: tuple[str, ...] = ()
 
 
 def read_file(data: bytes) -> File:
@@ -107,6 +109,9 @@ def read_file(data: bytes) -> File:
         return _Reader(schema, data).file(0)
     except _FAULTS as error:
         raise ModelError(f"no LiteRT file: a field has the wrong form: {error}") from None
+
+
+_OF_CONVERTERS: Final = frozenset({"min_runtime_version", "CONVERSION_METADATA", "reduced_precision_support"})
 
 
 class _Reader:
@@ -159,7 +164,14 @@ class _Reader:
             for what, places in sides
         )
         name = graph.Name().decode() if graph.Name() else ""
-        return File(name or "model", tensors, operators, inputs, outputs, index, self.subgraph)
+        beside = self.metadata()
+        return File(name or "model", tensors, operators, inputs, outputs, index, self.subgraph, beside)
+
+    def metadata(self) -> tuple[str, ...]:
+        """Names of the entries that the converter did not make for itself."""
+        entries = map(self.model.Metadata, range(self.model.MetadataLength()))
+        names = [(entry.Name() or b"").decode() for entry in entries]
+        return tuple(name for name in names if name not in _OF_CONVERTERS)
 
     def signature(self) -> Mapping[tuple[str, int], str]:
         """Names of inputs and outputs, where one signature alone says them."""

@@ -14,7 +14,7 @@ class Hand:
     """Tensors and operators of one subgraph, in the order they are given.
 
     `variables` are places of tensors that keep their numbers, `inner` those of intermediates of operators;
-    `later` leaves out the older field of codes.
+    `later` leaves out the older field of codes; `metadata` are names of entries beside the model.
     """
 
     tensors: list = field(default_factory=list)
@@ -22,6 +22,7 @@ class Hand:
     variables: set = field(default_factory=set)
     inner: tuple = ()
     later: bool = False
+    metadata: tuple = ()
 
     def tensor(self, shape, element, data=None, scales=(), zeros=(), axis=0, name=None):  # noqa: PLR0917
         """Add a tensor; `data` are its bytes."""
@@ -40,6 +41,10 @@ class Hand:
         buffers = vector(made, [table(made, "Buffer", Data=raw(made, data)) for data in datas])
         place, codes = iter(range(1, len(datas))), []
         graphs = [hand.subgraph(made, place, codes, given, results) for hand, given, results in parts]
+        entries = [
+            table(made, "Metadata", Name=name, Buffer=0) for name in map(made.CreateString, self.metadata)
+        ]
+        beside = {"Metadata": vector(made, entries)} if entries else {}
         made.Finish(
             table(
                 made,
@@ -48,6 +53,7 @@ class Hand:
                 OperatorCodes=vector(made, codes),
                 Subgraphs=vector(made, graphs),
                 Version=3,
+                **beside,
             ),
             file_identifier=b"TFL3",
         )
