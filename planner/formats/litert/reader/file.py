@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from planner.errors import ModelError, QTypeError
 from planner.formats.litert.reader.scan import scan_litert
+from planner.formats.litert.reader.sparse import Levels, spread
 from planner.formats.litert.schema import package
 from planner.formats.litert.vocabulary import ELEMENTS
 from planner.ir.dtypes import NUMPY
@@ -196,8 +197,6 @@ class _Reader:
                 f"below 0, of at most {_MOST_ELEMENTS} elements"
             )
         element = self.types.get(item.Type(), "")
-        if item.Sparsity() is not None:
-            raise ModelError(f"tensor {name!r} is stored sparse; accepted: dense ones")
         data = self.numbers(item, name, element, shape)
         grid = item.Quantization()
         if grid is None or not grid.ScaleLength():
@@ -227,7 +226,11 @@ class _Reader:
                 f"constants up to {name!r} have {self.held} bytes in memory; accepted: at most {MOST_HELD} "
                 f"times the file's {len(self.data)}, and {_FREE}"
             )
-        return unpacked(held, element, shape, name)
+        if item.Sparsity() is None:
+            return unpacked(held, element, shape, name)
+        places = Levels(item.Sparsity(), shape, name).places(self.schema, len(self.data))
+        values = unpacked(held, element, places.shape, name)
+        return None if values is None else spread(values, places, shape)
 
     def bytes(self, buffer: Any, name: str) -> Array | None:
         """The bytes of a buffer, in the table or behind it."""
