@@ -63,7 +63,7 @@ def _float_model(
     try:
         if staged is not None:
             return {file.name: file for file in write_float(ready, staged / name)}
-        return {name: write_graph(ready)}
+        return {name: write_graph(ready, with_shapes=True)}
     except UnsupportedExport as error:
         warn(f"the model with corrected biases is not written: {error.message}")
         return {}
