@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.job.files import corrected_file
+from planner.cli.job.files import corrected_in
 from planner.errors import quantity
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def next_steps(
     from planner.formats.table import EXPORTERS, file_name
 
     folder, lines = Path(out), []
-    corrected = corrected_file(planned.graph.name)
-    source = str(folder / corrected) if corrected in files else model
-    if corrected in files:
+    corrected = corrected_in(planned.graph.name, files)
+    source = str(folder / corrected) if corrected else model
+    if corrected:
         kind = "conditioned float model" if conditioned else "float model with corrected biases"
         lines.append(f"{source} is the {kind}: this plan is for it")
     plan_file = str(folder / "plan.json")
