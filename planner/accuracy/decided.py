@@ -1,4 +1,4 @@
-"""Decided: how often a softmax or a sigmoid of the quantized file decides otherwise than the model's.
+"""Decided: how often a softmax, sigmoid or index of the quantized file decides otherwise than the model's.
 
 A margin is what a decision is won by: the logarithm of the likeliest class over the next, or the logit of a
 sigmoid. Noise changes it; few samples show few changes, so the share that is expected to change is counted as
@@ -31,6 +31,8 @@ FINEST: Final = 1 / 256
 """Width of a bin of margins."""
 UNSEEN: Final = 3.0
 """Changes that may be expected with a chance of 5 % and more where none was seen."""
+SOFT: Final = math.log(9)
+"""Margin of a probability of 0.9: many sigmoids a sample, most of them below, are numbers, no decisions."""
 NEAR: Final = 4.0
 """Margins of decisions that are not near certain; where a probability is next to 0 or 1, noise hides."""
 
@@ -41,8 +43,9 @@ class Decided:
 
     Attributes:
       share: of the answers that change, or are expected to if that is more, 0 to 1. An answer is a decision;
-        with one axis of places (words, steps in time) a sequence of them; in pictures a decision that is not
-        the commonest, and the share is what their F1 score loses.
+        with one axis of places (words, steps in time) a sequence of them; in pictures, and in samples of
+        many labels where one is the commonest by far, a decision that is not the commonest, and the share is
+        what their F1 score loses.
       answers: of all samples.
     """
 
@@ -59,7 +62,9 @@ class Decisions:
       count: decisions.
       places: axes of places or words that are longer than 1, at most.
       sequences: decisions that differ in more than their places.
+      labels: decisions about one sample, at most.
       changed: decisions that went otherwise.
+      soft: margins below `SOFT`.
       noise: squares of what margins changed by; `near_noise` that of the `near` ones below `NEAR`.
     """
 
@@ -67,7 +72,9 @@ class Decisions:
     count: int = 0
     places: int = 0
     sequences: int = 0
+    labels: int = 0
     changed: int = 0
+    soft: int = 0
     noise: float = 0.0
     near: int = 0
     near_noise: float = 0.0
@@ -83,8 +90,10 @@ class Decisions:
             axis = kinds.index("class")
             del kinds[axis]  # another one may be that of a softmax before
             found = _of_softmax(np.moveaxis(wanted, axis, -1), np.moveaxis(got, axis, -1))
-        else:
+        elif self.axes.decides == "sigmoid":
             found = _of_sigmoid(wanted, got)
+        else:
+            found = _of_indices(wanted, got)
         margins, others, chosen, other = found
         signal = [axis for axis, kind in enumerate(kinds) if kind == "place"]
         is_moved = (others < 0) & _is_moved(chosen, other, signal)
@@ -94,7 +103,9 @@ class Decisions:
         places = [size for size, kind in zip(chosen.shape, kinds, strict=True) if kind in ("place", "word")]
         self.places = max(self.places, sum(size > 1 for size in places))
         self.sequences += margins.size // math.prod(places)
+        self.labels = max(self.labels, math.prod(chosen.shape[1:]))
         self.count += margins.size
+        self.soft += int(np.count_nonzero(margins < SOFT))
         self.noise += float(errors.sum())
         self.near += int(np.count_nonzero(is_near))
         self.near_noise += float(errors[is_near].sum())
@@ -106,20 +117,32 @@ class Decisions:
             self._chosen[int(one)] = self._chosen.get(int(one), 0) + int(many)
 
     def found(self) -> Decided | None:
-        """Return the result so far; None where samples are too few, or nothing stands out of a picture."""
-        answers = (self.count, self.sequences, self._rare())[min(2, self.places)]
-        if answers < LEAST:
+        """Return the result so far; None where samples are too few, or nothing is decided."""
+        is_sparse = self.places > 1 or self._is_sparse()
+        answers = self._rare() if is_sparse else self.sequences if self.places else self.count
+        if answers < LEAST or self._is_of_numbers():
             return None
         # What was seen bounds what is expected, by two deviations of a count: noise may have long tails.
         most = self.changed + 2 * math.sqrt(self.changed) + UNSEEN
         changes = max(self.changed, min(self._expected(), most))
         # Of masks in a picture what the F1 score loses: a change makes one answer too many or too few.
-        changes = changes / 2 if self.places > 1 else changes
+        changes = changes / 2 if is_sparse else changes
         return Decided(min(1.0, changes / answers), answers)
 
+    def _is_of_numbers(self) -> bool:
+        """Whether a sigmoid bounds numbers and decides nothing: grey of a picture, depths, sides of boxes."""
+        return self.axes.decides == "sigmoid" and self.labels >= LEAST and 2 * self.soft > self.count
+
+    def _is_sparse(self) -> bool:
+        """Whether samples have many labels, most of them alike: the species not heard, the empty boxes.
+
+        Were each of them an answer, a file that loses every rare one would be right nearly always.
+        """
+        return not self.places and self.labels > 1 and 2 * max(self._chosen.values()) > self.count
+
     def _rare(self) -> int:
-        """Decisions that are not the commonest; of a sigmoid those for it."""
-        if self.axes.decides == "sigmoid":
+        """Decisions that are not the commonest; of a sigmoid in pictures those for it."""
+        if self.axes.decides == "sigmoid" and self.places > 1:
             return self._chosen.get(1, 0)
         return self.count - max(self._chosen.values(), default=0)
 
@@ -161,6 +184,12 @@ def _of_sigmoid(wanted: Array, got: Array) -> tuple[Array, Array, Array, Array]:
         is_above.astype(np.int64),
         (others > 0).astype(np.int64),
     )
+
+
+def _of_indices(wanted: Array, got: Array) -> tuple[Array, Array, Array, Array]:
+    """Indices tell no margins: each is as good as certain, and lost where the file has another one."""
+    margins = np.full(wanted.shape, NEAR)
+    return margins, np.where(wanted == got, margins, -FINEST), wanted, got
 
 
 def _is_moved(chosen: Array, other: Array, axes: Sequence[int]) -> Array:

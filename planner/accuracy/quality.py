@@ -7,12 +7,18 @@ slices are alike (`groups`). Source: docs/formats.md; docs/accuracy.md.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from planner.accuracy.decided import Decided, Decisions
 from planner.accuracy.groups import Array, Slices, merged, slices_of
 from planner.ops.axes import UNKNOWN, Axes
+
+LABEL_BYTES: Final = 4
+"""Bytes of an integer that may be a label."""
+MOST_LABELS: Final = 1 << 16
+"""Labels of one sample: more are no answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +30,8 @@ class Quality:
       max_error: the largest difference, real.
       elements: compared, over all samples.
       groups: by label (`[:, :, 0-3]`), slices of an output that are alike in range; none where all are.
-      decided: of an output that a softmax or sigmoid makes, how often it decides otherwise.
+      decided: of an output that a softmax, a sigmoid or an index of the largest makes, and of labels, how
+        often it decides otherwise.
     """
 
     sqnr: float
@@ -76,11 +83,13 @@ class Tally:
         self.noise += float(np.sum(error * error))
         self.largest = max(self.largest, float(np.max(error, initial=0.0)))
         self.elements += reference.size
-        if self.is_cut and wanted.dtype.kind == "f":
+        is_real = wanted.dtype.kind == "f"
+        if self.is_cut and is_real:
             self._add_slices(reference, error)
-            if self.axes.decides:
-                self._decisions = self._decisions or Decisions(self.axes)
-                self._decisions.add(reference, other)
+        axes = self.axes if is_real or self.axes.decides == "index" else _labels(wanted)
+        if self.is_cut and axes.decides:
+            self._decisions = self._decisions or Decisions(axes)
+            self._decisions.add(reference, other)
 
     def _add_slices(self, reference: Array, error: Array) -> None:
         found = slices_of(reference, error, self.axes)
@@ -104,6 +113,12 @@ class Tally:
         for i, (signal, noise, elements) in enumerate(slices.sums(groups)):
             error = float(largest[list(groups.members[i])].max())
             yield groups.label(i), Quality(_decibels(signal, noise), error, int(elements))
+
+
+def _labels(array: Array) -> Axes:
+    """Axes of integers that may be labels: not those of bytes, which are pictures or stored numbers."""
+    is_label = array.dtype.kind == "b" or (array.dtype.kind in "iu" and array.dtype.itemsize >= LABEL_BYTES)
+    return Axes(("",) * array.ndim, "index") if is_label and array.size <= MOST_LABELS else UNKNOWN
 
 
 def decibels(sqnr: float) -> str:

@@ -92,7 +92,7 @@ def condition(
                 samples=samples,
             )
     named = _named(done.model)
-    data_of_model, file = write_graph(named), f"{named.name}.onnx"
+    data_of_model, file = write_graph(named, with_shapes=True), f"{named.name}.onnx"
     files = {file: data_of_model, **_beside(done, data_of_model, named.name)}
     keep_inputs(out, files, (model, target, data, stats, annotations, functions))
     written = write_folder(out, files)

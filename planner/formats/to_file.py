@@ -134,7 +134,11 @@ def _in_one_file(name: str) -> UnsupportedExport:
 def write_float(graph: Graph, path: Path) -> tuple[Path, ...]:
     """Write a float model to `path`, large weights beside it; see `write_to`."""
     apart = has_large_weights(graph)
-    return _written(graph, path, lambda beside: write_graph(graph, external=beside if apart else None))
+    return _written(
+        graph,
+        path,
+        lambda beside: write_graph(graph, external=beside if apart else None, with_shapes=True),
+    )
 
 
 def _written(graph: Graph, path: Path, write: Callable[[Path], bytes]) -> tuple[Path, ...]:

@@ -6,6 +6,7 @@ ids. Nothing here knows a file format; validity rules are in `validity`.
 """
 
 import hashlib
+import json
 import math
 import operator
 from collections import Counter
@@ -29,6 +30,8 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 FLOAT_DTYPES: Final = frozenset({"f16", "bf16", "f32", "f64", "f8E4M3FN", "f8E5M2"})
 BOUNDARY: Final = "@model"
+LEFT_BEHIND: Final = "metadata of the model are in no file made of it"
+"""Begins the note of a model that has some."""
 WRITTEN_LEFT_OUT: Final = "the quantizers of the model's own file are not here, only the types that they gave"
 """Note of an annotated model whose source had quantizers of its own."""
 
@@ -173,6 +176,8 @@ class Graph:
         numbers times a factor (`factors.absorb`); not a number where that is a vector.
       modules: path of the source's module that an op or region stands for, by name, for people alone.
       made: constants that reading made, of which the source has no tensor; None where it is not known.
+      metadata: entries beside an ONNX graph that programs look up, such as names of classes and sample rates;
+        ONNX files that are written have them again.
     """
 
     name: str
@@ -193,6 +198,7 @@ class Graph:
     scaled: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict, compare=False)
     made: frozenset[str] | None = field(default=None, compare=False)
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"
@@ -375,15 +381,19 @@ def model_digest(graph: Graph) -> str:
 
 
 def source_digest(graph: Graph) -> str:
-    """`model_digest`, and of a model that was read from a module also of the text, which is written back.
+    """`model_digest`, and also of what is written back: the text of a module, metadata.
 
     Texts that differ in comments are one model, for which one plan and one set of statistics hold; who keeps
     models or plans for others keeps them under this.
     """
-    found = model_digest(graph)
-    if not graph.module:
-        return found
-    return f"sha256:{hashlib.sha256((found + graph.module).encode()).hexdigest()}"
+    found, kept = model_digest(graph), written_back(graph)
+    return f"sha256:{hashlib.sha256((found + ''.join(kept)).encode()).hexdigest()}" if kept else found
+
+
+def written_back(graph: Graph) -> list[str]:
+    """Parts that no plan depends on and that files repeat: the text of a module, metadata."""
+    kept = [graph.module] if graph.module else []
+    return [*kept, json.dumps(graph.metadata, sort_keys=True)] if graph.metadata else kept
 
 
 def has_fixed_numbers(graph: Graph) -> bool:

@@ -23,7 +23,8 @@ class Axes:
 
     Attributes:
       kinds: of each axis; empty where the rank is unknown.
-      decides: `softmax` or `sigmoid` where the value is the result of one, moved or not; else "".
+      decides: `softmax`, `sigmoid` or `index` (of the largest) where the value is the result of one, moved or
+        not; else "".
     """
 
     kinds: tuple[Axis, ...] = ()
@@ -146,6 +147,29 @@ def product(made: Made) -> Axes:
 def together(made: Made) -> Axes:
     """Those of all operands, broadcast."""
     return Axes(_together([made.known.get(name, UNKNOWN).kinds for name in made.data], made.rank))
+
+
+def chosen(made: Made) -> Axes:
+    """Those of the operand without the axis along which one is chosen, each element an answer."""
+    kinds = list(made.first.kinds)
+    if len(kinds) != made.rank + (not made.op.attributes.get("keepdims", 1)):
+        return Axes(("",) * made.rank, "index")
+    axis = int(made.op.attributes.get("axis", 0)) % len(kinds)
+    kinds[axis : axis + 1] = [""] if len(kinds) == made.rank else []
+    return Axes(tuple(kinds), "index")
+
+
+def joined(made: Made) -> Axes:
+    """Those of all operands; where they are joined, a place is one only if each of them has places there.
+
+    A detector joins the sides of boxes, which a convolution may have made as places, with scores.
+    """
+    kinds = list(together(made).kinds)
+    if kinds:
+        axis = int(made.op.attributes.get("axis", 0)) % made.rank
+        known = [made.known.get(name, UNKNOWN).kinds for name in made.data]
+        kinds[axis] = kinds[axis] if all(kind[axis] for kind in known if len(kind) == made.rank) else ""
+    return Axes(tuple(kinds))
 
 
 def _place(kind: Axis) -> Axis:

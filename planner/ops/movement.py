@@ -47,7 +47,15 @@ MOVEMENT: Final = (
     OpDef(JOIN, form=Form.BORDER, moves=always, parameters=frozenset({0})),
     OpDef("CenterCropPad", "axes", moves=always),
     OpDef("Compress", "axis", form=Form.COUNTED, moves=always),
-    OpDef("Concat", "axis", form=Form.CONCAT, indices=picks.joined, moves=always, limits=(limits.axis,)),
+    OpDef(
+        "Concat",
+        "axis",
+        form=Form.CONCAT,
+        indices=picks.joined,
+        moves=always,
+        axes=axes.joined,
+        limits=(limits.axis,),
+    ),
     OpDef(
         "DepthToSpace",
         "blocksize mode=DCR",

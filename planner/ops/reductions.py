@@ -14,8 +14,8 @@ _window: Final = partial(_pool, axes=axes.windows, limits=(limits.window,))
 _along: Final = partial(OpDef, form=Form.ALONG, limits=(limits.axis_or_behind,))
 
 REDUCTIONS: Final = (
-    OpDef("ArgMax", "axis=0 keepdims=1 select_last_index=0"),
-    OpDef("ArgMin", "axis=0 keepdims=1 select_last_index=0"),
+    OpDef("ArgMax", "axis=0 keepdims=1 select_last_index=0", axes=axes.chosen),
+    OpDef("ArgMin", "axis=0 keepdims=1 select_last_index=0", axes=axes.chosen),
     _window(
         "AveragePool",
         "auto_pad=NOTSET ceil_mode=0 count_include_pad=0 dilations=1 kernel_shape pads=0 strides=1",

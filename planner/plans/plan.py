@@ -13,7 +13,7 @@ from typing import Any
 
 from planner.errors import expect, quantity
 from planner.formats.mlir.text.spelling import Spelling
-from planner.ir.graph import Graph, model_digest, structure_digest, with_facts
+from planner.ir.graph import Graph, model_digest, structure_digest, with_facts, written_back
 from planner.ir.types.qtypes import Uniform
 from planner.notebook import html_of, html_table
 from planner.plans.fields import PlanFields
@@ -178,11 +178,11 @@ def plan_key(
 ) -> str:
     """The content key of a plan: `sha256:...` of model structure, constraints, target, options, maker.
 
-    And of the module that the model was read from, which the plan is written into.
+    And of the module that the model was read from, which the plan is written into, and of its metadata.
 
     Args:
       made_by: the planner; None: this one.
     """
     parts = [structure_digest(graph), model, target, json.dumps(options, sort_keys=True), made_by or MADE_BY]
-    parts += [graph.module] if graph.module else []
+    parts += written_back(graph)
     return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"

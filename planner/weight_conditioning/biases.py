@@ -221,7 +221,8 @@ def _matrices(op: Op, weight: np.ndarray, graph: Graph) -> np.ndarray:
 
 def _with_biases(model: Graph, corrected: Mapping[_Layer, np.ndarray]) -> Graph:
     """Give each layer a bias of its own; a constant that nothing reads any more is dropped."""
-    values, constants = dict(model.values), dict(model.constants)
+    values = dict(model.values)
+    constants = {name: _spread(constant) for name, constant in model.constants.items()}
     operands: dict[str, dict[int, str]] = {}
     ports: dict[str, tuple[str, str]] = {}
     for layer, array in corrected.items():
@@ -246,6 +247,15 @@ def _with_biases(model: Graph, corrected: Mapping[_Layer, np.ndarray]) -> Graph:
         ),
     )
     return without_unread(graph, {layer.bias for layer in corrected})
+
+
+def _spread(constant: Constant) -> Constant:
+    """A constant that repeats one number spread out, as the file of this model has it."""
+    if constant.array is None or constant.array.size < 2 or any(constant.array.strides):
+        return constant
+    array = np.ascontiguousarray(constant.array)
+    array.setflags(write=False)
+    return replace(constant, array=array)
 
 
 def _rewired(ops: tuple[Op, ...], operands: Mapping[str, Mapping[int, str]]) -> tuple[Op, ...]:

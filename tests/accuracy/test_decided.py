@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from planner.accuracy.decided import Decisions
+from planner.accuracy.decided import Decided, Decisions
 from planner.accuracy.quality import Quality, Tally
 from planner.accuracy.verdict import quality_level, verdict_of
-from planner.ops.axes import Axes
+from planner.ops.axes import UNKNOWN, Axes
 
 ONE = Axes(("", "class"), "softmax")
 WORDS = Axes(("", "word", "class"), "softmax")
@@ -80,6 +80,94 @@ def test_the_background_of_a_picture_is_no_answer():
     assert found(MAP, samples).answers == 64
     f1 = 2 * 15 / (16 + 15)
     assert found(MAP, samples).share == pytest.approx(1 - f1, abs=0.03)
+
+
+LABELS = Axes(("", ""), "sigmoid")
+BOXES = Axes(("", "", "class"), "softmax")
+
+
+def chances(axes, held, size=500):
+    """Labels of one sample, those of `held` near certain: sigmoids, or boxes whose class 0 is none."""
+    wanted = np.full((1, size), 0.01)
+    wanted[0, list(held)] = 0.99
+    return wanted if axes is LABELS else np.stack([1 - wanted, wanted * 0.98, wanted * 0.02], axis=-1)
+
+
+@pytest.mark.parametrize("axes", [LABELS, BOXES])
+@pytest.mark.parametrize("count", [20, 200])
+@pytest.mark.parametrize("lost", [0.0, 0.25, 1.0])
+def test_labels_that_nothing_holds_are_no_answer(axes, count, lost):
+    """Of 500 labels a few hold: a file that loses some of them is wrong by the F1 score of these."""
+    kept = range(round(count * lost), count)
+    samples = [(chances(axes, range(count)), chances(axes, kept))] * 10
+    decided = found(axes, samples)
+    assert decided.answers == 10 * count
+    assert lost / 2 <= decided.share <= 0.7 * lost
+
+
+@pytest.mark.parametrize("count", [250, 240])
+def test_labels_as_often_held_as_not_are_answers_all(count):
+    every = found(LABELS, [(chances(LABELS, range(count)), chances(LABELS, range(count // 2)))] * 10)
+    assert every.share == pytest.approx(0.25, rel=0.1)
+
+
+def test_labels_of_which_none_holds_say_nothing():
+    assert found(LABELS, [(chances(LABELS, ()),) * 2] * 100) is None
+
+
+def test_one_label_a_sample_is_an_answer_each():
+    one = [(chances(LABELS, held, 1),) * 2 for held in [(0,)] * 3 + [()] * 97]
+    assert found(LABELS, one).answers == 100
+
+
+@pytest.mark.parametrize("axes", [MAP, LABELS])
+def test_a_sigmoid_that_bounds_numbers_decides_nothing(axes):
+    """A bright picture with noise of a tenth is on the same side of one half everywhere, and is not good."""
+    rng = np.random.default_rng(9)
+    shape = (1, 1, 16, 16) if axes is MAP else (1, 256)
+    pictures = [rng.uniform(0.62, 0.88, shape).astype(np.float32) for _ in range(20)]
+    pairs = [(one, np.float32(one + rng.normal(size=shape) * 0.08).clip(0.52, 0.98)) for one in pictures]
+    quality = tallied(axes, pairs)
+    assert quality.decided is None
+    assert quality_level(quality) == "poor"
+    # One probability a sample is a decision, however unsure.
+    unsure = [(one.reshape(-1, 1)[:1], one.reshape(-1, 1)[:1]) for one in pictures]
+    assert tallied(Axes(("", ""), "sigmoid"), unsure).decided == Decided(0.0, 20)
+
+
+def tallied(axes, pairs):
+    tally = Tally(is_cut=True, axes=axes)
+    for wanted, got in pairs:
+        tally.add(wanted, got)
+    return tally.quality()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.bool_])
+@pytest.mark.parametrize(("axes", "share"), [(UNKNOWN, 0.02), (Axes(("",), "index"), 0.02)])
+def test_a_label_is_right_or_wrong(dtype, axes, share):
+    """By dB a wrong label of 2 among labels of 0 to 9 is 18 dB, which no one can use."""
+    labels = np.arange(100).reshape(100, 1) % (2 if dtype is np.bool_ else 10)
+    others = labels.copy()
+    others[[8, 51]] = 1 - labels[[8, 51]] % 2
+    quality = tallied(axes, [(a.astype(dtype), b.astype(dtype)) for a, b in zip(labels, others, strict=True)])
+    assert quality.decided == Decided(pytest.approx(share, abs=0.005), 100)
+    assert quality_level(quality) == "fair"
+
+
+def test_the_class_of_each_pixel_may_move_at_edges():
+    wanted = np.zeros((1, 20, 20), np.int64)
+    wanted[0, 5:15, 5:15] = 7
+    edge, lost = wanted.copy(), wanted.copy()
+    edge[0, 4, 5:15] = 7
+    lost[0, 5:15, 5:15] = 0
+    classes = Axes(("", "place", "place"), "index")
+    assert quality_level(tallied(classes, [(wanted, edge)] * 4)) == "good"
+    assert quality_level(tallied(classes, [(wanted, lost)] * 4)) == "poor"
+
+
+def test_bytes_are_no_labels():
+    picture = np.arange(256, dtype=np.uint8).reshape(1, 256)
+    assert tallied(UNKNOWN, [(picture, picture ^ 1)] * 4).decided is None
 
 
 def test_too_few_answers_say_nothing():

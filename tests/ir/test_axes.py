@@ -25,10 +25,41 @@ MODELS = {
         ["", "", PLACE, PLACE],
         "",
     ),
+    "boxes of a distribution, and scores": (
+        """c = Conv(x, w) : f32[1,8,6,6]; d = Reshape(c) : f32[1,8,36]; e = Reshape(d) : f32[1,2,4,36]
+        p = Softmax(e) [axis=1] : f32[1,2,4,36]; q = Conv(p, w1) : f32[1,1,4,36]
+        k = Reshape(q) : f32[1,4,36]; h = Sigmoid(d) : f32[1,8,36]
+        y = Concat(k, h) [axis=1] : f32[1,12,36]""",
+        ["", "", PLACE],
+        "",
+    ),
+    "places of several sizes": (
+        """c = Conv(x, w) : f32[1,8,6,6]; d = Reshape(c) : f32[1,8,36]
+        e = MaxPool(c) [kernel_shape=[2,2], strides=[2,2]] : f32[1,8,3,3]; k = Reshape(e) : f32[1,8,9]
+        y = Concat(d, k) [axis=2] : f32[1,8,45]""",
+        ["", "", PLACE],
+        "",
+    ),
+    "what came before, and a step": (
+        """a = MatMul(t, m) : f32[1,5,9]; y = Concat(before, a) [axis=1] : f32[1,12,9]""",
+        ["", PLACE, ""],
+        "",
+    ),
     "classes of pixels": (
         "c = Conv(x, w) : f32[1,8,6,6]; y = Softmax(c) [axis=1] : f32[1,8,6,6]",
         ["", CLASS, PLACE, PLACE],
         "softmax",
+    ),
+    "the class of each pixel": (
+        "c = Conv(x, w) : f32[1,8,6,6]; y = ArgMax(c) [axis=1, keepdims=0] : i64[1,6,6]",
+        ["", PLACE, PLACE],
+        "index",
+    ),
+    "the class of each pixel, its axis kept": (
+        """c = Conv(x, w) : f32[1,8,6,6]; a = ArgMax(c) [axis=1] : i64[1,1,6,6]
+        y = Cast(a) [to=1] : f32[1,1,6,6]""",
+        ["", "", PLACE, PLACE],
+        "index",
     ),
     "words": (
         """a = MatMul(t, m) : f32[1,5,9]; b = Softmax(a) : f32[1,5,9]
@@ -80,6 +111,8 @@ i : i64[1,5]
 v = constant : f32[30,4] {-1, 1}
 u = constant : f32[2,9,1] {-1, 1}
 b2 = constant : f32[1,2,1] {-1, 1}
+w1 = constant : f32[1,2,1,1] {-1, 1}
+before : f32[1,7,9]
 r = constant : f32[1,12,4] {-1, 1}
 """
 

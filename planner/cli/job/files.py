@@ -9,7 +9,7 @@ from planner.cli.comparing import Judging, compare_and_warn
 from planner.cli.console import progress, warn
 from planner.cli.effort import ANNOTATIONS
 from planner.cli.files import size_of
-from planner.errors import UnsupportedExport
+from planner.errors import ModelError, UnsupportedExport
 from planner.file_names import CORRECTED
 
 if TYPE_CHECKING:
@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from planner.plans.plan import Plan
 
 
-def corrected_file(name: str) -> str:
-    """Return the name of the float model with corrected biases: one that nobody takes for the result."""
-    return f"{name}{CORRECTED}.onnx"
+def corrected_files(name: str) -> tuple[str, str]:
+    """Return the names of the float model with corrected biases: ones that nobody takes for the result."""
+    return f"{name}{CORRECTED}.onnx", f"{name}{CORRECTED}.json"
+
+
+def corrected_in(name: str, files: Iterable[str]) -> str:
+    """Return which of them is among the files; "" if none is."""
+    return next((file for file in corrected_files(name) if file in files), "")
 
 
 def leftovers(
@@ -30,7 +35,7 @@ def leftovers(
     from planner.formats.table import EXPORTERS, file_name
 
     given = [Path(name) for name in inputs if name is not None and Path(name).exists()]
-    for file in (corrected_file(planned.graph.name), *map(file_name, EXPORTERS), ANNOTATIONS):
+    for file in (*corrected_files(planned.graph.name), *map(file_name, EXPORTERS), ANNOTATIONS):
         path = Path(out) / file
         if path.name not in files and path.is_file() and not any(map(path.samefile, given)):
             yield f"{path} was there before and does not belong to this plan"
@@ -51,7 +56,12 @@ def documents_of(
 def _float_model(
     graph: "Graph", ready: "Graph", *, is_cut: bool, staged: Path | None
 ) -> dict[str, bytes | Path]:
-    """Return the float model that later verbs need beside the plan; nothing if it is the file given."""
+    """Return the float model that later verbs need beside the plan; nothing if it is the file given.
+
+    An ONNX file has no place for expanded loops, branches, functions and composites of a model.
+    Where it is read as another model than the plan is for, the model is written as annotated JSON.
+    """
+    from planner.formats.annotated.document import write_annotated
     from planner.formats.onnx.write import write_graph
     from planner.formats.to_file import write_float
 
@@ -59,14 +69,28 @@ def _float_model(
         graph.constants.get(name) is constant for name, constant in ready.constants.items()
     ):
         return {}
-    name = corrected_file(ready.name)
+    name, annotated = corrected_files(ready.name)
     try:
         if staged is not None:
             return {file.name: file for file in write_float(ready, staged / name)}
-        return {name: write_graph(ready)}
+        data = write_graph(ready, with_shapes=True)
+        if _is_read_as(data, ready):
+            return {name: data}
+        return {annotated: write_annotated(ready).encode()}
     except UnsupportedExport as error:
         warn(f"the model with corrected biases is not written: {error.message}")
         return {}
+
+
+def _is_read_as(data: bytes, ready: "Graph") -> bool:
+    from planner.formats.onnx.read import read_onnx
+    from planner.ir.graph import model_digest, with_facts
+
+    try:
+        read = read_onnx(data, name=ready.name)
+    except ModelError:
+        return False
+    return model_digest(with_facts(read, ready)) == model_digest(ready)
 
 
 def written_in(

@@ -23,7 +23,7 @@ from planner.cli.condition import Preparation, change_json, change_text, prepare
 from planner.cli.console import held_warnings, progress, say, say_json, say_missed, warn, warn_all
 from planner.cli.effort import Attempt, Task, is_wanting, tried_harder
 from planner.cli.files import STDIN, as_samples, keep_inputs, only_one_stdin, size_of, staging, write_folder
-from planner.cli.job.files import corrected_file, documents_of, leftovers, written_in
+from planner.cli.job.files import corrected_in, documents_of, leftovers, written_in
 from planner.cli.job.summaries import kept_text, next_steps, plan_summary, summary_text, worst_verdict
 from planner.cli.options import (
     parse_costs,
@@ -197,9 +197,9 @@ def carry_out(order: Order) -> int:
         ready, planned, comparisons = made.ready, made.planned, made.comparisons
         odd = _odd_data(graph, seen, made.given, samples, held_out)
         lost = poor_losses(graph, ready, planned, comparisons, judging.samples)
-        corrected = corrected_file(planned.graph.name)
-        source = str(Path(out) / corrected) if corrected in made.files else model
-        whole = model if corrected in made.files and order.cut is None else STDIN
+        corrected = corrected_in(planned.graph.name, made.files)
+        source = str(Path(out) / corrected) if corrected else model
+        whole = model if corrected and order.cut is None else STDIN
         told = with_sources(planned, out, model=source, target=order.target, reference=whole, dims=dims)
         search = None if tried is None else tried.search
         documents: dict[str, Callable[[], Iterable[str]]] = {

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.job.files import corrected_file
+from planner.cli.job.files import corrected_in
 from planner.errors import quantity
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def next_steps(
     from planner.formats.table import EXPORTERS, file_name
 
     folder, lines = Path(out), []
-    corrected = corrected_file(planned.graph.name)
-    source = str(folder / corrected) if corrected in files else model
-    if corrected in files:
+    corrected = corrected_in(planned.graph.name, files)
+    source = str(folder / corrected) if corrected else model
+    if corrected:
         kind = "conditioned float model" if conditioned else "float model with corrected biases"
         lines.append(f"{source} is the {kind}: this plan is for it")
     plan_file = str(folder / "plan.json")
@@ -110,6 +110,7 @@ def summary_text(planned: "Plan") -> str:
     """Return totals of a plan in three lines, four on a device of several engines."""
     from planner.accuracy.coverage import coverage_of
     from planner.ir.dims import COUNTED, TAKEN
+    from planner.ir.graph import LEFT_BEHIND
     from planner.propagation.selection.choice import NO_RANGE
     from planner.propagation.selection.wanted_rows import ANNOTATED
     from planner.report.totals import totals
@@ -127,8 +128,8 @@ def summary_text(planned: "Plan") -> str:
     if others := count.kernels - counted if count.integer else 0:
         whole += f"; {others} more compute shapes, or move data between float kernels"
     engines = f"\n  engines: {count.engines_text}" if count.engines else ""
-    sized = (note for note in planned.graph.notes if note.startswith((COUNTED, TAKEN)))
-    engines += "".join(f"\n  {note}" for note in sized)
+    told = (note for note in planned.graph.notes if note.startswith((COUNTED, TAKEN, LEFT_BEHIND)))
+    engines += "".join(f"\n  {note}" for note in told)
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
         f"  {count.integer} of {quantity(count.kernels - others, 'kernel')} quantized{whole}\n"

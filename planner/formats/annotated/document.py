@@ -146,6 +146,8 @@ def graph_to_document(graph: Graph) -> Nested:
         document["modules"] = {path: [] for path in modules.values()}
         for name, path in modules.items():
             document["modules"][path].append(name)
+    if graph.metadata:
+        document["metadata"] = dict(graph.metadata)
     return document
 
 
@@ -194,6 +196,7 @@ def _read_graph(document: GraphDoc, path: str) -> Graph:
         caches=tuple((past, present) for past, present in document.get("caches", ())),
         scaled=scaled_from_json(document.get("scaled", ())),
         modules={name: path for path, names in document.get("modules", {}).items() for name in names},
+        metadata=document.get("metadata", {}),
     )
 
 

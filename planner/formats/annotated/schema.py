@@ -91,6 +91,7 @@ class GraphDoc(TypedDict):
     caches: NotRequired[list[tuple[str, str]]]
     scaled: NotRequired[list[tuple[str, str, float | None]]]
     modules: NotRequired[dict[str, list[str]]]
+    metadata: NotRequired[dict[str, str]]
 
 
 @with_config(STRICT)

@@ -33,7 +33,7 @@ from planner.formats.onnx.structure.calls import mark_calls
 from planner.formats.onnx.structure.cut import cut_to, tensors_before
 from planner.formats.onnx.structure.modules import modules_of, with_modules
 from planner.formats.onnx.structure.subgraphs_to_functions import open_bodies
-from planner.formats.onnx.write import SCALED
+from planner.formats.onnx.write import OWN, SCALED
 from planner.ir.dims import named_dims, sizes_of, with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, scaled_from_json
@@ -156,6 +156,12 @@ def _scaled(model: ModelProto) -> Mapping[str, tuple[str, float]]:
         return {}
 
 
+def _metadata(model: ModelProto) -> Mapping[str, str]:
+    """The file's entries, without those of its writer where that was a planner."""
+    entries = {entry.key: entry.value for entry in model.metadata_props}
+    return {key: text for key, text in entries.items() if not key.startswith(OWN)}
+
+
 def _settled(graph: Graph) -> Graph:
     """The graph with read-only numbers, so that its digest is taken once."""
     for constant in graph.constants.values():
@@ -178,6 +184,7 @@ def _as_written(source: str | Path | bytes, name: str | None, outputs: tuple[str
     _check_tensors(model.graph)
     graph = decoded(model.graph, opsets, name or stem or model.graph.name or "model", folder)
     graph = replace(graph, scaled=_scaled(parsed), modules=modules_of(model.graph.node))
+    graph = replace(graph, metadata=_metadata(parsed))
     notes = tuple(f"function {function.name} is inlined" for function in parsed.functions)
     sorted_ops = topological(graph.ops)
     return canonical(to_opset_7(validate(replace(graph, ops=sorted_ops, notes=notes, scopes=scopes))))

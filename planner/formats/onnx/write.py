@@ -37,6 +37,8 @@ OPSET: Final = 21
 IR_VERSION: Final = 10
 _IR_OF: Final = {"f4E2M1FN": 11, "f8E8M0FNU": 12, "i2": 13, "u2": 13}
 """The versions of the format that brought element types later than `IR_VERSION`."""
+OWN: Final = "qplan."
+"""Begins the keys of the metadata that a planner writes."""
 SCALED: Final = "qplan.scaled"
 """Metadata of a model in which factors were absorbed: so its first names still tell of statistics."""
 MAX_BYTES: Final = 1_900_000_000
@@ -151,7 +153,8 @@ def write_graph(
     Args:
       nodes: instead of those of its ops.
       external, places: see `write_model`.
-      with_shapes: also state the known types of values inside.
+      with_shapes: also state the known types of values inside, but for bodies: names of open sizes that the
+        source stated are in no other place, and a plan is for a model with them.
       annotations: `quantization_annotation` by tensor.
 
     Raises:
@@ -167,7 +170,8 @@ def write_graph(
         return graph.values[name].dtype, graph.values[name].shape
 
     boundary = {*graph.inputs, *graph.outputs, *graph.constants}
-    made = [out for op in graph.all_ops() for out in op.outputs if out and out not in boundary]
+    outer = (op for op in graph.all_ops() if not op.scope)
+    made = [out for op in outer for out in op.outputs if out and out not in boundary]
     known = [name for name in made if graph.values[name].shape is not None and graph.values[name].dtype]
     return write_model(
         name=graph.name,
@@ -183,11 +187,14 @@ def write_graph(
         domains=others,
         external=external,
         places=places,
-        inner=[_port(graph, name) for name in known] if with_shapes and not graph.scopes else (),
+        inner=[_port(graph, name) for name in known] if with_shapes else (),
         scopes=graph.scopes,
         typed=typed,
         annotations=annotations,
-        metadata={SCALED: json.dumps(scaled_to_json(graph.scaled))} if graph.scaled else None,
+        metadata={
+            **graph.metadata,
+            **({SCALED: json.dumps(scaled_to_json(graph.scaled))} if graph.scaled else {}),
+        },
     )
 
 

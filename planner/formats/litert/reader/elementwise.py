@@ -103,7 +103,7 @@ def cast(builder: Builder, op: Operator) -> None:
 
 
 def hand_on(builder: Builder, op: Operator) -> None:
-    """QUANTIZE and DEQUANTIZE: the types of the two sides say what happens."""
+    """QUANTIZE, DEQUANTIZE and, of what is dense already, DENSIFY: the types of the two sides tell."""
     place = op.outputs[0]
     source, result = builder.tensor(op, 0), builder.file.tensors[place]
     if source.data is not None and result.kind is None:
@@ -128,7 +128,7 @@ ELEMENTWISE: Final[Mapping[str, Reader]] = {
     **dict.fromkeys(_ALONG, along),
     **dict.fromkeys((*_CLAMPS, "RELU_0_TO_1"), clamp),
     **dict.fromkeys(("SQUARE", "SQUARED_DIFFERENCE"), squared),
-    **dict.fromkeys(("QUANTIZE", "DEQUANTIZE"), hand_on),
+    **dict.fromkeys(("DENSIFY", "DEQUANTIZE", "QUANTIZE"), hand_on),
     **dict.fromkeys(("SELECT", "SELECT_V2"), select),
     "CAST": cast,
     "NOT_EQUAL": differs,

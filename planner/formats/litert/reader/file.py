@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from planner.errors import ModelError, QTypeError
 from planner.formats.litert.reader.scan import scan_litert
+from planner.formats.litert.reader.sparse import Levels, spread
 from planner.formats.litert.schema import package
 from planner.formats.litert.vocabulary import ELEMENTS
 from planner.ir.dtypes import NUMPY
@@ -84,6 +85,7 @@ class File:
       inputs, outputs: (name in the signature, else of the tensor; index of the tensor).
       index: of the subgraph.
       subgraph: another one of the file, by index; a number that is none is a ModelError.
+      metadata: names of what stands beside the model for programs that run it: labels, normalisation.
     """
 
     name: str
@@ -93,6 +95,7 @@ class File:
     outputs: tuple[tuple[str, int], ...]
     index: int
     subgraph: "Callable[[int], File]"
+    metadata: tuple[str, ...] = ()
 
 
 def read_file(data: bytes) -> File:
@@ -107,6 +110,9 @@ def read_file(data: bytes) -> File:
         return _Reader(schema, data).file(0)
     except _FAULTS as error:
         raise ModelError(f"no LiteRT file: a field has the wrong form: {error}") from None
+
+
+_OF_CONVERTERS: Final = frozenset({"min_runtime_version", "CONVERSION_METADATA", "reduced_precision_support"})
 
 
 class _Reader:
@@ -159,7 +165,14 @@ class _Reader:
             for what, places in sides
         )
         name = graph.Name().decode() if graph.Name() else ""
-        return File(name or "model", tensors, operators, inputs, outputs, index, self.subgraph)
+        beside = self.metadata()
+        return File(name or "model", tensors, operators, inputs, outputs, index, self.subgraph, beside)
+
+    def metadata(self) -> tuple[str, ...]:
+        """Names of the entries that the converter did not make for itself."""
+        entries = map(self.model.Metadata, range(self.model.MetadataLength()))
+        names = [(entry.Name() or b"").decode() for entry in entries]
+        return tuple(name for name in names if name not in _OF_CONVERTERS)
 
     def signature(self) -> Mapping[tuple[str, int], str]:
         """Names of inputs and outputs, where one signature alone says them."""
@@ -184,8 +197,6 @@ class _Reader:
                 f"below 0, of at most {_MOST_ELEMENTS} elements"
             )
         element = self.types.get(item.Type(), "")
-        if item.Sparsity() is not None:
-            raise ModelError(f"tensor {name!r} is stored sparse; accepted: dense ones")
         data = self.numbers(item, name, element, shape)
         grid = item.Quantization()
         if grid is None or not grid.ScaleLength():
@@ -215,7 +226,11 @@ class _Reader:
                 f"constants up to {name!r} have {self.held} bytes in memory; accepted: at most {MOST_HELD} "
                 f"times the file's {len(self.data)}, and {_FREE}"
             )
-        return unpacked(held, element, shape, name)
+        if item.Sparsity() is None:
+            return unpacked(held, element, shape, name)
+        places = Levels(item.Sparsity(), shape, name).places(self.schema, len(self.data))
+        values = unpacked(held, element, places.shape, name)
+        return None if values is None else spread(values, places, shape)
 
     def bytes(self, buffer: Any, name: str) -> Array | None:
         """The bytes of a buffer, in the table or behind it."""

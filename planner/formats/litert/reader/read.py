@@ -31,7 +31,7 @@ from planner.formats.onnx.normalise import normalise
 from planner.formats.onnx.shapes import infer
 from planner.formats.onnx.write import write_graph
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, Op
+from planner.ir.graph import LEFT_BEHIND, Graph, Op
 from planner.ir.topology import topological
 from planner.ir.types.fit import refuse_misfits
 from planner.ir.validity import validate
@@ -117,6 +117,8 @@ def _drafted(source: str | Path | bytes, name: str | None) -> Graph:
     file = read_file(data)
     stem = "" if isinstance(source, bytes) else model_name(source)
     builder = Builder(State(), file=file, graph_of=_subgraph)
+    if file.metadata:
+        builder.notes.append(f"{LEFT_BEHIND}: {', '.join(map(repr, file.metadata))}")
     graph = _read_file(builder)
     return validate(replace(graph, name=name or stem or file.name, functions=builder.functions))
 

@@ -26,6 +26,7 @@ _TEXT: Final = "text"
 
 SCHEMA: Final[Mapping[str, Mapping[int, Field]]] = {
     "Buffer": {0: (1,), 1: 8, 2: 8},
+    "DimensionMetadata": {0: 1, 1: 4, 2: 1, 3: OPTIONS, 4: 1, 5: OPTIONS},
     "Metadata": {0: _TEXT, 1: 4},
     "Model": {
         0: 4,
@@ -56,6 +57,7 @@ SCHEMA: Final[Mapping[str, Mapping[int, Field]]] = {
     "OperatorCode": {0: 1, 1: _TEXT, 2: 4, 3: 4},
     "QuantizationParameters": {0: (4,), 1: (4,), 2: (4,), 3: (8,), 4: 1, 5: OPTIONS, 6: 4},
     "SignatureDef": {0: ("TensorMap",), 1: ("TensorMap",), 2: _TEXT, 4: 4},
+    "SparsityParameters": {0: (4,), 1: (4,), 2: ("DimensionMetadata",)},
     "SubGraph": {0: ("Tensor",), 1: (4,), 2: (4,), 3: ("Operator",), 4: _TEXT, 5: 4},
     "Tensor": {
         0: (4,),
@@ -64,7 +66,7 @@ SCHEMA: Final[Mapping[str, Mapping[int, Field]]] = {
         3: _TEXT,
         4: "QuantizationParameters",
         5: 1,
-        6: OPTIONS,
+        6: "SparsityParameters",
         7: (4,),
         8: 1,
         9: (OPTIONS,),

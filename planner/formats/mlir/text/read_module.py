@@ -222,6 +222,7 @@ class _Reader(ReadState):
             wanted=self.wanted(function, told.get("qplan.wanted", "{}")),
             caches=tuple((past, present) for past, present in told.get("qplan.caches", ())),
             scaled=self.scaled(function, told.get("qplan.scaled", "[]")),
+            metadata=self.metadata(function, told.get("qplan.metadata", "{}")),
         )
 
     def scopes(self, text: str) -> Mapping[str, Scope]:
@@ -234,6 +235,16 @@ class _Reader(ReadState):
             return scaled_from_json(json.loads(text))
         except (TypeError, ValueError):
             self.fail(function, "qplan.scaled is no list of a name, a value and a factor")
+
+    def metadata(self, function: func.FuncOp, text: str) -> Mapping[str, str]:
+        """The entries beside the model."""
+        try:
+            entries = json.loads(text)
+        except (TypeError, ValueError):
+            entries = None
+        if not isinstance(entries, dict) or not all(isinstance(entry, str) for entry in entries.values()):
+            self.fail(function, "qplan.metadata is no dictionary of texts")
+        return entries
 
     def wanted(self, function: func.FuncOp, text: str) -> Mapping[str, Wanted]:
         """The requests for the kernels."""

@@ -167,6 +167,8 @@ class _Writer:
             items["qplan.caches"] = attribute_text(graph.caches)
         if graph.scaled:
             items["qplan.scaled"] = string(json.dumps(scaled_to_json(graph.scaled)))
+        if graph.metadata:
+            items["qplan.metadata"] = string(json.dumps(dict(graph.metadata)))
         return items
 
     def read_outside(self) -> dict[str, tuple[str, ...]]:

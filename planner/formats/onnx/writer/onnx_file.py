@@ -181,7 +181,7 @@ class OnnxFile:
             constants=self.constants,
             opset=opset,
             domains=versions,
-            metadata=self._origin,
+            metadata={**self.graph.metadata, **self._origin},
             version=MADE_BY,
             **more,
         )

@@ -9,12 +9,51 @@ import pytest
 tflite = pytest.importorskip("tflite", reason="no tflite: pip install '.[litert]'")
 
 
+@dataclass(frozen=True)
+class Sparse:
+    """Levels of a sparse tensor: (dense size, ends of rows, indices), dense without rows."""
+
+    order: tuple
+    blocks: tuple
+    levels: tuple
+
+    def table(self, made, bits):
+        """The table, its vectors of so many bits."""
+        levels = [
+            table(
+                made,
+                "DimensionMetadata",
+                Format=0 if ends is None and size else 1,
+                DenseSize=size,
+                **({} if ends is None else self.listed(made, "ArraySegments", ends, bits)),
+                **({} if indices is None else self.listed(made, "ArrayIndices", indices, bits)),
+            )
+            for size, ends, indices in self.levels
+        ]
+        return table(
+            made,
+            "SparsityParameters",
+            TraversalOrder=numbers(made, self.order, np.int32),
+            BlockMap=numbers(made, self.blocks, np.int32),
+            DimMetadata=vector(made, levels),
+        )
+
+    @staticmethod
+    def listed(made, name, values, bits):
+        """One vector, and its kind."""
+        kind = {8: "Uint8Vector", 16: "Uint16Vector", 32: "Int32Vector"}[bits]
+        dtype = np.int32 if bits == 32 else f"u{bits // 8}"
+        held = table(made, kind, Values=numbers(made, values, dtype))
+        return {name: held, f"{name}Type": getattr(tflite.SparseIndexVector, kind)}
+
+
 @dataclass
 class Hand:
     """Tensors and operators of one subgraph, in the order they are given.
 
     `variables` are places of tensors that keep their numbers, `inner` those of intermediates of operators;
-    `later` leaves out the older field of codes.
+    `later` leaves out the older field of codes; `metadata` are names of entries beside the model; lists
+    of sparse tensors have `index_bits`.
     """
 
     tensors: list = field(default_factory=list)
@@ -22,9 +61,13 @@ class Hand:
     variables: set = field(default_factory=set)
     inner: tuple = ()
     later: bool = False
+    metadata: tuple = ()
+    index_bits: int = 8
+    sparse: dict = field(default_factory=dict)
 
-    def tensor(self, shape, element, data=None, scales=(), zeros=(), axis=0, name=None):  # noqa: PLR0917
+    def tensor(self, shape, element, data=None, scales=(), zeros=(), axis=0, name=None, *, sparse=None):  # noqa: PLR0917
         """Add a tensor; `data` are its bytes."""
+        self.sparse[len(self.tensors)] = sparse
         self.tensors.append((tuple(shape), element, data, tuple(scales), tuple(zeros), axis, name))
         return len(self.tensors) - 1
 
@@ -40,6 +83,10 @@ class Hand:
         buffers = vector(made, [table(made, "Buffer", Data=raw(made, data)) for data in datas])
         place, codes = iter(range(1, len(datas))), []
         graphs = [hand.subgraph(made, place, codes, given, results) for hand, given, results in parts]
+        entries = [
+            table(made, "Metadata", Name=name, Buffer=0) for name in map(made.CreateString, self.metadata)
+        ]
+        beside = {"Metadata": vector(made, entries)} if entries else {}
         made.Finish(
             table(
                 made,
@@ -48,6 +95,7 @@ class Hand:
                 OperatorCodes=vector(made, codes),
                 Subgraphs=vector(made, graphs),
                 Version=3,
+                **beside,
             ),
             file_identifier=b"TFL3",
         )
@@ -63,6 +111,8 @@ class Hand:
                 "Type": getattr(tflite.TensorType, element),
                 "Buffer": 0 if data is None else next(place),
             }
+            if self.sparse[i] is not None:
+                fields["Sparsity"] = self.sparse[i].table(made, self.index_bits)
             if i in self.variables:
                 fields["IsVariable"] = True
             if scales:

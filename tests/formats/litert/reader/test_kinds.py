@@ -5,8 +5,10 @@ import pytest
 from flatbuffers import flexbuffers
 
 import planner
+from planner.cli.job.summaries import summary_text
 from planner.errors import UnsupportedExport
 from planner.interpreter.models import run_model
+from planner.ir.graph import LEFT_BEHIND
 from planner.ir.types.qtypes import Uniform
 from tests.formats.litert.reader.by_hand import Hand, halves
 from tests.oracles import litert
@@ -274,3 +276,20 @@ def test_a_custom_operator(tmp_path):
     assert kernel.row is None
     with pytest.raises(UnsupportedExport, match=r"tflite\.custom::AudioSpectrogram"):
         planner.export(graph, plan, "litert")
+
+
+@pytest.mark.parametrize("names", [("min_runtime_version",), ("TFLITE_METADATA", "min_runtime_version")])
+def test_metadata_that_are_not_written_again_are_told(names):
+    """Labels and normalisation for MediaPipe, say; what converters note for themselves is of no use."""
+    hand = Hand(metadata=names)
+    hand.tensor((1, 4), "FLOAT32")
+    hand.tensor((1, 4), "FLOAT32")
+    hand.operator("LOGISTIC", 1, (0,), (1,))
+    data = hand.file([0], [1])
+    told = [f"{LEFT_BEHIND}: 'TFLITE_METADATA'"] if len(names) > 1 else []
+    graph = planner.load_model(data)
+    assert list(graph.notes) == told
+    samples = [{"t0": RNG.normal(size=(1, 4)).astype(np.float32)} for _ in range(4)]
+    done = planner.quantize(data, samples, target="litert-int8", format="litert", effort="quick")
+    assert [text for text in done.warnings if LEFT_BEHIND in text] == told
+    assert (f"\n  {LEFT_BEHIND}" in summary_text(done.plan)) == bool(told)
