@@ -175,3 +175,14 @@ def check(
     check_plan(plan, model, None if target is None else as_target(target), progress)
     if model is not None:
         check_warnings(plan, model)
+
+
+def check_made(planned: Planned) -> None:
+    """As `check`, of a plan that this process made a moment ago, with the model and target it is for.
+
+    But for the warnings: the code that made them would make them again, and takes a third of checking.
+
+    Raises:
+      PlanInvalid: the first thing that does not hold.
+    """
+    check_plan(planned, form_of_plan(planned.annotated, planned.graph), planned.whole_target)

@@ -13,9 +13,9 @@ from anyio.to_thread import run_sync
 
 from planner.calibration.annotate import GLOB_SIGNS
 from planner.calibration.statsjson import read_statistics
-from planner.checker.check import check
 from planner.formats.annotated.document import annotated_from_data
 from planner.ir.graph import Graph
+from planner.plan_model import check_made
 from planner.plans.plan import Planned
 from planner.target.ports.labels import forget_labels
 from planner.target.records import Target
@@ -203,8 +203,7 @@ def _plan_here(service: Service, origin: Origin, target: Target, text: bytes) ->
     plan = _edited_here(service, origin) or _made_here(origin, target)
     if plan is None:
         return None
-    # Its warnings were made a moment ago, by the code that would make them again; the rest is other code.
-    check(plan, plan.annotated, plan.whole_target)
+    check_made(plan)
     forget_labels(MOST_LABELS)
     if origin.steps:
         service.edited.append((origin, plan))
