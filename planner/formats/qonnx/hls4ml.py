@@ -25,7 +25,7 @@ from planner.formats.qonnx.hls4ml_ops import readable, refuse_what_is_not_read
 from planner.formats.qonnx.model_builder import FloatModelBuilder
 from planner.formats.qonnx.qonnx import refuse_what_no_quant_has, write_block, write_blocks
 from planner.formats.qonnx.quant_parameters import QUANT_NAME
-from planner.formats.qonnx.windows import windows
+from planner.formats.qonnx.windows import slopes, windows
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.lowering.blocks import Block
@@ -76,8 +76,8 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
     _give_own_parameters(builder)
     _give_regions(builder)
     builder.bind_outputs()
-    undotted = _name_without_dots(builder)
-    builder.spell_out(windows(graph, list(plan.graph.all_ops())))
+    undotted, ops = _name_without_dots(builder), list(plan.graph.all_ops())
+    builder.spell_out({**windows(graph, ops), **slopes(ops)})
     names = builder.number_nodes()
     layers: dict[str, Any] = {new: {"Precision": found[old]} for old, new in names.items() if old in found}
     quantizers = _quantizers(builder, parts, fixed.inputs, undotted)
