@@ -44,7 +44,9 @@ WHOLE: Final[Mapping[str, tuple[str, str, int]]] = {
 
 RUNS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "ethos-u55": [("vela", "vela")],
+    "finn-fpga": [("finn", "finn")],
     "hexagon-a16w8": [("qnn", "qnn")],
+    "hls4ml-fpga": [("hls4ml", "hls4ml")],
     "litert-int8": [("litert", "litert"), ("litert-optimized", "litert")],
     "llm-w4": [("onnxruntime", "")],
     "onnxruntime-cpu": [("onnxruntime", ""), ("openvino", "openvino")],
@@ -60,8 +62,6 @@ FORMATS: Final[Mapping[str, str]] = {"llm-w4": "onnx-matmulnbits"}
 BY_TESTS: Final[Mapping[str, str]] = {
     "dpuczdx8g": "nothing: the DPU needs its FPGA",
     "edgetpu": "nothing: its compiler is not run here; the types are those of LiteRT's kernels, which are",
-    "finn-fpga": "FINN's front half runs whole models and rows ([finn](finn.md)), not its kit",
-    "hls4ml-fpga": "hls4ml's C simulation equals the interpreter but for Softmax's table (tests/formats)",
     "k210-kpu": "nothing: nncase's simulator is not run here",
     "stablehlo": "jaxlib's interpreter and IREE run whole models (tests/formats/stablehlo), not row by row",
     "teaching-npu": "nothing: there is no such device",

@@ -22,7 +22,6 @@ from planner.formats.qonnx.qonnx import write_qonnx
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from planner.ir.types.qtypes import Bipolar, Uniform, storage, uniform
-from tests.conftest import ROOT
 from tests.formats.plans import i8, model, op, plan_of, u8
 from tests.oracles.simulation import PYTHON, simulate, simulate_all
 
