@@ -29,7 +29,7 @@ from planner.formats.onnx.writer.port_support import beyond, common_problem, ref
 from planner.formats.qonnx.channels_last import moved_with_channels_last
 from planner.formats.qonnx.channelwise import channelwise
 from planner.formats.qonnx.finn_builder import FinnModelBuilder, datatype_of_array, layout_of
-from planner.formats.qonnx.finn_reductions import average, place_of_largest
+from planner.formats.qonnx.finn_reductions import average, largest_of_all, place_of_largest
 from planner.formats.qonnx.signs import Sign, signs_of
 from planner.formats.qonnx.windows import window_of
 from planner.interpreter.calls import FLOAT32_EVEN
@@ -48,6 +48,8 @@ _EXACT: Final = 1 << 24
 _ACCEPTED: Final = (
     f"up to {MAX_BITS} bits per tensor for activations, any integers of constants per tensor or per channel"
 )
+_CUT: Final = frozenset({"Clip", "Relu"})
+"""Ops that move integers and have a layer as thresholds alone."""
 _LINEAR: Final = frozenset({"exact_even", "power_of_two"})  # a sum is rounded once, however it is split
 
 
@@ -194,7 +196,7 @@ def _write_floats(streams: FinnModelBuilder, block: Block, ops: Sequence[Op], in
 def _write_movement(streams: FinnModelBuilder, block: Block) -> bool:
     """Data-movement operators take integers less their zero point as they are."""
     op, kind = block.region.ops[0], moved_kind(block, streams.graph, eq)
-    if kind is None or op.type == "Clip":
+    if kind is None or op.type in _CUT:
         return False
     inputs = [
         streams.values.integers(name, kind)
@@ -203,6 +205,7 @@ def _write_movement(streams: FinnModelBuilder, block: Block) -> bool:
         for i, name in enumerate(op.inputs)
     ]
     outputs = [name and streams.file.fresh(f"{name}_integers") for name in op.outputs]
+    op = largest_of_all(streams, block) or op
     if not moved_with_channels_last(streams.file, streams.graph, op, inputs, outputs):
         streams.file.emit_op(op, inputs, outputs)
     for port in block.kernel.outputs:

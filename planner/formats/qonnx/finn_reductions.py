@@ -1,8 +1,8 @@
 """Reductions: averages of pictures as thresholds on a pool's result, and the place of the largest as a TopK.
 
-FINN has layers for GlobalAveragePool, AveragePool and the indices of a TopK along the last axis, and none for
-a ReduceMean or an ArgMax, which say the same. Source: `InferGlobalAccPoolLayer`, `InferPool` and
-`InferLabelSelectLayer` of FINN (`convert_to_hw_layers.py`).
+FINN has layers for GlobalAveragePool, MaxPool, convolutions and the indices of a TopK along the last axis,
+and none for a ReduceMean, an AveragePool, a GlobalMaxPool or an ArgMax, which say the same. Source:
+`InferGlobalAccPoolLayer`, `InferPool` and `InferLabelSelectLayer` of FINN (`convert_to_hw_layers.py`).
 """
 
 from dataclasses import replace
@@ -16,7 +16,8 @@ from planner.formats.common.thresholds import least_arguments
 from planner.formats.onnx.writer.integers.averaging import average_of, divides
 from planner.formats.onnx.writer.integers.rescaling import single
 from planner.formats.qonnx.channels_last import PICTURE
-from planner.formats.qonnx.finn_builder import FinnModelBuilder
+from planner.formats.qonnx.finn_builder import FinnModelBuilder, datatype_of
+from planner.formats.qonnx.windows import window, window_of
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
@@ -39,16 +40,47 @@ def average(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -
     reach = np.asarray([count * largest(x.kind)])
     levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, -reach, reach, clamp.high - clamp.low)
     averages = (levels.least - 0.5) / count
-    integers, stem = streams.values.integers(x.value, x.kind), f"{block.result}_average"
-    pooled = streams.emit(pool.type, [integers], stem, pool.attributes)
+    integers = streams.values.integers(x.value, x.kind)
+    if pool.type == "AveragePool":
+        sums = _sums(streams, pool, integers, f"{block.result}_total")
+        if sums:
+            streams.settle(block, sums, levels.least, clamp)
+        return bool(sums)
+    pooled = streams.emit(pool.type, [integers], f"{block.result}_average", pool.attributes)
     if op.type == "ReduceMean" and not op.attributes.get("keepdims", 1):
         pooled = streams.emit("Flatten", [pooled], f"{block.result}_flat", {"axis": 1})
     streams.settle(block, pooled, averages, clamp)
     return True
 
 
+def _sums(streams: FinnModelBuilder, pool: Op, integers: str, stem: str) -> str:
+    """The sums of windows, a depthwise Conv of ones, as FINN has no AveragePool; "" where sizes are open."""
+    said, shape = window_of(streams.graph, pool), streams.graph.values[pool.inputs[0]].shape or ()
+    channels = shape[1] if len(shape) > 1 else None
+    if not said or not isinstance(channels, int):
+        return ""
+    ones = streams.constant(f"{stem}_ones", np.ones((channels, 1, *said["kernel_shape"])), datatype_of(-1, 1))
+    return streams.emit("Conv", [integers, ones], stem, {**said, "group": channels})
+
+
+def largest_of_all(streams: FinnModelBuilder, block: Block) -> Op | None:
+    """A GlobalMaxPool as the MaxPool that FINN has a layer for; None of another op, and of open sizes."""
+    op = block.region.ops[0]
+    shape = (streams.graph.values[op.inputs[0]].shape or ()) if op.inputs else ()
+    sizes = tuple(size for size in shape[2:] if isinstance(size, int))
+    if op.type != "GlobalMaxPool" or len(sizes) != PICTURE - 2 or len(shape) != PICTURE:
+        return None
+    return Op(op.name, "MaxPool", op.inputs, op.outputs, window({}, sizes, sizes) | {"strides": sizes})
+
+
 def _pool_of(streams: FinnModelBuilder, op: Op, rank: int) -> Op | None:
     """The pool that an average is; None of one that is no pool of pictures."""
+    if op.type == "AveragePool":
+        shape = streams.graph.values[op.inputs[0]].shape or ()
+        is_whole = tuple(op.attributes["kernel_shape"]) == tuple(shape[2:]) and rank == PICTURE
+        if not is_whole or any(op.attributes.get("pads", ())):
+            return op
+        return Op(op.name, "GlobalAveragePool", op.inputs[:1], op.outputs, {})
     if op.type != "ReduceMean":
         return op
     axes = axes_of(streams.values, op, rank)

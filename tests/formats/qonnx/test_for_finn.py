@@ -243,3 +243,22 @@ def test_a_mean_of_a_picture_is_a_pool(keepdims):
 def test_a_function_that_rises_is_thresholds(kind):
     _, graph = planned([op(kind, "x", "y")], {"x": (1, 4)}, {}, "finn", result={"y": None})
     assert {node.op_type for node in graph.node} == {"MultiThreshold", "Mul", "Identity"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes_of", "wanted"),
+    [
+        ("AveragePool", {"kernel_shape": (2, 2)}, "Conv"),
+        ("AveragePool", {"kernel_shape": (4, 4)}, "GlobalAveragePool"),
+        ("GlobalMaxPool", {}, "MaxPool"),
+        ("Relu", {}, "MultiThreshold"),
+    ],
+)
+def test_what_has_no_layer_is_written_as_what_has_one(kind, attributes_of, wanted):
+    """The numbers of each were equal in FINN while it ran in software."""
+    shapes = {"x": (1, 4, 4, 4)}
+    ops = [op("LeakyRelu", "x", "a"), op(kind, "a", "b", **attributes_of), op("Sigmoid", "b", "y")]
+    _, graph = planned(ops, shapes, {}, "finn", result={"y": None})
+    kinds = [node.op_type for node in graph.node]
+    assert kind not in kinds
+    assert wanted in kinds
