@@ -70,7 +70,7 @@ def largest_of_all(streams: FinnModelBuilder, block: Block) -> Op | None:
     sizes = tuple(size for size in shape[2:] if isinstance(size, int))
     if op.type != "GlobalMaxPool" or len(sizes) != PICTURE - 2 or len(shape) != PICTURE:
         return None
-    return Op(op.name, "MaxPool", op.inputs, op.outputs, window({}, sizes, sizes) | {"strides": sizes})
+    return Op(op.name, "MaxPool", op.inputs, op.outputs, {**window({}, sizes, sizes), "strides": sizes})
 
 
 def _pool_of(streams: FinnModelBuilder, op: Op, rank: int) -> Op | None:
