@@ -41,7 +41,7 @@ class FinnRun:
       layers: hardware layers, by operator.
       left: operators in software.
       missed: those of them that FINN has a layer for.
-      on_integers: those that compute on integers, between the model's ends.
+      on_integers: those that compute with integers, between the model's ends.
     """
 
     outputs: tuple[Mapping[str, np.ndarray], ...]

@@ -8,7 +8,7 @@ needs Xilinx's tools; what would simulate Verilog is replaced by an empty module
 `answer_n.json` and `answer_n_k.npz` (outputs in order, of the last step reached) for its k-th sample, or
 `answer_n.txt` with what the file as it is raised. `answer_n.json` holds the names of the outputs; the steps,
 each with its name, the largest difference from the file as written, and what it raised; the hardware layers;
-and the operators left in software, with those of them that FINN has a layer for, or that compute on integers.
+and the operators left in software, with those of them that FINN has a layer for, or that compute with integers.
 """
 
 import copy
@@ -214,7 +214,7 @@ def difference(one: Sequence[Sequence[np.ndarray]], two: Sequence[Sequence[np.nd
 
 
 def left_over(model: Any) -> tuple[list[str], list[str], list[str]]:
-    """The operators in software; those of them that FINN has a layer for; those that compute on integers.
+    """The operators in software; those of them that FINN has a layer for; those that compute with integers.
 
     A thresholding or a product of floats has no layer: it takes integers.
     """
