@@ -8,7 +8,7 @@ needs Xilinx's tools; what would simulate Verilog is replaced by an empty module
 `answer_n.json` and `answer_n_k.npz` (outputs in order, of the last step reached) for its k-th sample, or
 `answer_n.txt` with what the file as it is raised. `answer_n.json` holds the names of the outputs; the steps,
 each with its name, the largest difference from the file as written, and what it raised; the hardware layers;
-and the operators left in software, with those of them that FINN has a layer for, or that compute with integers.
+and the operators left in software, with those of them that FINN has a layer for, or that compute integers.
 """
 
 import copy
