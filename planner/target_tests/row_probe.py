@@ -152,7 +152,7 @@ def _verdict(item: KitItem, answer: Answer | None, otherwise: str) -> tuple[str,
     if answer is None:
         return "not written", item.refusal
     if answer.refusal:
-        return "refused", answer.refusal
+        return "refused", " ".join(answer.refusal.split())
     floats = all(array.dtype in (np.float16, np.float32) for array in item.inputs.values())
     # An engine that only compiles gives no results to compare.
     results = item.expected if answer.outputs is None else answer.outputs

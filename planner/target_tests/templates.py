@@ -100,6 +100,7 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
     "ArgMax": (
         Template((_data(*X),), ((1, 1, 4, 4),), {"axis": 1}),
         Template((_data(*X),), ((1, 4, 4),), {"axis": 1, "keepdims": 0}),
+        Template((_data(2, 8),), ((2, 1),), {"axis": 1}),
     ),
     "ArgMin": (Template((_data(*X),), ((1, 1, 4, 4),), {"axis": 1}),),
     "AveragePool": (

@@ -52,6 +52,11 @@ CASES = {
     "ReduceLogSum": ("t = Abs (x)\n y = ReduceLogSum <keepdims=1> (t, axes)", SHORT),
     "ReduceLogSumExp": ("y = ReduceLogSumExp <keepdims=0> (x, axes)", SHORT),
     "ReduceSumSquare": ("y = ReduceSumSquare <keepdims=1> (x, axes)", SHORT),
+    "Resize": ("""y = Resize <mode="linear"> (x, , f)""", {"f": np.array([1, 1, 0.7, 1.7], np.float32)}),
+    "Resize of channels last": (
+        """y = Resize <mode="linear", coordinate_transformation_mode="half_pixel_symmetric"> (x, , f)""",
+        {"f": np.array([1, 1.5, 0.7, 1], np.float32)},
+    ),
     "Selu": ("y = Selu (x)", {}),
     "Sign": ("y = Sign (x)", {}),
     "Softplus": ("y = Softplus (x)", {}),

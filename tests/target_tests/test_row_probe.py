@@ -108,9 +108,9 @@ def test_float_ports_are_compared_as_floats():
 
 
 def test_every_verdict_is_explained():
-    engine = Engine("onnx-qdq", lambda _, jobs: [Answer(refusal="no") for _ in jobs], "float")
+    engine = Engine("onnx-qdq", lambda _, jobs: [Answer(refusal="no\n  op") for _ in jobs], "float")
     found = probe_rows(load_target(CLAIMS), engine)
-    assert {finding.verdict for finding in found} == {"refused"}
+    assert {(finding.verdict, finding.detail) for finding in found} == {("refused", "no op")}
     assert {engine.otherwise for engine in ENGINES.values()} - {""} <= set(VERDICTS)
 
 

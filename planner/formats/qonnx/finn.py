@@ -6,7 +6,6 @@ quantized kernel without such a form is refused; float kernels remain float. Sou
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from operator import eq
 from typing import Final, TypeAlias
 
@@ -25,12 +24,12 @@ from planner.formats.common.linear_operands import (
 )
 from planner.formats.common.thresholds import least_arguments
 from planner.formats.onnx.writer.float_blocks import products
-from planner.formats.onnx.writer.integers.averaging import average_of, divides
 from planner.formats.onnx.writer.integers.rescaling import single
 from planner.formats.onnx.writer.port_support import beyond, common_problem, refusal, typed_ports
 from planner.formats.qonnx.channels_last import moved_with_channels_last
 from planner.formats.qonnx.channelwise import channelwise
 from planner.formats.qonnx.finn_builder import FinnModelBuilder, datatype_of_array, layout_of
+from planner.formats.qonnx.finn_reductions import average, largest_of_all, place_of_largest
 from planner.formats.qonnx.signs import Sign, signs_of
 from planner.formats.qonnx.windows import window_of
 from planner.interpreter.calls import FLOAT32_EVEN
@@ -49,6 +48,8 @@ _EXACT: Final = 1 << 24
 _ACCEPTED: Final = (
     f"up to {MAX_BITS} bits per tensor for activations, any integers of constants per tensor or per channel"
 )
+_CUT: Final = frozenset({"Clip", "Relu"})
+"""Ops that move integers and have a layer as thresholds alone."""
 _LINEAR: Final = frozenset({"exact_even", "power_of_two"})  # a sum is rounded once, however it is split
 
 
@@ -99,7 +100,7 @@ def _write_block(streams: FinnModelBuilder, block: Block) -> None:
     if not block.is_integer:
         _write_floats(streams, block, block.region.ops, {})
         return
-    if _write_movement(streams, block) or _hand_on(streams, block):
+    if _write_movement(streams, block) or place_of_largest(streams, block) or _hand_on(streams, block):
         return
     writer = WRITERS.get(tuple(op.type for op in block.core), channelwise)
     kind = block.y
@@ -113,7 +114,8 @@ def _write_block(streams: FinnModelBuilder, block: Block) -> None:
         f"{port} (row {block.kernel.row}): thresholds do not compute {ops} in {streams.values.arithmetic} "
         "with these types; finn accepts Conv, Gemm and MatMul with constant weights and sums below 2^24, "
         "Add of one scale, functions of one stream and constants per channel that only rise or only fall, "
-        "average pools without padding, and ops that move data, each with Relu, Clip or nothing behind it",
+        "averages of whole images and of windows without padding, ArgMax, and ops that move data, each with "
+        "Relu, Clip or nothing behind it",
         hint="leave the kernel float (annotate its result with !quant.none), or export qonnx",
     )
 
@@ -194,7 +196,7 @@ def _write_floats(streams: FinnModelBuilder, block: Block, ops: Sequence[Op], in
 def _write_movement(streams: FinnModelBuilder, block: Block) -> bool:
     """Data-movement operators take integers less their zero point as they are."""
     op, kind = block.region.ops[0], moved_kind(block, streams.graph, eq)
-    if kind is None or op.type == "Clip":
+    if kind is None or op.type in _CUT:
         return False
     inputs = [
         streams.values.integers(name, kind)
@@ -203,6 +205,7 @@ def _write_movement(streams: FinnModelBuilder, block: Block) -> bool:
         for i, name in enumerate(op.inputs)
     ]
     outputs = [name and streams.file.fresh(f"{name}_integers") for name in op.outputs]
+    op = largest_of_all(streams, block) or op
     if not moved_with_channels_last(streams.file, streams.graph, op, inputs, outputs):
         streams.file.emit_op(op, inputs, outputs)
     for port in block.kernel.outputs:
@@ -267,34 +270,13 @@ def _plus(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> 
     return True
 
 
-def _average(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
-    """Average pools: thresholds half a step of the sum below the averages that reach them."""
-    op = block.core[0]
-    x = operand_of(block, op, 0)
-    shape = None if x is None else streams.graph.values[x.value].shape
-    if x is None or shape is None:
-        return False
-    count = average_of(op, shape)
-    if count is None or streams.values.arithmetic == FLOAT32_EVEN:
-        return False
-    rounding = single(y, streams.values.arithmetic, x.kind.scale, 0.0, clamp, count)
-    rounding = replace(rounding, divides=divides(op, streams.values.arithmetic, x, y))
-    reach = np.asarray([count * largest(x.kind)])
-    levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, -reach, reach, clamp.high - clamp.low)
-    averages = (levels.least - 0.5) / count
-    pooled = streams.emit(
-        op.type, [streams.values.integers(x.value, x.kind)], f"{block.result}_average", op.attributes
-    )
-    streams.settle(block, pooled, averages, clamp)
-    return True
-
-
 WRITERS: Final[Mapping[tuple[str, ...], Writer]] = {
     ("Add",): _plus,
-    ("AveragePool",): _average,
+    ("AveragePool",): average,
     ("Conv",): _linear,
     ("Gemm",): _linear,
-    ("GlobalAveragePool",): _average,
+    ("GlobalAveragePool",): average,
     ("MatMul",): _linear,
     ("MatMul", "Add"): _linear,
+    ("ReduceMean",): average,
 }

@@ -134,9 +134,14 @@ def _write_first(part: Part, block: Block, result: PortTyped) -> tuple[Sequence[
     if first.type in _WEIGHTED and len(kinds) > 1:
         return _multiply_out(part, block)
     if first.type in _SUMS and result is not None:
-        units = factor_of(first.outputs[0], result)
-        part.append(first, _in_units(part, block, first, units))
-        return rest, np.asarray(units)
+        own, units = _factor_of_all(part, block, first), factor_of(first.outputs[0], result)
+        if own in (None, units):
+            part.append(first, _in_units(part, block, first, units))
+            return rest, np.asarray(units)
+        # One factor behind the sum: hls4ml moves two equal ones there, and ends.
+        part.append(first, _in_units(part, block, first, own))
+        part.draft.extents[first.name] = _reach(first, kinds)
+        return rest, np.asarray(own)
     # A number that is no port, what a Pad fills with say, has no factor; sizes of a Resize need none.
     graph = part.draft.graph
     others = [
@@ -155,6 +160,23 @@ def _write_first(part: Part, block: Block, result: PortTyped) -> tuple[Sequence[
         return rest, factors_of(kinds[0])
     part.append(first, _in_units(part, block, first))
     return rest, np.ones(())
+
+
+def _factor_of_all(part: Part, block: Block, op: Op) -> float | None:
+    """The factor that all operands of an op have, none of them a constant; None where they differ."""
+    kinds = [block.kinds.get((op.name, i)) for i in range(len(op.inputs))]
+    if None in kinds or not part.draft.graph.constants.keys().isdisjoint(op.inputs):
+        return None
+    found = {factor_of(name, kind) for name, kind in zip(op.inputs, kinds, strict=True)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _reach(op: Op, kinds: Sequence[PortTyped]) -> Extent:
+    """All that a sum or a difference of two fixed-point numbers can be."""
+    one, two = (kind for kind in map(fixed, kinds) if kind is not None)
+    low, high = (two.lo, two.hi) if op.type == "Add" else (-two.hi, -two.lo)
+    step = min(one.scale, two.scale)
+    return Extent(one.lo + low, one.hi + high, 1 - math.frexp(step)[1])
 
 
 def _define(part: Part, block: Block, port: Port, units: Reals) -> None:

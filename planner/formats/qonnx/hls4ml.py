@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.formats.common.blocks import blocks
+from planner.formats.onnx.nodes import Node
 from planner.formats.onnx.writer.onnx_file import MAX_STEM
 from planner.formats.qonnx.fixed_point_parts import Extent
 from planner.formats.qonnx.fixed_point_scales import in_powers_of_two
@@ -25,7 +26,7 @@ from planner.formats.qonnx.hls4ml_ops import readable, refuse_what_is_not_read
 from planner.formats.qonnx.model_builder import FloatModelBuilder
 from planner.formats.qonnx.qonnx import refuse_what_no_quant_has, write_block, write_blocks
 from planner.formats.qonnx.quant_parameters import QUANT_NAME
-from planner.formats.qonnx.windows import windows
+from planner.formats.qonnx.windows import slopes, windows
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.lowering.blocks import Block
@@ -73,11 +74,12 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
         # One factor for all of a channel, and its offset is 0.
         found.setdefault(name, {}).update(scale=fixed_point(kind), bias="ap_uint<1>")
     refuse_what_is_not_read(builder.file.nodes, builder.file.constants)
+    _give_own_weights(builder)
     _give_own_parameters(builder)
     _give_regions(builder)
     builder.bind_outputs()
-    undotted = _name_without_dots(builder)
-    builder.spell_out(windows(graph, list(plan.graph.all_ops())))
+    undotted, ops = _name_without_dots(builder), list(plan.graph.all_ops())
+    builder.spell_out({**windows(graph, ops), **slopes(ops)})
     names = builder.number_nodes()
     layers: dict[str, Any] = {new: {"Precision": found[old]} for old, new in names.items() if old in found}
     quantizers = _quantizers(builder, parts, fixed.inputs, undotted)
@@ -114,17 +116,38 @@ def _io_type(graph: Graph, parts: Sequence[Block]) -> str:
     return "io_stream" if has_windows and is_large else "io_parallel"
 
 
+def _give_own_weights(builder: FloatModelBuilder) -> None:
+    """Have no two layers read the Quant of one constant: QONNX turns its channels for the first alone."""
+    file, read, made = builder.file, set[str](), list[Node]()
+    quants = {
+        node.outputs[0]: node
+        for node in file.nodes
+        if node.op_type == QUANT_NAME and node.inputs[0] in file.constants
+    }
+    for node in file.nodes:
+        own = list(node.inputs)
+        for i, name in enumerate(own):
+            if name in read:
+                quant, copy = quants[name], file.fresh(name)
+                made.append(quant._replace(name=file.fresh(quant.name), outputs=(copy,)))
+                own[i] = copy
+            read |= {name} & quants.keys()
+        made.append(node._replace(inputs=tuple(own)))
+    file.nodes = made
+
+
 def _give_own_parameters(builder: FloatModelBuilder) -> None:
-    """Have no two Quants read one parameter: hls4ml removes it with the first, and refuses the others."""
+    """Have no two Quants read one constant: hls4ml removes it with the first, and refuses the others."""
     file, taken = builder.file, set[str]()
     for place, node in enumerate(file.nodes):
         if node.op_type != QUANT_NAME:
             continue
         own = list(node.inputs)
-        for i, name in enumerate(own[1:], 1):
+        for i, name in enumerate(own):
             constant = file.constants.get(name)
-            if name in taken and constant is not None and not isinstance(constant, tuple):
-                own[i] = file.constant(name, constant)
+            if name in taken and constant is not None:
+                own[i] = file.fresh(name)
+                file.constants[own[i]] = constant
             taken.add(name)
         file.nodes[place] = node._replace(inputs=tuple(own))
 

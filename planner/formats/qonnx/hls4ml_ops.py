@@ -17,6 +17,7 @@ import numpy as np
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.formats.onnx.nodes import Node
+from planner.formats.qonnx.channels_last import COPIES, TO_FIRST, TO_LAST, copies
 from planner.formats.qonnx.quant_parameters import BIPOLAR_NAME
 from planner.formats.qonnx.windows import window
 from planner.ir.graph import Constant, Graph, Op, Value
@@ -54,6 +55,7 @@ Constants: TypeAlias = Mapping[str, np.ndarray | tuple[np.ndarray, str]]
 _IMAGE_PADS: Final = 6
 _TURNED: Final = frozenset({"BatchNormalization", "Conv", "MaxPool"})
 """Ops that QONNX's conversion to channels last turns."""
+_VIEWS: Final = frozenset({"Squeeze", "Unsqueeze"})
 _MERGED: Final = of_form(Form.CONCAT, Form.VARIADIC)
 
 
@@ -69,6 +71,11 @@ class _Draft:
     def number(self, name: str, number: float, shape: tuple[int, ...] = ()) -> str:
         self.values[name] = Value(name, shape, "f32")
         self.constants[name] = Constant(np.full(shape, number, np.float32))
+        return name
+
+    def sizes(self, name: str, sizes: Sequence[int]) -> str:
+        self.values[name] = Value(name, (len(sizes),), "i64")
+        self.constants[name] = Constant(np.asarray(sizes, np.int64))
         return name
 
     def op(self, kind: str, stem: str, *inputs: str, **attributes: Any) -> Op:
@@ -103,6 +110,12 @@ def _steps(draft: _Draft, block: Block, op: Op) -> list[Op]:
         steps = _mean(draft, op)
     elif op.type == "GlobalMaxPool":
         steps = _largest(draft, op)
+    elif op.type == "Resize":
+        steps = _resized(draft, op)
+    elif op.type == "Softmax":
+        steps = _over_all(draft, op)
+    elif op.type in _VIEWS:
+        steps = _reshaped(draft, op)
     else:
         return [op]
     return [*steps[:-1], replace(steps[-1], outputs=op.outputs)] if steps else [op]
@@ -146,6 +159,56 @@ def _sizes(graph: Graph, op: Op) -> tuple[int, ...]:
     shape = (graph.values[op.inputs[0]].shape or ())[1:]
     sizes = tuple(size for size in shape if isinstance(size, int))
     return sizes if len(sizes) == len(shape) else ()
+
+
+def _resized(draft: _Draft, op: Op) -> list[Op]:
+    """A Resize that copies the pixels of a square, with channels last.
+
+    Raises:
+      UnsupportedExport: another; hls4ml copies whatever the mode, and takes the height for the width.
+    """
+    sizes = _sizes(draft.graph, op)
+    for first in (2, 1) if len(sizes) == 3 else ():
+        factors = copies(draft.graph, op, (first, first + 1))
+        if factors is None or factors[0] != factors[1] or sizes[first - 1] != sizes[first]:
+            continue
+        if first == 1:
+            return [op]
+        scales = draft.number(f"{op.name}/scales", 1.0, (4,))
+        draft.constants[scales] = Constant(np.asarray([1, *factors, 1], np.float32))
+        last = draft.op("Transpose", op.name, op.inputs[0], perm=TO_LAST)
+        large = draft.op("Resize", op.name, last.outputs[0], "", scales, **COPIES)
+        return [last, large, draft.op("Transpose", op.name, large.outputs[0], perm=TO_FIRST)]
+    raise UnsupportedExport(
+        f"Resize at {op.name!r} ({op.outputs[0]!r}): hls4ml 1.3 copies each pixel of a square as often along "
+        "both sides, whatever the op says",
+        hint="cut the model there, or export qonnx",
+    )
+
+
+def _over_all(draft: _Draft, op: Op) -> list[Op]:
+    """A Softmax as it is, if its axis has all numbers of a sample.
+
+    Raises:
+      UnsupportedExport: it has not.
+    """
+    sizes, rank = _sizes(draft.graph, op), len(draft.graph.values[op.inputs[0]].shape or ())
+    axis = op.attributes.get("axis", -1) % max(1, rank)
+    if sizes and (axis == 0 or sizes[axis - 1] != math.prod(sizes)):
+        raise UnsupportedExport(
+            f"Softmax at {op.name!r} ({op.outputs[0]!r}): hls4ml 1.3 takes it over all numbers of a sample",
+            hint="cut the model there, or export qonnx",
+        )
+    return [op]
+
+
+def _reshaped(draft: _Draft, op: Op) -> list[Op]:
+    """A Squeeze or an Unsqueeze behind the first axis as a Reshape; nothing where sizes are unknown."""
+    shapes = [draft.graph.values[name].shape or () for name in (op.inputs[0], op.outputs[0])]
+    sizes = [size for size in shapes[1] if isinstance(size, int)]
+    if not sizes or len(sizes) != len(shapes[1]) or shapes[0][:1] != shapes[1][:1]:
+        return []
+    return [draft.op("Reshape", op.name, op.inputs[0], draft.sizes(f"{op.name}/sizes", sizes))]
 
 
 def _cut(draft: _Draft, block: Block, op: Op) -> list[Op]:
@@ -254,7 +317,7 @@ def refuse_what_is_not_read(nodes: Sequence[Node], constants: Constants) -> None
                 "(Unexpected new precision type)",
                 hint="give its result a range (qplan plan --data), so that it is quantized; or export qonnx",
             )
-        problem = _misread(node)
+        problem = _misread(node, nodes)
         if problem:
             raise UnsupportedExport(
                 f"{node.op_type} at {node.name!r} ({node.outputs[0]!r}): {problem}",
@@ -274,7 +337,13 @@ def refuse_what_is_not_read(nodes: Sequence[Node], constants: Constants) -> None
             )
 
 
-def _misread(node: Node) -> str:
+def _misread(node: Node, nodes: Sequence[Node]) -> str:
+    if node.op_type == "Resize" and not any(other.op_type in _TURNED for other in nodes):
+        return "hls4ml 1.3 reads it beside a Conv, a MaxPool or a BatchNormalization of images alone"
+    if node.op_type == "PRelu":
+        return "hls4ml 1.3 has a layer for it, and from ONNX reads no slopes (list index out of range)"
+    if node.op_type == "Selu" and any(key in node.attributes for key in ("alpha", "gamma")):
+        return "hls4ml 1.3 has one alpha and gamma for all, those of the default"
     if node.op_type == "MaxPool" and len(node.attributes["kernel_shape"]) == 1:
         return "hls4ml 1.3 reads no MaxPool of one axis"
     if node.op_type in _MISREAD:

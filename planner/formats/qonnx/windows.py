@@ -1,6 +1,7 @@
 """Windows: attributes of convolutions and pools written out where a model leaves them at their defaults.
 
-FINN's `LowerConvsToMatMul` and hls4ml read them as they stand in the file and know no default.
+FINN's `LowerConvsToMatMul` and hls4ml read them as they stand in the file and know no default. hls4ml gives
+an Elu without `alpha` the default of a LeakyRelu.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,8 @@ from planner.ir.graph import Graph, Op
 from planner.ops.geometry.windows import conv_geometry
 
 WINDOWED: Final = frozenset({"Conv", "MaxPool"})
+_SLOPES: Final[Mapping[str, float]] = {"Elu": 1.0, "LeakyRelu": 0.01, "ThresholdedRelu": 1.0}
+"""Default of `alpha`."""
 
 
 def window(attributes: Mapping[str, Any], spatial: Sequence[int], kernel: Sequence[int]) -> Mapping[str, Any]:
@@ -34,3 +37,10 @@ def window_of(graph: Graph, op: Op) -> Mapping[str, Any]:
 def windows(graph: Graph, ops: Sequence[Op]) -> Mapping[str, Mapping[str, Any]]:
     """Those of all convolutions and pools, by the names of the ops."""
     return {op.name: window_of(graph, op) for op in ops if op.type in WINDOWED}
+
+
+def slopes(ops: Sequence[Op]) -> Mapping[str, Mapping[str, float]]:
+    """`alpha` of all ops that have one, by their names."""
+    return {
+        op.name: {"alpha": op.attributes.get("alpha", _SLOPES[op.type])} for op in ops if op.type in _SLOPES
+    }

@@ -70,6 +70,29 @@ def follows_sizes(known: Operands) -> bool:
     return True
 
 
+def linear_weights(known: Operands) -> Mapping[int, Reals] | None:
+    """A matrix (elements after, elements before) of each axis that changes in a linear Resize.
+
+    None where sizes or coordinates are not known.
+    """
+    axes = resized_axes(known)
+    if axes is None or None in axes.values():
+        return None
+    found = {}
+    for axis, sizes in axes.items():
+        if sizes is None:
+            continue
+        last = sizes.before - 1
+        at = np.clip(coordinates(known, sizes), 0, last)
+        low = np.clip(np.floor(at), 0, last).astype(np.int64)
+        share, rows = (at - low).astype(np.float32), np.arange(len(at))
+        matrix = np.zeros((len(at), sizes.before), np.float32)
+        np.add.at(matrix, (rows, low), np.float32(1) - share)
+        np.add.at(matrix, (rows, np.minimum(low + 1, last)), share)
+        found[axis] = matrix
+    return found
+
+
 def mode_of(known: Operands) -> str:
     """How coordinates are computed."""
     return str(known.op.attributes.get("coordinate_transformation_mode", "half_pixel"))

@@ -41,6 +41,7 @@ class FinnRun:
       layers: hardware layers, by operator.
       left: operators in software.
       missed: those of them that FINN has a layer for.
+      on_integers: those that compute with integers, between the model's ends.
     """
 
     outputs: tuple[Mapping[str, np.ndarray], ...]
@@ -48,6 +49,7 @@ class FinnRun:
     layers: tuple[str, ...]
     left: tuple[str, ...]
     missed: tuple[str, ...]
+    on_integers: tuple[str, ...] = ()
 
     @property
     def stopped(self) -> Step | None:
@@ -70,7 +72,10 @@ def run_finn(python: str, folder: Path, files: Files) -> list[FinnRun | str]:
 
     def run(outputs: tuple[dict[str, np.ndarray], ...], told: Any) -> FinnRun:
         steps = tuple(Step(s["name"], s.get("difference"), s.get("error", "")) for s in told["steps"])
-        return FinnRun(outputs, steps, tuple(told["layers"]), tuple(told["left"]), tuple(told["missed"]))
+        layers, left, missed, inner = (
+            tuple(told[key]) for key in ("layers", "left", "missed", "on_integers")
+        )
+        return FinnRun(outputs, steps, layers, left, missed, inner)
 
     return runs_of(folder, files, run)
 
@@ -147,4 +152,4 @@ def _answer(run: FinnRun | str) -> Answer:
         return Answer(refusal=run)
     if run.stopped is not None:
         return Answer(refusal=f"{run.stopped.name}: {run.stopped.error}")
-    return Answer(outputs=run.outputs[0], elsewhere=run.missed)
+    return Answer(outputs=run.outputs[0], elsewhere=run.on_integers)

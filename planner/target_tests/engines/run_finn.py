@@ -8,7 +8,7 @@ needs Xilinx's tools; what would simulate Verilog is replaced by an empty module
 `answer_n.json` and `answer_n_k.npz` (outputs in order, of the last step reached) for its k-th sample, or
 `answer_n.txt` with what the file as it is raised. `answer_n.json` holds the names of the outputs; the steps,
 each with its name, the largest difference from the file as written, and what it raised; the hardware layers;
-and the operators left in software, with those of them that FINN has a layer for.
+and the operators left in software, with those of them that FINN has a layer for, or that compute integers.
 """
 
 import copy
@@ -62,6 +62,8 @@ HAVE_LAYERS = frozenset(
     | {"GlobalAveragePool", "QuantAvgPool2d", "Upsample", "Resize", "Concat", "Gather", "Quant"}
 )
 """Operators that some layer computes, whatever their types."""
+VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that compute nothing."""
 ON_INTEGERS = frozenset({"Add", "Mul", "Sub", "Div"})
 """Operators that a layer has in integer arithmetic alone: AddStreams, StreamingEltwise, ChannelwiseOp."""
 
@@ -211,13 +213,13 @@ def difference(one: Sequence[Sequence[np.ndarray]], two: Sequence[Sequence[np.nd
     return max(float(np.abs(a.ravel().astype(np.float64) - b.ravel()).max()) for a, b in pairs)
 
 
-def left_over(model: Any) -> tuple[list[str], list[str]]:
-    """The operators in software, and those of them that FINN has a layer for.
+def left_over(model: Any) -> tuple[list[str], list[str], list[str]]:
+    """The operators in software; those of them that FINN has a layer for; those that compute with integers.
 
-    A thresholding or a product of floats has none: it takes integers.
+    A thresholding or a product of floats has no layer: it takes integers.
     """
     nodes = [node for node in model.graph.node if not node.domain.startswith(LAYERS)]
-    missed = []
+    missed, inner = [], []
     for node in nodes:
         data = [name for name in node.input if name and model.get_initializer(name) is None]
         whole = [model.get_tensor_datatype(name).is_integer() for name in data]
@@ -225,9 +227,11 @@ def left_over(model: Any) -> tuple[list[str], list[str]]:
         are_whole = all(np.array_equal(array, np.floor(array)) for array in constants)
         if not all(whole):
             continue
+        if node.op_type not in VIEWS and are_whole:
+            inner.append(node.op_type)
         if node.op_type in HAVE_LAYERS or (node.op_type in ON_INTEGERS and are_whole):
             missed.append(node.op_type)
-    return [node.op_type for node in nodes], missed
+    return [node.op_type for node in nodes], missed, inner
 
 
 def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
@@ -260,9 +264,10 @@ def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
             folder / f"answer_{number}_{k}.npz",
             **{str(i): array for i, array in enumerate(results)},  # type: ignore[arg-type]
         )
-    left, missed = left_over(model)
+    left, missed, inner = left_over(model)
     kinds = [node.op_type for node in model.graph.node if node.domain.startswith(LAYERS)]
     said = {"outputs": outputs, "steps": steps, "layers": kinds, "left": left, "missed": missed}
+    said["on_integers"] = inner
     (folder / f"answer_{number}.json").write_text(json.dumps(said), encoding="utf-8")
 
 

@@ -76,7 +76,7 @@ def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
         given = [np.ascontiguousarray(sample[name]) for name in inputs]
         found = made.predict(given[0] if len(given) == 1 else given)
         found = found if isinstance(found, list) else [found]
-        reals = [np.asarray(y).reshape(1, *shape[1:]) for y, shape in zip(found, shapes, strict=True)]
+        reals = [np.asarray(y).reshape(-1, *shape[1:]) for y, shape in zip(found, shapes, strict=True)]
         np.savez(
             folder / f"answer_{number}_{k}.npz",
             **{str(i): array for i, array in enumerate(reals)},  # type: ignore[arg-type]

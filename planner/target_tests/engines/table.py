@@ -72,7 +72,7 @@ def _ask_onnxruntime(_: str, jobs: Sequence[Job]) -> list[Answer]:
 
 
 ENGINES: Final[Mapping[str, Engine]] = {
-    "finn": Engine("finn", ask_finn, "cpu", float_ends=True),
+    "finn": Engine("finn", ask_finn, "cpu", float_ends=True, package="qonnx"),  # FINN is no package
     "hls4ml": Engine("hls4ml", ask_hls4ml, float_ends=True, package="hls4ml"),
     "litert": Engine("litert", partial(ask_litert, kernels="reference"), package="ai-edge-litert"),
     "litert-optimized": Engine("litert", partial(ask_litert, kernels="optimized"), package="ai-edge-litert"),

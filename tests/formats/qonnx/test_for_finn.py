@@ -190,3 +190,75 @@ def test_thresholds_of_pictures_with_channels_last_say_so():
         if node.op_type == "MultiThreshold"
     }
     assert said == {"p": b"NCHW", "a": b"NHWC"}
+
+
+@pytest.mark.parametrize(("before", "layout"), [("Relu", b"NHWC"), ("MaxPool", b"NCHW")])
+def test_constants_along_the_last_axis_say_that_channels_are_last(before, layout):
+    """FINN takes four axes for channels first unless thresholds say otherwise, and gave other numbers."""
+    more = {"kernel_shape": (1, 1)} if before == "MaxPool" else {}
+    ops = [op(before, "x", "a", **more), op("Add", "a c", "b"), op("Relu", "b", "y")]
+    constants = {"c": np.array([-0.5, 0.25, 1, 2], np.float32)}
+    _, graph = planned(ops, {"x": (1, 4, 4, 4)}, constants, "finn", result={"y": None})
+    nodes = [node for node in graph.node if node.op_type == "MultiThreshold"]
+    assert {attributes(node)["data_layout"] for node in nodes if node.input[0] == "x"} == {layout}
+
+
+def test_the_place_of_the_largest_is_a_topk_of_one():
+    """FINN has LabelSelect for the indices of a TopK along the last axis, and nothing for an ArgMax."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("Relu", ["m"], ["r"]),
+        helper.make_node("ArgMax", ["r"], ["y"], axis=-1),
+    ]
+    ends = [
+        [helper.make_tensor_value_info(name, kind, size)]
+        for name, kind, size in (("x", onnx.TensorProto.FLOAT, (1, 6)), ("y", onnx.TensorProto.INT64, (1, 1)))
+    ]
+    weight = numpy_helper.from_array(RNG.normal(size=(6, 5)).astype(np.float32), "w")
+    file = helper.make_model(
+        helper.make_graph(nodes, "g", *ends, [weight]), opset_imports=[helper.make_opsetid("", 21)]
+    )
+    graph = planner.load_model(file.SerializeToString())
+    samples = [{"x": RNG.normal(size=(1, 6)).astype(np.float32)} for _ in range(8)]
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+    plan = planner.plan(ready, "finn-fpga")
+    data = planner.export(ready, plan, "finn")
+    last = onnx.load_from_string(data).graph.node[-1]
+    assert (last.op_type, last.output[1]) == ("TopK", "y")
+    runner = ModelRunner(read_written(data))
+    for sample in samples:
+        assert runner.run(sample)["y"] == planner.evaluate(ready, plan, sample).outputs["y"]
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_mean_of_a_picture_is_a_pool(keepdims):
+    """FINN has GlobalAccPool for a GlobalAveragePool, and nothing for a ReduceMean."""
+    ops = [op("Relu", "x", "a"), op("ReduceMean", "a s", "y", keepdims=keepdims)]
+    constants = {"s": np.array([2, 3])}
+    _, graph = planned(ops, {"x": (1, 4, 4, 4)}, constants, "finn", result={"y": None})
+    assert [node.op_type for node in graph.node].count("GlobalAveragePool") == 1
+
+
+@pytest.mark.parametrize("kind", ["LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "Sigmoid", "Softsign"])
+def test_a_function_that_rises_is_thresholds(kind):
+    _, graph = planned([op(kind, "x", "y")], {"x": (1, 4)}, {}, "finn", result={"y": None})
+    assert {node.op_type for node in graph.node} == {"MultiThreshold", "Mul", "Identity"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes_of", "wanted"),
+    [
+        ("AveragePool", {"kernel_shape": (2, 2)}, "Conv"),
+        ("AveragePool", {"kernel_shape": (4, 4)}, "GlobalAveragePool"),
+        ("GlobalMaxPool", {}, "MaxPool"),
+        ("Relu", {}, "MultiThreshold"),
+    ],
+)
+def test_what_has_no_layer_is_written_as_what_has_one(kind, attributes_of, wanted):
+    """The numbers of each were equal in FINN while it ran in software."""
+    shapes = {"x": (1, 4, 4, 4)}
+    ops = [op("LeakyRelu", "x", "a"), op(kind, "a", "b", **attributes_of), op("Sigmoid", "b", "y")]
+    _, graph = planned(ops, shapes, {}, "finn", result={"y": None})
+    kinds = [node.op_type for node in graph.node]
+    assert kind not in kinds
+    assert wanted in kinds

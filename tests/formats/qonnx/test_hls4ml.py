@@ -22,7 +22,6 @@ from planner.formats.qonnx.qonnx import write_qonnx
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from planner.ir.types.qtypes import Bipolar, Uniform, storage, uniform
-from tests.conftest import ROOT
 from tests.formats.plans import i8, model, op, plan_of, u8
 from tests.oracles.simulation import PYTHON, simulate, simulate_all
 
@@ -126,21 +125,6 @@ def test_a_clip_is_relus_and_differences(low, high, y):
     np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("scale", [0.03, 0.0075, 0.0175])
-def test_a_stored_slope_is_no_multiple_of_its_operand(scale):
-    """Where one factor makes powers of two of both scales, too: the result would be divided by it twice."""
-    x = (np.arange(-40, 40, dtype=np.float32) * np.float32(0.03)).reshape(-1, 4)
-    slope = np.round(np.array([0.5, -0.25, 0.125, 1.0]) / scale).astype(np.float32) * np.float32(scale)
-    graph = model(
-        [op("PRelu", "x s", "y")], inputs={"x": x.shape}, outputs={"y": x.shape}, constants={"s": slope}
-    )
-    types = {"x": i8(0.03), "s": i8(scale), "y": i8(0.05)}
-    plan = plan_of(graph, [(["y"], "x s", "y")], types, "exact_even")
-    with zipfile.ZipFile(io.BytesIO(write_hls4ml(graph, plan))) as archive:
-        (found,) = ModelRunner(read_written(archive.read("model.onnx"))).run({"x": x}).values()
-    np.testing.assert_allclose(found, Interpreter(graph, plan).run({"x": x}).outputs["y"], rtol=0, atol=1e-6)
-
-
 def test_an_op_without_a_layer_is_refused():
     graph = model([op("Erf", "x", "y")], inputs={"x": (1, 4)}, outputs={"y": (1, 4)}, constants={})
     plan = plan_of(graph, [(["y"], "x", "y")], {"x": i8(0.0625), "y": i8(0.0625)}, "exact_even")
@@ -148,6 +132,82 @@ def test_an_op_without_a_layer_is_refused():
         UnsupportedExport, match=r"^Erf at 'op_y' \('y_float'\): hls4ml 1.3 has no layer for it; it reads"
     ):
         write_hls4ml(graph, plan)
+
+
+def exported(ops, shape, constants):
+    """A network that is planned with types of the target's own, as hls4ml's archive."""
+    graph = model(ops, inputs={"x": shape}, outputs={"y": None}, constants=constants)
+    graph = planner.load_model(write_graph(graph))
+    samples = [{"x": RNG.normal(size=shape).astype(np.float32)}]
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+    return planner.export(graph, planner.plan(graph, "hls4ml-fpga"), "hls4ml")
+
+
+COPIES = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+MISREAD = [
+    ([op("PRelu", "x s", "y")], (1, 4), {"s": np.full(4, 0.3, np.float32)}, "reads no slopes"),
+    ([op("Selu", "x", "y", alpha=1.0)], (1, 4), {}, "one alpha and gamma for all"),
+    ([op("Softmax", "x", "y", axis=1)], (1, 4, 2, 2), {}, "over all numbers of a sample"),
+    *(
+        ([op("Conv", "x w", "c"), op("Resize", "c - s", "y", **COPIES, **more)], shape, consts, said)
+        for shape, scales, more, said in (
+            ((1, 2, 6, 5), (1, 1, 2, 2), {}, "copies each pixel of a square"),
+            ((1, 2, 6, 6), (1, 1, 2, 3), {}, "as often along both sides"),
+        )
+        for consts in [{"w": np.ones((2, 2, 3, 3), np.float32), "s": np.array(scales, np.float32)}]
+    ),
+    (
+        [op("Resize", "x - s", "y", **COPIES)],
+        (1, 2, 6, 6),
+        {"s": np.array([1, 1, 2, 2], np.float32)},
+        "beside",
+    ),
+]
+
+
+@pytest.mark.parametrize(("ops", "shape", "constants", "said"), MISREAD)
+def test_what_hls4ml_reads_otherwise_is_refused_by_name(ops, shape, constants, said):
+    """Its simulation ends in an error of its own, or gives other numbers."""
+    with pytest.raises(UnsupportedExport, match=f"{ops[-1].type} at .*hls4ml 1.3 .*{said}"):
+        exported(ops, shape, constants)
+
+
+@pytest.mark.parametrize(("kind", "alpha"), [("Elu", 1.0), ("LeakyRelu", 0.01)])
+def test_slopes_are_written_out(kind, alpha):
+    """hls4ml gives an Elu without one that of a LeakyRelu: results below 0 were a hundredth of theirs."""
+    (node,) = (node for node in nodes_of(exported([op(kind, "x", "y")], (1, 4), {})) if node.op_type == kind)
+    assert onnx.helper.get_node_attr_value(node, "alpha") == np.float32(alpha)
+
+
+def test_a_sum_of_two_on_one_odd_scale_is_multiplied_once():
+    """hls4ml moves two equal factors behind the sum, and ends in an error of its own."""
+    facts = {"a": ODD, "b": ODD, "y": uniform(storage("i8"), 0.02)}
+    ops = [op("Relu", "x", "a"), op("LeakyRelu", "x", "b"), op("Add", "a b", "y")]
+    graph, plan, samples = scaled(ops, {}, facts, ((1, 4), (1, 4)))
+    data = planner.export(graph, plan, "hls4ml")
+    nodes = {out: node for node in nodes_of(data) for out in node.output}
+    (add,) = (node for node in nodes.values() if node.op_type == "Add")
+    assert not [name for name in add.input if nodes[name].op_type == "Mul"]
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        runner = ModelRunner(read_written(archive.read("model.onnx")))
+    found = np.concatenate([next(iter(runner.run({"x": x[None]}).values())) for x in samples])
+    wanted = evaluated(graph, plan, samples) * np.float32(0.02)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+
+
+def test_a_squeeze_is_a_reshape():
+    kinds = [
+        node.op_type
+        for node in nodes_of(
+            exported(
+                [op("GlobalMaxPool", "x", "p"), op("Squeeze", "p a", "y")],
+                (1, 4, 2, 2),
+                {"a": np.array([2, 3], np.int64)},
+            )
+        )
+    ]
+    assert "Squeeze" not in kinds
+    assert "Reshape" in kinds
 
 
 PADS = {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1]), "w": np.ones((2, 3, 3, 3), np.float32)}
@@ -416,22 +476,6 @@ def test_what_stands_beside_odd_scales(name):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
 
 
-def test_slopes_on_the_scale_of_the_input_are_multiplied_by_it():
-    """A target of one's own takes slopes of any scale; its factor was left in the results below zero once."""
-    target = (ROOT / "targets" / "hls4ml-fpga.yaml").read_text("utf-8")
-    target = planner.load_target(target.replace("slope: fix}, out: {y: any}", "slope: any}, out: {y: any}"))
-    facts = {"x": ODD, "s": ODD, "y": uniform(storage("i8"), 0.02)}
-    slopes = {"s": np.array([0.3, 0.6, 0.9, 1.2], np.float32)}
-    graph, _, samples = scaled([op("PRelu", "x s", "y")], slopes, facts, ((1, 4), (1, 4)))
-    plan = planner.plan(graph, target)
-    assert plan.fully_quantized
-    with zipfile.ZipFile(io.BytesIO(planner.export(graph, plan, "hls4ml"))) as archive:
-        runner = ModelRunner(read_written(archive.read("model.onnx")))
-    found = np.concatenate([next(iter(runner.run({"x": x[None]}).values())) for x in samples])
-    wanted = evaluated(graph, plan, samples) * np.float32(0.02)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
-
-
 @pytest.mark.soak
 def test_the_c_simulation_of_what_stands_beside_odd_scales(tmp_path):
     # A Sigmoid is a table there.
@@ -615,7 +659,7 @@ def test_each_resize_has_a_region_and_scales_of_its_own():
     resizes = [node for node in file.node if node.op_type == "Resize"]
     parameters = [name for node in resizes for name in node.input[1:]]
     assert len(set(parameters)) == 4
-    assert [arrays[name].tolist() for name in parameters] == [[0], [1, 1, 2, 2]] * 2
+    assert [arrays[name].tolist() for name in parameters] == [[0], [1, 2, 2, 1]] * 2
     read = {name for node in file.node for name in node.input}
     assert arrays.keys() <= read
     quants = [node for node in file.node if node.op_type == "Quant" and node.input[0] not in arrays]

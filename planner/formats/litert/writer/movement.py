@@ -149,19 +149,30 @@ def resize(call: Call) -> Sequence[Tensor] | None:
 
 
 def _bilinear(call: Call) -> Sequence[Tensor] | None:
-    if len(call.builder.sizes(call.op.inputs[0])) != 4:
+    op, wanted = call.op, call.builder.sizes(call.op.outputs[0])
+    sizes = call.builder.sizes(op.inputs[0])
+    options = bilinear_options(Operands(op, {op.inputs[0]: sizes}.get, call.builder.values.known), wanted)
+    return None if options is None else [_resized(call, "RESIZE_BILINEAR", call.last(), wanted[2:], options)]
+
+
+def bilinear_options(known: Operands, wanted: Sequence[object]) -> Options | None:
+    """Options with which RESIZE_BILINEAR is a linear Resize; None where it is no such, or sizes are unknown.
+
+    Args:
+      wanted: sizes of the result.
+    """
+    attributes, sizes = known.op.attributes, known.shape()
+    if sizes is None or len(sizes) != len(_LAST) or attributes.get("mode") != "linear":
         return None
-    x, wanted = call.last(), call.builder.sizes(call.op.outputs[0])
     scaled = {"asymmetric": {}, "align_corners": {"AlignCorners": True}}
     halves = {"half_pixel": {"HalfPixelCenters": True}, "pytorch_half_pixel": {"HalfPixelCenters": True}}
     options: Options | None = {**scaled, **halves}.get(
-        call.op.attributes.get("coordinate_transformation_mode", "half_pixel")
+        attributes.get("coordinate_transformation_mode", "half_pixel")
     )
-    known = Operands(call.op, {call.op.inputs[0]: x.sizes}.get, call.builder.values.known)
-    is_plain = "axes" not in call.op.attributes and follows_sizes(known)
-    if options is None or wanted[:2] != x.sizes[:2] or not is_plain or 1 in wanted[2:]:
+    is_plain = "axes" not in attributes and follows_sizes(known)
+    if tuple(wanted[:2]) != tuple(sizes[:2]) or not is_plain or 1 in wanted[2:]:
         return None
-    return [_resized(call, "RESIZE_BILINEAR", x, wanted[2:], options)]
+    return options
 
 
 def _resized(call: Call, operator: str, x: Tensor, spatial: Sequence[int], options: Options) -> Tensor:

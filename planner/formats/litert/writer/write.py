@@ -5,7 +5,7 @@ and DEQUANTIZE between. Images are stored channels last, with a TRANSPOSE only w
 required. Source: TensorFlow Lite's schema and reference kernels; docs/litert.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from planner.errors import RuleError, UnsupportedExport
@@ -19,6 +19,7 @@ from planner.formats.litert.writer.calls import NONE, Call
 from planner.formats.litert.writer.clamps import fused_activation, written_bounds
 from planner.formats.litert.writer.control_flow import write_items
 from planner.formats.litert.writer.flatbuffer import file_bytes
+from planner.formats.litert.writer.movement import bilinear_options
 from planner.formats.litert.writer.operations import Program, Tensor
 from planner.formats.litert.writer.program_builder import ProgramBuilder
 from planner.formats.litert.writer.recurrent import is_zero
@@ -30,6 +31,7 @@ from planner.ir.roles import is_movement
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block
 from planner.ops import defined
+from planner.ops.operands import operands_of
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.target.docs.support import dynamic_text
@@ -64,7 +66,7 @@ def build_litert(graph: Graph, plan: Plan) -> Program:
         if problem:
             accepted = CONSTANTS if value in graph.constants else ACTIVATIONS
             raise refusal(address, row, value, kind, f"{problem}; litert accepts {accepted}")
-    apart = with_basics(*with_rows_apart(graph, plan), lambda op: _has(op, graph.constants))
+    apart = with_basics(*with_rows_apart(graph, plan), lambda op: _has(op, graph))
     builder = ProgramBuilder(*apart)
     write_items(builder, nested(builder.plan, dynamic=True), _write_block)
     for i, name in enumerate(graph.outputs):
@@ -73,10 +75,13 @@ def build_litert(graph: Graph, plan: Plan) -> Program:
     return builder.program
 
 
-def _has(op: Op, constants: Mapping[str, Constant]) -> bool:
+def _has(op: Op, graph: Graph) -> bool:
     """Whether there is an operator of floats for an op; LSTM starts at zero."""
     if op.type == "LSTM":
-        return all(is_zero(constants.get(name, Constant()).array) for name in op.inputs[5:7] if name)
+        return all(is_zero(graph.constants.get(name, Constant()).array) for name in op.inputs[5:7] if name)
+    if op.type == "Resize" and op.attributes.get("mode") == "linear":
+        wanted = graph.values[op.outputs[0]].shape or ()
+        return bilinear_options(operands_of(op, graph), wanted) is not None
     builtin = UNARIES.get(op.type)
     return op.type in WRITERS and (builtin is None or builtin.computes(op.attributes))
 

@@ -14,6 +14,9 @@ import numpy as np
 from planner.formats.onnx.composites.body import Body, StaysWhole
 from planner.formats.onnx.composites.unrolled import gru, lstm
 from planner.formats.onnx.dtypes import NUMPY
+from planner.ir.graph import Op
+from planner.ops.geometry.resizing import linear_weights
+from planner.ops.operands import operands_of
 
 Rule: TypeAlias = Callable[[Body], str | tuple[str, ...]]
 """Writes the ops of an operator; returns the name of its result, or of each of several."""
@@ -244,6 +247,26 @@ def local_response(body: Body) -> str:
     return body("Div", x, body("Pow", whole, _number(body, body.attribute("beta", 0.75))))
 
 
+def resize(body: Body) -> str:
+    """Linear: a product with a matrix of weights along each axis that changes."""
+    x = body.input(0)
+    weights = linear_weights(operands_of(body.op, body.graph)) if _is_linear(body.op) else None
+    if weights is None:
+        raise StaysWhole("it is no linear one of known sizes")
+    rank, kind = body.rank(x), NUMPY[body.dtype(x)]
+    for axis, matrix in weights.items():
+        order = [*(i for i in range(rank) if i != axis), axis]
+        turned = x if axis == rank - 1 else body("Transpose", x, perm=order)
+        x = body("MatMul", turned, body.constant("shares", matrix.T.astype(kind)))
+        if axis != rank - 1:
+            x = body("Transpose", x, perm=[order.index(i) for i in range(rank)])
+    return x if weights else body("Identity", x)
+
+
+def _is_linear(op: Op) -> bool:
+    return op.attributes.get("mode", "nearest") == "linear" and not op.attributes.get("antialias")
+
+
 def gather_elements(body: Body) -> str:
     """Elements picked along an axis, each by an index of its own: rows of one element of the flat input."""
     x, index = body.input(0), body.input(1)
@@ -284,6 +307,7 @@ BASICS: Final[Mapping[str, Rule]] = {
     "ReduceLogSum": reduce_log_sum,
     "ReduceLogSumExp": reduce_log_sum_exp,
     "ReduceSumSquare": reduce_sum_square,
+    "Resize": resize,
     "Selu": selu,
     "Sign": sign,
     "Softplus": softplus,

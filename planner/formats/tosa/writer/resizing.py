@@ -16,6 +16,7 @@ from planner.interpreter.kernels.resizing import ARITHMETICS, Steps, linear_step
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block, operand_of
+from planner.ops.operands import Operands
 
 
 def resize(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
@@ -50,20 +51,25 @@ def resize_reals(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> 
 
 def steps_of(builder: ProgramBuilder, op: Op) -> tuple[Steps, Steps] | None:
     """The steps of a linear Resize, if its numbers are known and RESIZE takes them."""
-    values, given = builder.values, [op.inputs[i] if len(op.inputs) > i else "" for i in (2, 3)]
-    if not all(values.is_constant(name) for name in given if name):
+    return steps_known(Operands(op, {op.inputs[0]: builder.sizes(op.inputs[0])}.get, builder.values.known))
+
+
+def steps_known(known: Operands) -> tuple[Steps, Steps] | None:
+    """The same, by what is known of its operands."""
+    own, (factors, sizes) = known.shape(), (known.array(i) for i in (2, 3))
+    has_numbers = all(known.is_given(i) == (array is not None) for i, array in ((2, factors), (3, sizes)))
+    if own is None or not has_numbers or (factors is None and sizes is None):
         return None
-    factors = values.array(given[0]).reshape(-1).tolist() if given[0] and not given[1] else None
-    return linear_steps(op, builder.sizes(op.inputs[0]), _wanted(builder, op, factors, given[1]), factors)
-
-
-def _wanted(builder: ProgramBuilder, op: Op, factors: Sequence[float] | None, sizes: str) -> tuple[int, ...]:
-    if sizes:
-        return tuple(int(size) for size in builder.values.array(sizes).reshape(-1))
-    own = builder.sizes(op.inputs[0])
-    if factors is None or len(factors) != len(own):
-        return ()
-    return tuple(int(size * np.float32(factor)) for size, factor in zip(own, factors, strict=True))
+    before = [size for size in own if isinstance(size, int)]
+    if len(before) != len(own):
+        return None
+    if sizes is not None:
+        return linear_steps(known.op, before, [int(size) for size in sizes.reshape(-1)], None)
+    numbers = [] if factors is None else factors.reshape(-1).tolist()
+    if len(numbers) != len(before):
+        return None
+    wanted = [int(size * np.float32(factor)) for size, factor in zip(before, numbers, strict=True)]
+    return linear_steps(known.op, before, wanted, numbers)
 
 
 def resized(

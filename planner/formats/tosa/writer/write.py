@@ -25,7 +25,7 @@ from planner.formats.tosa.writer.movement import move, pad_with
 from planner.formats.tosa.writer.pooling import average_pool, summed
 from planner.formats.tosa.writer.program_builder import ProgramBuilder, held
 from planner.formats.tosa.writer.recurrent import recurrent
-from planner.formats.tosa.writer.resizing import resize
+from planner.formats.tosa.writer.resizing import resize, steps_known
 from planner.formats.tosa.writer.tables import pointwise
 from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
@@ -33,6 +33,7 @@ from planner.ir.graph import BOUNDARY, Graph, Op, port_address
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block, is_in_f32, moved_kind, operand_of
 from planner.ops import CONCATS
+from planner.ops.operands import operands_of
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 
@@ -62,7 +63,7 @@ def write_tosa(graph: Graph, plan: Plan) -> bytes:
         if problem:
             accepted = _CONSTANTS if value in graph.constants else _ACTIVATIONS
             raise refusal(address, row, value, kind, f"{problem}; tosa accepts {accepted}")
-    builder = ProgramBuilder(*with_basics(*with_rows_apart(graph, plan), _has))
+    builder = ProgramBuilder(*with_basics(*with_rows_apart(graph, plan), lambda op: _has(op, graph)))
     write_items(builder, nested(builder.plan), _write_block)
     results = []
     for i, name in enumerate(graph.outputs):
@@ -75,8 +76,10 @@ def write_tosa(graph: Graph, plan: Plan) -> bytes:
     return module_text([function]).encode()
 
 
-def _has(op: Op) -> bool:
+def _has(op: Op, graph: Graph) -> bool:
     """Whether there is an operator of reals for an op."""
+    if op.type == "Resize" and op.attributes.get("mode") == "linear":
+        return steps_known(operands_of(op, graph)) is not None
     return op.type in FLOAT_OPS
 
 

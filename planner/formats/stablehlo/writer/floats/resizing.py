@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.formats.stablehlo.writer.calls import Call
-from planner.ops.geometry.resizing import MODES, coordinates, mode_of, resized_axes
+from planner.ops.geometry.resizing import MODES, mode_of, resized_axes
+from planner.ops.geometry.resizing import linear_weights as weights_of
 
 Reals = npt.NDArray[np.float32]
 
@@ -19,18 +20,7 @@ def linear_weights(call: Call) -> Mapping[int, Reals]:
         raise call.refusal(
             f"coordinates by {mode_of(known)!r}; {', '.join(MODES)} without antialias are accepted"
         )
-    found = {}
-    for axis, sizes in axes.items():
-        if sizes is None:
-            raise call.refusal(f"axis {axis} is of open size")
-        size = sizes.before
-        at = np.clip(coordinates(known, sizes), 0, size - 1)
-        low = np.clip(np.floor(at), 0, size - 1).astype(np.int64)
-        high = np.minimum(low + 1, size - 1)
-        share = (at - low).astype(np.float32)
-        matrix = np.zeros((len(at), size), np.float32)
-        rows = np.arange(len(at))
-        np.add.at(matrix, (rows, low), np.float32(1) - share)
-        np.add.at(matrix, (rows, high), share)
-        found[axis] = matrix
-    return found
+    open_axis = next((axis for axis, sizes in axes.items() if sizes is None), None)
+    if open_axis is not None:
+        raise call.refusal(f"axis {open_axis} is of open size")
+    return weights_of(known) or {}
