@@ -33,8 +33,8 @@ def relabelled(monkeypatch):
     """What was asked to be labelled anew, and the answer."""
     met = []
 
-    def kept(unit, offered, cost_model, start):
-        labels = relabel(unit, offered, cost_model, start)
+    def kept(unit, offered, cost_model, start, order):
+        labels = relabel(unit, offered, cost_model, start, order)
         met.append((unit, offered, cost_model, start, labels))
         return labels
 
@@ -64,10 +64,11 @@ def test_a_part_costs_what_the_whole_does_less_what_stays(relabelled):
         propagate(random_graph(seed, 40, facts=0.15), TARGET)
     chance, compared = Random(0), 0  # noqa: S311 - no secret
     for unit, offered, cost_model, start, _ in relabelled:
-        state = large_neighbourhoods._State(unit, {c: start[c] for c in unit.classes})
+        labels = {c: start[c] for c in unit.classes}
+        state = large_neighbourhoods._State(unit, labels, cost_model.single_consumer)
         for _ in range(10):
             members = chance.sample(unit.classes, min(4, len(unit.classes)))
-            part = state.part(members)
+            part = state.part({c: offered[c] for c in members})
             other = state.labels | {c: chance.choice(offered[c]) for c in members}
             whole = [price_of_labels(unit, one, cost_model) for one in (state.labels, other)]
             parts = [price_of_labels(part, one, cost_model) for one in (state.labels, other)]

@@ -6,7 +6,7 @@ Source: Huangfu and Hall, "Parallelizing the dual revised simplex method" (2018)
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import highspy
 import numpy as np
@@ -24,6 +24,7 @@ MANY: Final = (1 << 31) - 1
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_Numbers = TypeVar("_Numbers", Floats, Ints)
 
 
 class Rows(NamedTuple):
@@ -34,11 +35,18 @@ class Rows(NamedTuple):
     factors: Ints
     right: Ints
 
-    def weighted(self, weights: Ints, width: int) -> Ints:
-        """The sum of all rows, each times its weight: int64 of shape (width,)."""
-        total = np.zeros(width, np.int64)
+    def weighted(self, weights: _Numbers, width: int) -> _Numbers:
+        """The sum of all rows, each times its weight: of shape (width,)."""
+        total = np.zeros(width, weights.dtype)
         np.add.at(total, self.columns, self.factors * np.repeat(weights, np.diff(self.starts)))
         return total
+
+    def taken(self, numbers: Ints) -> "Rows":
+        """Some of the rows, by number."""
+        lengths = np.diff(self.starts)[numbers]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.arange(starts[-1]) + np.repeat(self.starts[numbers] - starts[:-1], lengths)
+        return Rows(starts, self.columns[at], self.factors[at], self.right[numbers])
 
 
 class Answer(NamedTuple):

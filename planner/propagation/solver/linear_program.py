@@ -9,7 +9,7 @@ Source: docs/specification.md, section 5; weak duality.
 import itertools
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.solver.classes import Labels, Offered
 from planner.propagation.solver.components import Edge, Unit
-from planner.propagation.solver.highs import Branching, Floats, Rows, least, rows_of
+from planner.propagation.solver.highs import Branching, Floats, Ints, Rows, least, rows_of
 from planner.propagation.solver.price import CostModel, loss_price
 from planner.propagation.solver.ways import Loss, Ways, level_of
 from planner.target.ports.labels import typed
@@ -33,6 +33,10 @@ EASY: Final = 0.25
 HARD: Final = 0.5
 """Iterations for each column: of one that is easy, of one that is still worth it. The more of them one takes,
 the longer each is, up to twenty times; how long nothing but trying tells."""
+BLOCK: Final = 400
+"""Classes of a block, at most: the time of a program grows faster than it does."""
+SWEEPS: Final = 2
+"""Times that all blocks are solved, at most."""
 MILP_VARIABLES: Final = 3_000
 """Columns of branch and bound: cuts at its root alone take half a minute for 7,000."""
 MILP_NODES: Final = 100
@@ -126,15 +130,84 @@ def relax(unit: Unit, offered: Offered, cost_model: CostModel, hard: float) -> R
     if answer.values is None:
         return None
     bound = _proven(model, rows, rows_of(model.equal), answer.duals * scale)
-    if bound is None:
-        return None
-    shares = {c: answer.values[columns].tolist() for c, columns in model.picks.items()}
+    is_easy = answer.iterations <= max(ITERATIONS, EASY * len(cost))
+    return None if bound is None else _relaxed(model, offered, answer.values, bound, is_easy=is_easy)
+
+
+def relax_in_blocks(unit: Unit, offered: Offered, cost_model: CostModel) -> Iterator[Relaxed]:
+    """Solve the relaxation block by block, each at what the others leave of the costs; again, cut elsewhere.
+
+    A block has the rows whose last class, in the unit's order, is in one run of classes. What its multipliers
+    take of the cost of a column is gone for other blocks, so the bounds of all add up, and no block makes the
+    sum less. Labels that have a share in a block's answer have one here; shares of blocks need not agree.
+    Source: block-coordinate ascent on the dual.
+
+    Yields:
+      what is known after each sweep; nothing where the model, or its numbers, are too large.
+    """
+    model = _model(unit, offered, cost_model, RELAXED_ROWS_OF_A_CLASS * len(unit.classes))
+    if model is None:
+        return
+    left = np.array(model.cost, np.float64)
+    scale = float(left.max(initial=1.0)) or 1.0
+    left /= scale
+    rows, links, equal = rows_of(model.rows), rows_of(model.equal + _simplex(model)), rows_of(model.equal)
+    home, last = _homes(model)
+    link_home = home[links.columns[links.starts[:-1]]]
+    count = -(-len(model.picks) // BLOCK)
+    weights, link_weights = np.zeros(len(rows.right)), np.zeros(len(links.right))
+    for sweep in range(SWEEPS):
+        shares = np.zeros(len(left))
+        block = (2 * last * count // len(model.picks) + sweep % 2) // 2
+        for number in range(block.max() + 1):
+            mine = np.flatnonzero(block == number)
+            own = rows.taken(mine)
+            linked = np.flatnonzero(np.isin(link_home, home[own.columns]))
+            around = links.taken(linked)
+            columns = np.unique(np.concatenate([own.columns, around.columns]))
+            own, around = (
+                part._replace(columns=np.searchsorted(columns, part.columns)) for part in (own, around)
+            )
+            free = left[columns] + own.weighted(weights[mine], len(columns))
+            answer = least(free, own, around, iterations=max(ITERATIONS, round(HARD * len(columns))))
+            if answer.values is None:
+                continue
+            weights[mine] = np.maximum(answer.duals[: len(mine)], 0.0)
+            more = answer.duals[len(mine) :]
+            link_weights[linked] += more
+            free -= own.weighted(weights[mine], len(columns))
+            left[columns] = free - around.weighted(more, len(columns))
+            shares[columns] = np.maximum(shares[columns], answer.values)
+        bound = _proven(model, rows, equal, np.concatenate([weights, link_weights]) * scale)
+        if bound is None:
+            return
+        yield _relaxed(model, offered, shares, bound, is_easy=True)
+
+
+def _homes(model: _Model) -> tuple[Ints, Ints]:
+    """Of each column the class that it is of, by place, or -1; of each row the last class it bears on."""
+    last = [-1] * len(model.cost)
+    for place, (c, own) in enumerate(model.picks.items()):
+        for column in (*own, *model.coarser.get(c, {}).values()):
+            last[column] = place
+    home = np.array(last)
+    found = []
+    for _, (first, *others), _ in model.rows:
+        # A row says how large its first column has to be, so that column is as late as any of the others.
+        at = max((last[column] for column in others), default=0)
+        last[first] = max(last[first], at)
+        found.append(max(0, at))
+    return home, np.array(found)
+
+
+def _relaxed(model: _Model, offered: Offered, values: Floats, bound: int, *, is_easy: bool) -> Relaxed:
+    shares = {c: values[columns].tolist() for c, columns in model.picks.items()}
     nearest = {c: offered[c][max(range(len(own)), key=own.__getitem__)] for c, own in shares.items()}
     support = {
         c: [label for label, share in zip(offered[c], own, strict=True) if share > SUPPORT]
         for c, own in shares.items()
     }
-    return Relaxed(bound, nearest, support, answer.iterations <= max(ITERATIONS, EASY * len(cost)))
+    return Relaxed(bound, nearest, support, is_easy)
 
 
 def solve_exactly(

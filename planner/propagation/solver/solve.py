@@ -2,8 +2,9 @@
 
 First the finest label that all classes of a component can share (provably least where it pays less than
 one change of label beyond what nobody can avoid). Then, without the labels that nobody needs: exactly by
-eliminating classes, else by a linear program (a proven bound), local search, and branch and bound of the
-whole or of parts. A result that is not proven optimal carries its bound. Limits are counts, never wall time.
+eliminating classes, else by a linear program, of large units in blocks (a proven bound), local search, and
+branch and bound of the whole or of parts. A result that is not proven optimal carries its bound. Limits are
+counts, never wall time.
 Source: docs/specification.md, section 5.
 """
 
@@ -16,11 +17,19 @@ from typing import Final
 from planner.plans.rescales import same_scale
 from planner.propagation.solver.canonical_order import in_canonical_order
 from planner.propagation.solver.classes import LabelClass, Labels, Offered, Offers
-from planner.propagation.solver.components import PART, Component, Edge, Part, Unit, Use, free_parts
+from planner.propagation.solver.components import Component, Edge, Part, Unit, Use
 from planner.propagation.solver.dominance import drop_dominated
 from planner.propagation.solver.elimination import LARGE, SMALL, eliminate
 from planner.propagation.solver.large_neighbourhoods import relabel
-from planner.propagation.solver.linear_program import EASY, HARD, Relaxed, relax, solve_exactly
+from planner.propagation.solver.linear_program import (
+    BLOCK,
+    EASY,
+    HARD,
+    Relaxed,
+    relax,
+    relax_in_blocks,
+    solve_exactly,
+)
 from planner.propagation.solver.local_search import descend
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
 from planner.target.ports.labels import UNIT, Label
@@ -33,10 +42,17 @@ they do (`benchmarks.solver_steps`)."""
 
 FEW: Final = 8
 """Labels of a program that only finds a labelling: so many that most classes may take, and as many more."""
+COMMON: Final = 2
+"""Labels that so many classes may take that they are worth trying for each."""
 WORTH: Final = 2
 """Such a program is worth its time where all labels are so many times as many."""
 
-TWO_PARTS: Final = 2 * PART
+WHOLE: Final = 480
+"""Classes of a unit whose relaxation is one program; that of more is solved in blocks."""
+FEW_CUT: Final = 0.1
+"""Share of edges between blocks up to which blocks find as cheap a labelling as one program does, sooner."""
+NEAR: Final = 1.05
+"""How many times its bound a labelling may cost before blocks are cut elsewhere."""
 
 Options = Sequence[tuple[tuple[int, int], Labels]]
 
@@ -119,38 +135,73 @@ def _least(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) ->
             least = price_of_labels(unit, exact, cost_model)[0]
             return exact, least, least
     whole = all(component.whole for component in unit.components)
-    in_parts = whole and len(unit.classes) > TWO_PARTS
-    if len(unit.classes) > PROGRAM and _count(offered) > PROGRAM_LABELS:
-        search = _relabelled if whole else _descended
-        labels, price = search(unit, offered, cost_model, start)
-        return labels, price, _bound_of_parts(unit, offered, cost_model) if whole else 0
+    is_too_large = len(unit.classes) > PROGRAM and _count(offered) > PROGRAM_LABELS
+    in_blocks = whole and len(unit.classes) > WHOLE
+    if in_blocks and (is_too_large or _cut_edges(unit) < FEW_CUT):
+        return _near_blocks(unit, offered, cost_model, start)
+    if is_too_large:
+        return *_descended(unit, offered, cost_model, start), 0
     few = _few_labels(offered, start)
     if _count(few) * WORTH > _count(offered):
         few = offered
-    relaxed = relax(unit, few, cost_model, EASY if in_parts else HARD)
-    if relaxed is None:
-        labels, price = _relabelled(unit, offered, cost_model, start)
-        return labels, price, _bound_of_parts(unit, offered, cost_model) if in_parts else 0
-    if few != offered:
+    relaxed = relax(unit, few, cost_model, EASY if in_blocks else HARD)
+    if relaxed is not None and few != offered:
         # Few labels lead a search nearly as well as all do, and prove nothing. That they were easy says that
         # all will not be hard.
         every = relax(unit, offered, cost_model, HARD) if whole and relaxed.is_easy else None
-        bound = _bound_of_parts(unit, offered, cost_model) if every is None and in_parts else 0
-        relaxed = relaxed._replace(bound=bound) if every is None else every
-    return _near_relaxed(unit, offered, cost_model, start, relaxed)
+        start = relaxed.nearest if every is None and in_blocks else start
+        relaxed = every or (None if in_blocks else relaxed._replace(bound=0))
+    if relaxed is not None:
+        return _near_relaxed(unit, offered, cost_model, start, relaxed)
+    if in_blocks:
+        return _near_blocks(unit, offered, cost_model, start)
+    return *_relabelled(unit, offered, cost_model, start), 0
 
 
-def _bound_of_parts(unit: Unit, offered: Offered, cost_model: CostModel) -> int:
-    """A lower bound: what the unit's parts cost at least, each on its own."""
+def _cut_edges(unit: Unit) -> float:
+    """The share of edges between blocks."""
+    block = {c: i // BLOCK for i, c in enumerate(unit.classes)}
+    return sum(len({block[c] for c in edge.groups()}) > 1 for edge in unit.edges) / max(1, len(unit.edges))
+
+
+def _near_blocks(
+    unit: Unit, offered: Offers, cost_model: CostModel, start: Labels
+) -> tuple[Labels, int, int]:
+    """A labelling of a large unit, by local search and of few labels; the bound is that of blocks."""
+    (price, *_), labels = descend(unit, offered, cost_model, start)
+    if price <= unavoidable_casts(unit.edges, offered, cost_model):
+        return labels, price, price
     bound = 0
-    for part in free_parts(unit):
-        mine = {c: offered[c] for c in part.classes}
-        exact = eliminate(part, mine, cost_model, SMALL)
-        if exact is not None:
-            bound += price_of_labels(part, exact, cost_model)[0]
-        elif (relaxed := relax(part, mine, cost_model, HARD)) is not None:
-            bound += relaxed.bound
-    return bound
+    for relaxed in relax_in_blocks(unit, offered, cost_model):
+        bound = max(bound, relaxed.bound)
+        if price > bound:
+            labels = _best_of_few(unit, offered, cost_model, labels, relaxed)
+            (price, *_), labels = descend(unit, offered, cost_model, labels)
+        if price <= NEAR * bound:
+            break
+    if not bound:
+        labels, price = _relabelled(unit, offered, cost_model, labels)
+    return labels, price, bound
+
+
+def _best_of_few(
+    unit: Unit, offered: Offers, cost_model: CostModel, labels: Labels, relaxed: Relaxed
+) -> Labels:
+    """A labelling of few labels, no more expensive than the one known: the best of all if tables fit."""
+    # Blocks do not agree on one labelling, but a cheap one seldom has a label without a share in any, except
+    # one that many classes can share.
+    count = Counter(label for own in offered.values() for label in own if label is not None)
+    common = sorted(count, key=lambda label: (-count[label], label))[:COMMON]
+    few = {
+        c: [label for label in mine if label in relaxed.support[c] or label in common or label == labels[c]]
+        for c, mine in offered.items()
+    }
+    exact = eliminate(unit, few, cost_model, LARGE)
+    if exact is not None:
+        return exact
+    for order in (unit.classes, unit.classes[::-1]):
+        labels = relabel(unit, few, cost_model, labels, order)
+    return labels
 
 
 def _count(offered: Offered) -> int:
@@ -169,7 +220,7 @@ def _relabelled(unit: Unit, offered: Offers, cost_model: CostModel, start: Label
     """A local search, then some dozens of classes at once, twice; nothing is proven."""
     labels, price = _descended(unit, offered, cost_model, start)
     for _ in range(2):
-        labels = relabel(unit, _few_labels(offered, labels), cost_model, labels)
+        labels = relabel(unit, _few_labels(offered, labels), cost_model, labels, unit.classes)
         (price, *_), labels = descend(unit, offered, cost_model, labels)
     return labels, price
 
@@ -204,7 +255,7 @@ def _near_relaxed(
     if exact is None:
         # Too many columns: part by part, and only labels with a share in the relaxation's answer.
         near = {c: [x for x in offered[c] if x in relaxed.support[c] or x == labels[c]] for c in offered}
-        exact = relabel(unit, near, cost_model, labels)
+        exact = relabel(unit, near, cost_model, labels, unit.classes)
     tried.append(descend(unit, offered, cost_model, exact))
     price, labels = min(tried, key=lambda item: item[0])
     return labels, price[0], max(bound, proven)
