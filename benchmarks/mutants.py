@@ -38,12 +38,14 @@ PAGE: Final = ROOT / "docs" / "results" / "mutants.md"
 FOLDERS: Final = ("planner", "tests", "targets", "benchmarks", "examples", "api")
 """What a copy holds besides the files of the root."""
 TESTS: Final = {
+    "calibration/sources": ("calibration", "formats/test_encodings.py", "formats/test_public_encodings.py"),
     "checker": ("plans",),
     "client": ("api/test_client.py", "api/test_client_tls.py"),
     "formats/annotated": ("formats/annotated", "cases/test_structure.py"),
     "formats/litert/reader": ("formats/litert/reader", "formats/litert/writer/test_recurrent.py"),
     "formats/mlir": ("formats/mlir", "cases/test_structure.py"),
     "formats/onnx": ("formats/onnx/reader", "conversion"),
+    "formats/onnx/composites": ("formats/onnx/reader", "conversion", "formats/test_weights_alone.py"),
     "formats/onnx/drafts": ("formats/onnx/reader", "conversion", "formats/litert/reader"),
     "formats/onnx/writer": ("formats",),
     "formats/qonnx": ("formats/qonnx", "conversion"),

@@ -231,7 +231,7 @@ key; `log`: its steps written out, at first sight; `check`: the checker. `growth
 what it takes at the smallest size; X is more than the limit (60 s, unless the command says otherwise), and
 larger graphs are then left out. `gap` is what is left between the price and the proven bound.
 
-Most of a gap above 5% is a weak bound (hubs: up to a quarter is price). A component with more than 400 candidate labels is offered
+Gaps above 5% are mostly a weak bound. A component with more than 400 candidate labels is offered
 some of them, and its bound counts unavoidable casts alone. In nets of 60 to 200 kernels, solved exactly, the
 same limit raises the price by 0 to 5%, and around hubs by up to 25%. Units of more than 480 classes that few
 edges cut are bounded in blocks. Of the solver's time on recurrent cells a third is HiGHS's and a quarter goes

@@ -1,5 +1,6 @@
 """Losses: the kernel that was spoilt on purpose is named first; what the figures say holds."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,8 @@ import planner
 from planner.accuracy import losses_text
 from planner.accuracy.choices import choices_of
 from planner.accuracy.losses import losses
+from planner.accuracy.own_noise import OwnNoise, decibels
+from planner.accuracy.remedies import Parts, remedies
 from planner.errors import InputError, PlanInvalid, SampleError, UnknownName
 from planner.ops import LINEAR
 from tests.accuracy.nets import digits, net, node, normal, of_folder, planned
@@ -184,6 +187,32 @@ def test_remedies_hold_when_they_are_taken():
     same = next(one for one in after.outputs if one.label == found.outputs[0].label)
     assert remedy.sqnr > found.sqnr + 6
     assert same.sqnr >= remedy.sqnr - 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "names"),
+    [
+        (Parts(1.0, 2.0, 0.0), {"logits", "scores"}),
+        (Parts(1.0, 0.0, 2.0), {"logits", "scores"}),
+        (Parts(2.0, 1.5, 1.5), {"logits", "scores"}),
+        (Parts(2.0, 0.5, 0.5), {"logits"}),
+    ],
+)
+def test_readers_run_in_float_where_results_lose_more_than_weights(parts, names):
+    """By rounding and clipping together, for a reader would round such a result again."""
+    _, plan, _ = two_sizes("!quant.calibrated<f32<-200.0:200.0>>")
+    choice = next(one for one in choices_of(plan) if one.name == "logits")
+    own, part = math.fsum((parts.weights, parts.rounding, parts.clip)), ("y", 0)
+    noise = OwnNoise((choice,), {part: 100.0}, ({part: own},), 1)
+    found = remedies(
+        plan,
+        [(choice, own, parts)],
+        noise,
+        part,
+        measured=decibels(100.0, own),
+        measure=lambda choices: OwnNoise(tuple(choices), {}, ({part: own},) * len(choices), 1),
+    )
+    assert [set(one.names) for one in found if one.what == "float"] == [names]
 
 
 def test_another_range_is_tried_where_that_helps():

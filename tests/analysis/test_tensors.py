@@ -140,6 +140,43 @@ def test_ranges_of_a_sum_are_met():
         assert got == pytest.approx(found.hi[0, channel, 1, 1], rel=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["Gemm", "MatMul"])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_ranges_of_a_product_are_met(kind, is_first):
+    """By the weights on either side, a bias and its factor beta with them."""
+    weight = RNG.normal(size=(3, 4)).astype(np.float32)
+    bias = RNG.normal(size=(3, 1) if is_first else (1, 4)).astype(np.float32)
+    operands = ["w", "x"] if is_first else ["x", "w"]
+    more, attributes = ({"b": bias}, {"beta": -2.0}) if kind == "Gemm" else ({}, {})
+    made = helper.make_node(kind, [*operands, *more], ["y"], "n", **attributes)
+    graph = read_written(
+        file_of(
+            [made], {"x": (TensorProto.FLOAT, [4, 2] if is_first else [2, 3])}, ["y"], {"w": weight, **more}
+        )
+    )
+    found = ranges(graph, {"x": (-2.0, 3.0)})["y"]
+    assert not found.why
+    summed = 1 if is_first else 0
+    added = -2.0 * bias if more else 0.0
+    for bound, up, down in ((found.hi, 3.0, -2.0), (found.lo, -2.0, 3.0)):
+        wanted = np.where(weight > 0, up * weight, down * weight).sum(summed, keepdims=True) + added
+        np.testing.assert_allclose(bound, np.broadcast_to(wanted, bound.shape), rtol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.5, -0.5])
+def test_a_negative_factor_of_a_product_turns_no_range_around(alpha):
+    """Its ends would change places, for which there is no rule."""
+    made = helper.make_node("Gemm", ["x", "w"], ["y"], "n", alpha=alpha)
+    graph = read_written(
+        file_of([made], {"x": (TensorProto.FLOAT, [2, 3])}, ["y"], {"w": np.float32([[1], [2], [-1]])})
+    )
+    found = ranges(graph, {"x": (-2.0, 3.0)})["y"]
+    if alpha < 0:
+        assert "Gemm at 'n'" in found.why
+    else:
+        assert (found.lo.min(), found.hi.max()) == (-4.5, 5.5)
+
+
 def test_an_input_without_bounds_is_bounded_by_a_quantizer():
     graph = read_written(net())
     found = ranges(graph, {})

@@ -127,6 +127,12 @@ def test_joining_knows_no_order_and_no_grouping(shapes, data):
     assert join(whole, whole) == whole
 
 
+@pytest.mark.parametrize("ran", [{"loop": 0}, {"loop": 3}, {"loop": 0, "other": 2}])
+def test_a_loop_that_one_part_alone_saw_ran_as_often_as_it_saw(ran):
+    one, other = seen_once({"a": (2,)}, ran), seen_once({"b": (3,)}, {})
+    assert join(one, other).trips == join(other, one).trips == ran
+
+
 def test_a_value_whose_rank_differs_has_no_sizes():
     found = join(seen_once({"a": (2, 3)}, {}), seen_once({"a": (2,)}, {}))
     assert found == AllSizes({"a": NO_RANK}, {})

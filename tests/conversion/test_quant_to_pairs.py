@@ -73,6 +73,17 @@ def test_a_fractional_zero_point_is_kept():
     np.testing.assert_array_equal(got["y"], expected)
 
 
+@pytest.mark.parametrize("mode", ["ROUND", "HALF_EVEN", "CEIL", "FLOOR"])
+def test_a_zero_point_in_float64_is_rounded_as_the_quantizer_rounds(mode):
+    node, arrays = quant_node("y", "x", scale=0.173, zero_point=0.25, bits=4, mode=mode)
+    zero = np.float64(0.25)
+    arrays["y_zero"] = np.asarray(zero)
+    x = sample(0.173, 0.25, 4)
+    expected = quant(x, np.float32(0.173), zero, np.asarray(4, np.float32), rounding=mode)
+    data = file_of([node], {"x": (TensorProto.FLOAT, (3, None))}, ["y"], arrays)
+    np.testing.assert_array_equal(run_onnxruntime(convert(data, "onnx-qcdq"), {"x": x})["y"], expected)
+
+
 def test_a_zero_point_per_channel_is_kept():
     zero = np.asarray([[0.0], [1.0], [-3.0]], np.float32)
     x = sample(0.173, 0.0, 4)

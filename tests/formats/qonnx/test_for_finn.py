@@ -66,6 +66,8 @@ def test_results_of_relus_are_unsigned_and_behind_one(convolutions):
     for node, is_signed in zip(data, signed, strict=True):
         assert is_signed or makers[node.input[0]].op_type == "Relu"
     assert not any(makers.get(node.input[0], node).op_type == "Flatten" for node in data)
+    relus = [node for node in graph.node if node.op_type == "Relu"]
+    assert not any(node.input[0] in one.output for node in relus for one in relus)
     assert all(arrays[name].shape == () for node in quants for name in node.input[2:4])
     first = plan.kernels_in_order[0].outputs[0].type
     assert str(first.storage) == "u8"

@@ -29,7 +29,7 @@ def expand(graph: Graph) -> Graph:
     """Expand every operator on stored integers; the same graph if there is none.
 
     Raises:
-      ModelError: an operator that lacks operands.
+      ModelError: a bias that does not fit the scales that give its unit.
     """
     if not any(op.type in EXPANSIONS for op in graph.ops):
         return graph
@@ -39,12 +39,7 @@ def expand(graph: Graph) -> Graph:
         if rule is None:
             draft.ops.append(op)
             continue
-        try:
-            rule(op, draft)
-        except ValueError as error:
-            raise ModelError(
-                f"{op.type.rpartition('::')[2]} at {op.name!r} has {len(op.inputs)} operands, that is too few"
-            ) from error
+        rule(op, draft)
     used = {op.type.rpartition("::")[0] for op in draft.ops}
     done = draft.finish()
     return replace(done, opsets={key: n for key, n in done.opsets.items() if not key or key in used})
@@ -163,8 +158,15 @@ def _bias(op: Op, draft: Draft, bias: str, scales: tuple[str, str]) -> str:
     """A bias in units of the product of two scales, as reals."""
     x, w, stored = (draft.array(name) for name in (*scales, bias))
     if x is not None and w is not None and stored is not None:
-        scale = (x.astype(np.float64) * w).reshape(-1)
-        return draft.constant(f"{bias}/real", (stored.astype(np.float64) * scale).astype(np.float32))
+        try:
+            real = stored.astype(np.float64) * (x.astype(np.float64) * w).reshape(-1)
+        except ValueError as error:
+            shapes = [list(array.shape) for array in (stored, x, w)]
+            raise ModelError(
+                f"{op.type.rpartition('::')[2]} at {op.name!r}: its bias {bias!r} of the shape {shapes[0]} "
+                f"does not fit scales of the shapes {shapes[1]} and {shapes[2]}"
+            ) from error
+        return draft.constant(f"{bias}/real", real.astype(np.float32))
     wide = draft.emit(op, "Cast", bias, dtype=_FLOAT, attributes={"to": TensorProto.FLOAT})
     product = draft.emit(op, "Mul", *scales, dtype=_FLOAT)
     draft.values[product] = Value(product, draft.graph.values[scales[1]].shape, _FLOAT)
@@ -194,8 +196,6 @@ def _qlinear_matmul(op: Op, draft: Draft) -> None:
 
 def _matmul_to_float(op: Op, draft: Draft) -> None:
     a, b, a_scale, b_scale, a_zero, b_zero, bias = (*op.inputs, *[""] * 7)[:7]
-    if not (a_scale and b_scale):
-        raise ValueError(op.type)
     if any(len(draft.graph.values[name].shape or ()) > 1 for name in (b_scale, b_zero) if name):
         draft.ops.append(op)  # a scale per column of each of many matrices: no axis of a tensor says that
         return

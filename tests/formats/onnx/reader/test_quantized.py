@@ -408,6 +408,32 @@ def test_operators_that_lack_something_are_refused(node, message):
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("kind", ["QLinearConv", "QGemm"])
+@pytest.mark.parametrize(("scales", "biases"), [(4, 5), (3, 4)])
+def test_a_bias_that_does_not_fit_its_scales_is_refused(kind, scales, biases):
+    operands, domain = (
+        ("x s z w ws wz s z b", "") if kind == "QLinearConv" else ("x s z w ws wz b s z", "com.microsoft")
+    )
+    shape, weight = ([1, 3, 4, 4], (4, 3, 1, 1)) if kind == "QLinearConv" else ([2, 3], (3, 4))
+    arrays = {
+        "s": np.float32(1),
+        "z": np.uint8(0),
+        "w": np.ones(weight, np.uint8),
+        "ws": np.ones(scales, np.float32),
+        "wz": np.zeros(scales, np.uint8),
+        "b": np.ones(biases, np.int32),
+    }
+    node = helper.make_node(kind, operands.split(), ["y"], "q", domain=domain)
+    types = {"y": TensorProto.UINT8}
+    data = file_of([node], {"x": (TensorProto.UINT8, shape)}, ["y"], arrays, domains=(), types=types)
+    with pytest.raises(ModelError) as caught:
+        read_onnx(data)
+    assert str(caught.value) == (
+        f"{kind} at 'q': its bias 'b' of the shape [{biases}] "
+        f"does not fit scales of the shapes [] and [{scales}]"
+    )
+
+
 def _planned(data: bytes, target: str, **samples: np.ndarray):
     model = read_onnx(data)
     model = annotate(model, stats=calibrate(model, [samples]))

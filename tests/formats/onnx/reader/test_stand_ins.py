@@ -109,6 +109,19 @@ def test_the_shapes_are_those_that_onnxruntime_infers(case):
     assert (found.shape, found.dtype) == (tuple(wanted.shape), "f32")
 
 
+@pytest.mark.parametrize(
+    ("kind", "inputs", "wanted"),
+    [
+        ("BiasSplitGelu", [X, (8,)], (2, 5, 4)),
+        ("BiasAdd", [X, (8,), X], X),
+        ("GemmFastGelu", [X, (8, 3)], (2, 5, 3)),
+    ],
+)
+def test_shapes_of_what_runs_on_no_processor_here(kind, inputs, wanted):
+    """They are for graphics processors alone, and onnxruntime opens no session of them here."""
+    assert read_written(one(kind, inputs)).values["y"].shape == wanted
+
+
 def chain(middle: Node, *, inner=(), domains=None, constants=None, x=(1, 4, 8, 8)) -> bytes:
     """Conv, some op, Relu, Conv."""
     weight = np.random.default_rng(0).normal(size=(4, 4, 3, 3)).astype(np.float32)
