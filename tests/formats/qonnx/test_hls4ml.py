@@ -476,8 +476,6 @@ def test_what_stands_beside_odd_scales(name):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
 
 
-<<<<<<< HEAD
-=======
 @pytest.mark.parametrize("added", ["", "m b", "b m"])
 def test_a_product_of_matrices_multiplies_stored_numbers(added):
     """Its factor is behind the sums and the bias, on whichever side that stands; three axes make no Gemm."""
@@ -499,23 +497,6 @@ def test_a_product_of_matrices_multiplies_stored_numbers(added):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
 
 
-def test_slopes_on_the_scale_of_the_input_are_multiplied_by_it():
-    """A target of one's own takes slopes of any scale; its factor was left in the results below zero once."""
-    target = (ROOT / "targets" / "hls4ml-fpga.yaml").read_text("utf-8")
-    target = planner.load_target(target.replace("slope: fix}, out: {y: any}", "slope: any}, out: {y: any}"))
-    facts = {"x": ODD, "s": ODD, "y": uniform(storage("i8"), 0.02)}
-    slopes = {"s": np.array([0.3, 0.6, 0.9, 1.2], np.float32)}
-    graph, _, samples = scaled([op("PRelu", "x s", "y")], slopes, facts, ((1, 4), (1, 4)))
-    plan = planner.plan(graph, target)
-    assert plan.fully_quantized
-    with zipfile.ZipFile(io.BytesIO(planner.export(graph, plan, "hls4ml"))) as archive:
-        runner = ModelRunner(read_written(archive.read("model.onnx")))
-    found = np.concatenate([next(iter(runner.run({"x": x[None]}).values())) for x in samples])
-    wanted = evaluated(graph, plan, samples) * np.float32(0.02)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
-
-
->>>>>>> h/kill
 @pytest.mark.soak
 def test_the_c_simulation_of_what_stands_beside_odd_scales(tmp_path):
     # A Sigmoid is a table there.
