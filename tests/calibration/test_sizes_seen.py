@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 from onnx import helper
 
 import planner
+from planner.calibration.fetching.exposing import exposed
 from planner.calibration.sizes_seen import NO_RANK, NOTHING, AllSizes, SizesSeen, join, seen_once
 from planner.calibration.statistics import merge
 from planner.calibration.statsjson import read_statistics
 from planner.errors import PlanFormatError, StatsError, UnsupportedExport
 from planner.formats.annotated.document import read_annotated, write_annotated
 from planner.formats.mlir.module import write_mlir
+from planner.ir.borders import homes
 from planner.ir.dims import COUNTED, TAKEN, fixed_as_seen, odd_sizes
+from planner.ir.expand import expand
 from planner.ir.graph import Value, model_digest
+from planner.ir.structure import END
 from planner.ops import defined
 from planner.plans.read_mlir import plan_from_mlir
 
@@ -333,8 +337,8 @@ def test_sizes_that_data_decides_stay_open():
     assert fixed.values["n"].shape == (2, None)
 
 
-def test_a_loop_weighs_as_often_as_it_ran():
-    """A Scan over an open axis: ten trips where nobody looked, those of the samples where somebody did."""
+def scan():
+    """A Scan over an open axis, of two results."""
     body = helper.make_graph(
         [helper.make_node("Add", ["s", "x"], ["t"]), helper.make_node("Identity", ["t"], ["o"])],
         "body",
@@ -348,11 +352,16 @@ def test_a_loop_weighs_as_often_as_it_ran():
     ]
     outputs = [helper.make_tensor_value_info("ys", FLOAT, ["steps", 4])]
     graph = helper.make_graph([node], "g", inputs, outputs)
-    model = planner.load_model(
+    return planner.load_model(
         helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
         ).SerializeToString()
     )
+
+
+def test_a_loop_weighs_as_often_as_it_ran():
+    """A Scan over an open axis: ten trips where nobody looked, those of the samples where somebody did."""
+    model = scan()
     data = [{"start": np.zeros(4, np.float32), "xs": np.ones((n, 4), np.float32)} for n in (7, 25)]
     stats = planner.calibrate(model, data)
     assert set(stats.trips.values()) == {25}
@@ -380,3 +389,15 @@ def test_a_plan_retargeted_to_fixed_sizes_has_those_of_the_samples():
     assert other.graph.values["x"].shape == (1, 16, 8)
     planner.check(other, ready, "qnn-htp")
     planner.check(other, attention(), "qnn-htp")
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_values_let_out_of_a_loop_are_its_next_results(count):
+    """Numbered on from those it has, each once, for a border op tells its result by its number."""
+    graph = expand(scan())
+    names = [name for name, scope in homes(graph).items() if scope][:count]
+    assert len(names) == count
+    grown, shown = exposed(graph, names)
+    assert list(shown) == names
+    places = sorted(op.attributes["index"] for op in grown.ops if op.type == END)
+    assert places == [*range(2 + count)]

@@ -8,6 +8,7 @@ from onnx import helper, numpy_helper
 import planner
 from planner.formats.onnx.read import read_written
 from planner.formats.onnx.write import write_graph
+from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from tests.formats.plans import model, op, residual_ops
 
@@ -113,6 +114,31 @@ def test_constants_of_floats_have_no_datatype():
         item.tensor_name: item.quant_parameter_tensor_names[0].value for item in file.quantization_annotation
     }
     assert said == {"w": "BIPOLAR"}
+
+
+@pytest.mark.parametrize("sizes", [(), (5,), (5, 6)])
+def test_sums_that_are_handed_on_are_scaled_by_channel(sizes):
+    """A float result of a product: its factors and bias lie along the channels, whatever axes follow."""
+    kernel = tuple(2 for _ in sizes)
+    weight = RNG.normal(size=(4, 3, *kernel)) * np.array([1, 2, 0.3, 5]).reshape(
+        -1, *(1 for _ in (3, *sizes))
+    )
+    constants = {"w": weight.astype(np.float32), "b": RNG.normal(size=4).astype(np.float32)}
+    made = op("Conv", "x w b", "y") if sizes else op("Gemm", "x w b", "y", transB=1)
+    x, y = (1, 3, *sizes), (1, 4, *(size - 1 for size in sizes))
+    graph = planner.load_model(
+        write_graph(model([made], inputs={"x": x}, outputs={"y": y}, constants=constants))
+    )
+    samples = [{"x": RNG.normal(size=x).astype(np.float32)} for _ in range(4)]
+    asked = {"format": "qplan.annotations/1", "values": {"y": "!quant.none"}}
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, samples), annotations=asked)
+    plan = planner.plan(ready, "finn-fpga")
+    data = planner.export(ready, plan, "finn")
+    assert "Mul" in [node.op_type for node in onnx.load_from_string(data).graph.node]
+    runner, interpreter = ModelRunner(read_written(data)), Interpreter(ready, plan)
+    for sample in samples:
+        (found,) = runner.run(sample).values()
+        np.testing.assert_allclose(found, interpreter.run(sample).outputs["y"], rtol=1e-6)
 
 
 def joined_net(kind, mode, **more):

@@ -6,6 +6,7 @@ import pytest
 from planner.errors import UnsupportedExport
 from planner.formats.mlir.generic import Function, module_text
 from planner.formats.stablehlo.writer import operations as ops
+from planner.formats.stablehlo.writer.constraints import _short
 from planner.formats.stablehlo.writer.function import Program
 from planner.formats.stablehlo.writer.tensors import Tensor, quantized
 from planner.ir.types.qtypes import storage, uniform
@@ -162,3 +163,12 @@ def test_what_we_take_the_verifier_takes():
         arguments = tuple((operand.name, operand.type) for operand in operands)
         texts.append(module_text([Function("main", arguments, (result.name,), tuple(p.operations))]))
     assert [text[:200] for text in hlo.printed(texts) if text.startswith("ERROR")] == []
+
+
+@pytest.mark.parametrize("size", [1, 99, 100, 101, 102, 5000])
+def test_a_message_names_a_type_in_a_hundred_characters(size):
+    """A scale for each of a thousand channels would fill pages."""
+    text = "i" * size
+    said = _short(text)
+    assert len(said) == min(size, 100)
+    assert (said == text) == (size <= 100)
