@@ -1,6 +1,7 @@
 """What is kept by name or digest: targets that are put, models with their external data, schemas, parts."""
 
 import json
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,7 +28,7 @@ from tests.formats.onnx.reader.test_soundness import REFUSED
 
 ROOT = Path(__file__).resolve().parents[2]
 LITERT = (ROOT / "targets" / "litert-int8.yaml").read_text("utf-8")
-OWN = LITERT.replace("id: litert-int8\nversion: 1.4.0", "id: own-npu\nversion: 1.0.0", 1)
+OWN = re.sub(r"id: litert-int8\nversion: \S+", "id: own-npu\nversion: 1.0.0", LITERT, count=1)
 NEXT = OWN.replace("version: 1.0.0", "version: 1.10.0", 1)
 STRICT = f"{TARGET}defaults: {{on_no_kernel: error}}\n"
 

@@ -45,7 +45,7 @@ def test_plan_leaves_no_draft_behind(planned):
 def test_plan_says_its_totals(qplan, stats, tmp_path):
     answer = qplan("plan", MODEL, "-t", "litert-int8", "--stats", stats, "-o", tmp_path / "out")
     assert (answer.code, answer.err) == (0, "")
-    assert "digits on litert-int8 1.4.0" in answer.out
+    assert "digits on litert-int8 " in answer.out
     assert "kernels quantized" in answer.out
     assert f"wrote {tmp_path / 'out' / 'plan.json'}" in answer.out
 
