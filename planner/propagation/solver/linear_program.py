@@ -137,9 +137,9 @@ def relax(unit: Unit, offered: Offered, cost_model: CostModel, hard: float) -> R
 def relax_in_blocks(unit: Unit, offered: Offered, cost_model: CostModel) -> Iterator[Relaxed]:
     """Solve the relaxation block by block, each at what the others leave of the costs; again, cut elsewhere.
 
-    A block has the rows whose last class, in the unit's order, is in one run of classes. What its multipliers
-    take of the cost of a column is gone for other blocks, so the bounds of all add up, and no block makes the
-    sum less. Labels that have a share in a block's answer have one here; shares of blocks need not agree.
+    A block has the rows whose last class, in the unit's order, is in one run of classes. Its multipliers take
+    a part of the cost of each column, which other blocks no longer have: so the bounds of all add up, and no
+    block makes the sum less. Labels that have a share in a block's answer have one here; shares of blocks need not agree.
     Source: block-coordinate ascent on the dual.
 
     Yields:
