@@ -40,8 +40,9 @@ func.func @main(%x: tensor<1x8xf32>) -> (tensor<1x4xf32>) attributes {qplan.name
       l24: " },",
       l25: " \"steps\": [",
       l26: "  {\"n\": 1, \"port\": \"fc1.out[0]\", \"type\": \"!quant.uniform<i8:f32, 0.01568627543747425>\", \"rule\": \"free_scale\", \"source\": \"demo.yaml:12\", \"because\": [], \"refused\": []}",
-      l27: " ]",
-      l28: "}"
+      l27: " ],",
+      l28: " \"words\": 2",
+      l29: "}"
     }
   }
 #-}
