@@ -139,7 +139,8 @@ def relax_in_blocks(unit: Unit, offered: Offered, cost_model: CostModel) -> Iter
 
     A block has the rows whose last class, in the unit's order, is in one run of classes. Its multipliers take
     a part of the cost of each column, which other blocks no longer have: so the bounds of all add up, and no
-    block makes the sum less. Labels that have a share in a block's answer have one here; shares of blocks need not agree.
+    block makes the sum less. Labels that have a share in a block's answer have one here; shares of blocks
+    need not agree.
     Source: block-coordinate ascent on the dual.
 
     Yields:
