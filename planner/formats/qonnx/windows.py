@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from planner.ir.graph import Graph, Op
+from planner.ir.opattributes import default_of
 from planner.ops.geometry.windows import conv_geometry
 
 WINDOWED: Final = frozenset({"Conv", "MaxPool"})
-_SLOPES: Final[Mapping[str, float]] = {"Elu": 1.0, "LeakyRelu": 0.01, "ThresholdedRelu": 1.0}
-"""Default of `alpha`."""
+_SLOPES: Final = frozenset({"Elu", "LeakyRelu", "ThresholdedRelu"})
+"""Functions of a slope that hls4ml reads."""
 
 
 def window(attributes: Mapping[str, Any], spatial: Sequence[int], kernel: Sequence[int]) -> Mapping[str, Any]:
@@ -42,5 +43,7 @@ def windows(graph: Graph, ops: Sequence[Op]) -> Mapping[str, Mapping[str, Any]]:
 def slopes(ops: Sequence[Op]) -> Mapping[str, Mapping[str, float]]:
     """`alpha` of all ops that have one, by their names."""
     return {
-        op.name: {"alpha": op.attributes.get("alpha", _SLOPES[op.type])} for op in ops if op.type in _SLOPES
+        op.name: {"alpha": op.attributes.get("alpha", default_of(op.type, "alpha"))}
+        for op in ops
+        if op.type in _SLOPES
     }

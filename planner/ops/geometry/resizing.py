@@ -76,12 +76,12 @@ def linear_weights(known: Operands) -> Mapping[int, Reals] | None:
     None where sizes or coordinates are not known.
     """
     axes = resized_axes(known)
-    if axes is None or None in axes.values():
+    if axes is None:
         return None
     found = {}
     for axis, sizes in axes.items():
         if sizes is None:
-            continue
+            return None
         last = sizes.before - 1
         at = np.clip(coordinates(known, sizes), 0, last)
         low = np.clip(np.floor(at), 0, last).astype(np.int64)

@@ -16,10 +16,13 @@ from planner.plans.rescales import pins
 
 def requantized_caches(graph: Graph, kernels: Sequence[KernelPlan]) -> Iterator[str]:
     """A warning for each cache that is moved from its input to its output in another type than its own."""
-    fixed = pins(graph) if graph.caches else {}
+    if not graph.caches:
+        return
+    fixed, regions = pins(graph), {region.name: region for region in graph.regions}
+    moving = [kernel for kernel in kernels if moves_alone(graph, regions[kernel.name])]
     for past, present in graph.caches:
         kind = fixed.get(past)
-        held = (port.type for port in _way(graph, kernels, past, present) if isinstance(port.type, Uniform))
+        held = (port.type for port in _way(moving, past, present) if isinstance(port.type, Uniform))
         other = next((one for one in held if one != kind), None)
         if kind is not None and other is not None:
             yield (
@@ -29,10 +32,8 @@ def requantized_caches(graph: Graph, kernels: Sequence[KernelPlan]) -> Iterator[
             )
 
 
-def _way(graph: Graph, kernels: Sequence[KernelPlan], past: str, present: str) -> Iterator[Port]:
+def _way(moving: Sequence[KernelPlan], past: str, present: str) -> Iterator[Port]:
     """Ports through which data movement takes a value from one run to the next."""
-    regions = {region.name: region for region in graph.regions}
-    moving = [kernel for kernel in kernels if moves_alone(graph, regions[kernel.name])]
     behind = {past}
     for kernel in moving:
         if any(port.value in behind for port in kernel.inputs):

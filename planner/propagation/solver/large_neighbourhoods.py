@@ -112,7 +112,7 @@ class _State:
         numbers = sorted({number for c in offered for number in self.edges.get(c, ())})
         edges = [self._edge(self.unit.edges[number], offered) for number in numbers]
         # The coarsest level that each may get. A way that is as coarse by others keeps its level, and so do
-        # those made of it: of a long chain of movers few are left.
+        # those made of it: of a long chain of data movement few are left.
         most = {c: max(map(level_of, labels)) for c, labels in offered.items()}
         ways: dict[int, Way] = {}
         for number, ready in self._made_of(offered):
