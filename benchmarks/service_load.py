@@ -125,9 +125,9 @@ def post(body: bytes, more: str = "") -> bytes:
 EMPTY: Final = b"GET /v1/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def fresh_bodies() -> Iterator[bytes]:
-    """Requests of models that no earlier one had: one number of each is its own."""
-    text = json.dumps({"model": model(KERNELS), "target": "litert-int8"}).encode()
+def fresh_bodies(kernels: int = KERNELS) -> Iterator[bytes]:
+    """Requests of models that no earlier one had: one number of each is its own; cheap to write."""
+    text = json.dumps({"model": model(kernels), "target": "litert-int8"}).encode()
     first = NUDGE.search(text)
     if first is None:
         raise RuntimeError("the model has no range to nudge")

@@ -183,7 +183,7 @@ class Dispatcher:
         telling = asyncio.create_task(self._tell(job))
         begun = time.monotonic()
         try:
-            with span(f"job {job.kind}", job.request.get("asked", {})) as part:
+            with span(f"job {job.kind}", job.work.get("asked", {})) as part:
                 ending, end = await self._end_of(job, nice, part.asked)
                 part.set(job=job.id, attempt=job.attempt, ending=ending)
                 await self._write(end)
@@ -204,7 +204,7 @@ class Dispatcher:
             self.progress[job.id] = {**progress, "left_s": pace.left(progress, time.monotonic())}
 
         try:
-            result = await run_work(self.executor, job.request, tell, job.tenant, nice, by=asked)
+            result = await run_work(self.executor, job.work, tell, job.tenant, nice, by=asked)
         except asyncio.CancelledError:
             return "stopped", lambda: queue.give_up(self.engine, job)
         except Refused as error:

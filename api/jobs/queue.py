@@ -9,7 +9,7 @@ Source: docs/service.md.
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, or_, select, tuple_, update
@@ -19,7 +19,7 @@ from ..intake.turns import ALL, portion, refuse_share, tenant_of
 from ..problems import TYPES, Refused, unknown
 from ..server.tokens import DEFAULT
 from ..storage.database import clock, events, jobs, now, reading, require_rows_kept, writing
-from .records import ENDED, Event, Job, State
+from .records import ENDED, Event, Job, State, told_of
 
 LOSSES: Final = 3
 """Workers a job may lose."""
@@ -33,8 +33,11 @@ MOST_PAUSE: Final = 60.0
 
 Order: TypeAlias = Literal["newest", "oldest"]
 
-_FIELDS: Final = tuple(field.name for field in fields(Job))
+_FIELDS: Final = tuple(field.name for field in fields(Job) if field.name not in ("told", "work"))
 _COLUMNS: Final = tuple(jobs.c[name] for name in _FIELDS)
+MOST_KNOWN: Final = 4096
+_KNOWN: Final[dict[str, Mapping[str, Any]]] = {}
+"""`told_of` each job's work, by id: a work never changes, and may hold a model, so it is read once."""
 _LOST: Final = {"name": "worker-lost", "detail": f"{LOSSES} workers were lost with this job"}
 _DROPPED: Final = {"name": "worker-lost", "detail": f"{TAKEOVERS} servers were lost with this job"}
 
@@ -143,7 +146,8 @@ def list_page(
     if after is not None:
         wanted = wanted.where(place < after if is_newest else place > after)
     with reading(engine) as connection:
-        return [_job(row) for row in connection.execute(wanted.limit(min(limit, MOST_LISTED)))]
+        rows = connection.execute(wanted.limit(min(limit, MOST_LISTED))).all()
+        return [_job(connection, row) for row in rows]
 
 
 def count(engine: Engine) -> dict[str, int]:
@@ -246,7 +250,7 @@ def lease(
             else:
                 mine = {"owner": owner, "attempt": job.attempt + 1, "heartbeat": at, "started": at}
                 _change(connection, job, "running", {"state": "running", "progress": None, **mine})
-                taken.append(_get(connection, job.id))
+                taken.append(replace(_get(connection, job.id), work=_work(connection, job.id)))
     return taken
 
 
@@ -352,7 +356,8 @@ def _in_turn(
             continue
         wanted = select(*_COLUMNS).where(free, jobs.c.principal == principal)
         wanted = wanted.order_by(jobs.c.created <= at, jobs.c.created, jobs.c.id).limit(room)
-        own = [_job(row) for row in connection.execute(wanted.with_for_update(skip_locked=True))]
+        rows = connection.execute(wanted.with_for_update(skip_locked=True)).all()
+        own = [_job(connection, row) for row in rows]
         before = at_work.get(principal, 0)
         found += [
             (before + place, job.created <= at, job.created, job.id, job) for place, job in enumerate(own)
@@ -426,6 +431,7 @@ def _insert(connection: Connection, about: Mapping[str, Any]) -> Job:
     row = {"id": name, **about}
     start = {"state": "queued", "attempt": 0, "lost": 0, "events": 1, "cancelling": False}
     connection.execute(insert(jobs).values(**row, **start, created=at, due=at))
+    _know(name, about["request"])
     _note(connection, name, 1, "queued", {})
     return _get(connection, name)
 
@@ -439,7 +445,7 @@ def _by_key(connection: Connection, key: str | None) -> Job | None:
     if key is None:
         return None
     row = connection.execute(select(*_COLUMNS).where(jobs.c.key == key)).first()
-    return None if row is None else _job(row)
+    return None if row is None else _job(connection, row)
 
 
 def _own(connection: Connection, job: str, tenant: str) -> Job:
@@ -447,7 +453,7 @@ def _own(connection: Connection, job: str, tenant: str) -> Job:
     row = connection.execute(select(*_COLUMNS).where(jobs.c.id == job, jobs.c.tenant == tenant)).first()
     if row is None:
         raise unknown("job", job, [])
-    return _job(row)
+    return _job(connection, row)
 
 
 def _get(connection: Connection, job: str, *, lock: bool = False) -> Job:
@@ -455,8 +461,23 @@ def _get(connection: Connection, job: str, *, lock: bool = False) -> Job:
     row = connection.execute(wanted.with_for_update() if lock else wanted).first()
     if row is None:
         raise unknown("job", job, [])
-    return _job(row)
+    return _job(connection, row)
 
 
-def _job(row: Row[Any]) -> Job:
-    return Job(**row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+def _job(connection: Connection, row: Row[Any]) -> Job:
+    found = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
+    told = _KNOWN.get(found["id"]) or _know(found["id"], _work(connection, found["id"]))
+    return Job(told=told, **{name: found[name] for name in _FIELDS})
+
+
+def _work(connection: Connection, job: str) -> Mapping[str, Any]:
+    """The work of a job; nothing where the job was deleted meanwhile."""
+    work = connection.execute(select(jobs.c.request).where(jobs.c.id == job)).scalar_one_or_none()
+    return {} if work is None else work
+
+
+def _know(job: str, work: Mapping[str, Any]) -> Mapping[str, Any]:
+    if len(_KNOWN) >= MOST_KNOWN:
+        _KNOWN.clear()
+    _KNOWN[job] = told = told_of(work)
+    return told

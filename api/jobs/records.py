@@ -4,12 +4,14 @@ A work is a task of `api.child` and its arguments, in which `stored`, `written`,
 for files: only digests travel, whoever runs it opens the files from the store. Source: docs/service.md.
 """
 
+import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from ..storage.store import Kind
+from .task_names import QUANTIZE
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 
@@ -23,7 +25,7 @@ class Job:
     Attributes:
       id: 32 hexadecimal digits; later ones sort later.
       kind: what the client requested, one of `JobKind`.
-      request: the work, of `work`.
+      told: what answers tell of its work, `told_of`.
       result: once done; written once.
       problem: once failed: `name`, `detail` and the members of its type.
       progress: what the work last said of itself: `done`, and `total` where known.
@@ -33,12 +35,13 @@ class Job:
       lost: how often its worker was lost.
       cancelling: a client requested its cancellation while it ran.
       owner, heartbeat: who runs it, and when they last said so.
+      work: of `work`; only of a job that was just leased, to be run.
     """
 
     id: str
     kind: str
     state: State
-    request: Mapping[str, Any]
+    told: Mapping[str, Any]
     result: Mapping[str, Any] | None
     problem: Mapping[str, Any] | None
     progress: Mapping[str, Any] | None
@@ -52,6 +55,7 @@ class Job:
     started: float | None
     finished: float | None
     heartbeat: float | None
+    work: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_ended(self) -> bool:
@@ -130,6 +134,16 @@ def work(
     files: list[dict[str, Any]] = []
     plain = _plain(dict(arguments), (), files)
     return {"task": task, "arguments": plain, "files": files, "link": link, "origin": origin}
+
+
+def told_of(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What answers tell of a work: who asked, the format, and of a quantization its model."""
+    is_whole = asked.get("task") == QUANTIZE
+    return {
+        "request_id": asked.get("asked", {}).get("request_id"),
+        "format": asked.get("arguments", {}).get("format"),
+        "model": json.loads(asked["origin"])["request"][0]["model"] if is_whole else None,
+    }
 
 
 def follow_up(

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..jobs import queue
-from ..jobs.records import File, Job, made, stored, work, written
+from ..jobs.records import File, Job, made, stored, told_of, work, written
 from ..jobs.task_names import WEIGHTS
 from ..problems import PREFIX, TYPES, Refused
 from ..schemas.requests import (
@@ -99,7 +99,8 @@ async def answer_export(
     if again is not None:
         return again
     export = await export_work(service, asked)
-    return Response(json.dumps(_export(export, await service.sandbox.run(export))), 201, media_type=JSON)
+    answer = _export(told_of(export), await service.sandbox.run(export))
+    return Response(json.dumps(answer), 201, media_type=JSON)
 
 
 async def answer_job(
@@ -234,7 +235,7 @@ async def _answer_in_time(
         if key is not None:
             await note_made(service, request, key, job.id)
         return _job_answer(job, wait)
-    result = RESULTS[kind](job.request, job.result or {})
+    result = RESULTS[kind](job.told, job.result or {})
     if kind == "plan":
         plan = await run_sync(service.store.find, "plans", result["plan"])
         return StoredFile(plan, 200, _applied(wait), JSON)
@@ -306,8 +307,8 @@ def record_of(job: Job) -> dict[str, Any]:
     return {
         **{name: getattr(job, name) for name in fields},
         "link": f"/v1/jobs/{job.id}",
-        "request_id": job.request.get("asked", {}).get("request_id"),
-        "result": None if job.result is None else RESULTS[job.kind](job.request, job.result),
+        "request_id": job.told["request_id"],
+        "result": None if job.result is None else RESULTS[job.kind](job.told, job.result),
         "problem": None if job.problem is None else _document(job.problem),
     }
 
@@ -323,8 +324,8 @@ def _plan(_: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     return {"plan": key, "link": f"/v1/plans/{key}"}
 
 
-def _export(asked: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    blob, format_ = result["kept"]["out"], asked["arguments"]["format"]
+def _export(told: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    blob, format_ = result["kept"]["out"], told["format"]
     record = {"blob": blob, "format": format_, "link": f"/v1/blobs/{blob}", "bytes": result["bytes"]}
     weights = result["kept"].get("weights")
     record["warnings"] = result.get("warnings", [])  # jobs that an older server ran have none
@@ -351,7 +352,7 @@ RESULTS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], dic
     "quantization": quantization_answer,
     "search": search_answer,
 }
-"""The answer of each kind of job, from its work and the result of that."""
+"""The answer of each kind of job, from what is told of its work and the result of that."""
 
 
 def list_jobs(service: Service, page: PageRequest, asked: Mapping[str, Any]) -> dict[str, Any]:

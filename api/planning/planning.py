@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anyio.to_thread import run_sync
+from pydantic_core import to_json
 
 from planner.calibration.annotate import GLOB_SIGNS
 from planner.calibration.statsjson import read_statistics
@@ -85,12 +86,11 @@ async def find_or_make_plan(service: Service, origin: Origin) -> bytes:
 async def plan_without_child(service: Service, origin: Origin) -> bytes | None:
     """Give the text of a plan that is stored, or small; None is left to a child."""
     target = await service.targets.find(origin.target)
-    text = origin.to_json()
-    kept = await _stored_plan(service.store, _request_digest(text, target))
+    kept = await _stored_plan(service.store, _request_digest(origin, target))
     shipped = target.shipped
-    if kept is not None or shipped is None or not _is_small(service, origin, text):
+    if kept is not None or shipped is None or not _is_small(service, origin):
         return kept
-    return await service.in_turn(lambda: _plan_here(service, origin, shipped, text))
+    return await service.in_turn(lambda: _plan_here(service, origin, shipped))
 
 
 async def plan_work(service: Service, origin: Origin) -> dict[str, Any]:
@@ -101,8 +101,7 @@ async def plan_work(service: Service, origin: Origin) -> dict[str, Any]:
     """
     target = await service.targets.find(origin.target)
     arguments = await run_sync(plan_arguments, service, origin)
-    text = origin.to_json()
-    return work("plan", arguments, link=_request_digest(text, target), origin=text.decode())
+    return work("plan", arguments, link=_request_digest(origin, target), origin=origin.text.decode())
 
 
 def plan_arguments(service: Service, origin: Origin) -> dict[str, Any]:
@@ -116,7 +115,7 @@ def plan_arguments(service: Service, origin: Origin) -> dict[str, Any]:
     if isinstance(model, str):
         arguments = model_arguments(store, store.read_json("models", model))
     else:
-        arguments = {"model": written(json.dumps(model)), "external": [], "dims": {}}
+        arguments = {"model": written(to_json(model).decode()), "external": [], "dims": {}}
     return {
         **arguments,
         "stats": _stats_argument(store, request["stats"]),
@@ -152,9 +151,9 @@ def _stats_argument(store: Store, stats: Any) -> File | None:
     return None if stats is None else written(json.dumps(stats))
 
 
-def _request_digest(origin: bytes, target: KnownTarget | Target) -> str:
+def _request_digest(origin: Origin, target: KnownTarget | Target) -> str:
     """The digest under which the plan of an origin is found; of the target, its content counts too."""
-    return digest_of(origin + target.digest.encode())
+    return digest_of(origin.text + target.digest.encode())
 
 
 async def _stored_plan(store: Store, digest: str) -> bytes | None:
@@ -172,14 +171,14 @@ async def _stored_plan(store: Store, digest: str) -> bytes | None:
     return await run_sync(store.read, "requests", digest)
 
 
-def _is_small(service: Service, origin: Origin, text: bytes) -> bool:
+def _is_small(service: Service, origin: Origin) -> bool:
     """Whether the model of an origin may be read in this process."""
     model, stats = origin.request["model"], origin.request["stats"]
-    if isinstance(model, str) or isinstance(stats, str) or len(text) > INLINE_BYTES:
+    if isinstance(model, str) or isinstance(stats, str) or len(origin.text) > INLINE_BYTES:
         return False
     kernels = model.get("kernels")
     few = isinstance(kernels, list) and len(kernels) <= service.settings.inline_kernels
-    return few and values_in(text) <= INLINE_VALUES and _matches(origin) <= MAX_MATCHES
+    return few and values_in(origin.text) <= INLINE_VALUES and _matches(origin) <= MAX_MATCHES
 
 
 def _matches(origin: Origin) -> int:
@@ -198,7 +197,7 @@ def _globs_in(asked: Any) -> int:
     return sum(map(_globs_in, asked)) if isinstance(asked, list | tuple) else 0
 
 
-def _plan_here(service: Service, origin: Origin, target: Target, text: bytes) -> bytes | None:
+def _plan_here(service: Service, origin: Origin, target: Target) -> bytes | None:
     """Plan in this process, and keep the plan before it is given."""
     plan = _edited_here(service, origin) or _made_here(origin, target)
     if plan is None:
@@ -208,7 +207,7 @@ def _plan_here(service: Service, origin: Origin, target: Target, text: bytes) ->
     if origin.steps:
         service.edited.append((origin, plan))
     document = plan.to_json().encode()
-    service.store.keep_plan(_request_digest(text, target), plan.key, document, text)
+    service.store.keep_plan(_request_digest(origin, target), plan.key, document, origin.text)
     return document
 
 

@@ -6,6 +6,7 @@ Kept as `origins` by the plan's key, so that a plan can be made again. Source: d
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Final
 
 from pydantic_core import to_json
@@ -39,7 +40,7 @@ Step = Mapping[str, Any]
 this with `"best_effort": True` where it is to be one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Origin:
     """The source of a plan.
 
@@ -55,13 +56,14 @@ class Origin:
     version: str = MADE_BY
     steps: tuple[Step, ...] = ()
 
-    def to_json(self) -> bytes:
-        """The text that is kept."""
+    @cached_property
+    def text(self) -> bytes:
+        """The JSON that is kept; it holds the model, so it is written once."""
         return to_json({"target": self.target, "steps": self.steps, "request": [self.request, self.version]})
 
 
 def read_origin(text: bytes) -> Origin:
-    """Read the text of `Origin.to_json`.
+    """Read the text of an `Origin`.
 
     Raises:
       Refused: the plan was made by another version of the planner.

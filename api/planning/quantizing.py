@@ -3,7 +3,6 @@
 Each step is a work of another kind of job, so nothing is decided here. Source: docs/service.md.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -43,7 +42,7 @@ async def quantization_work(service: Service, request: QuantizationRequest) -> d
     arguments = await run_sync(plan_arguments, service, origin)
     # What a search measures rests on the statistics too, which follow from these.
     measured = {name: getattr(request, name) for name in ("samples", "eval_samples", "method", *SEARCHED[1:])}
-    state = state_digest(origin.to_json(), target.digest, measured)
+    state = state_digest(origin.text, target.digest, measured)
     sources: list[Source] = [("models", model), ("blobs", request.samples), ("blobs", evaluated)]
     await run_sync(follow, store, state, sources)
     asked = {name: getattr(request, name) for name in ("method", "format", *SEARCHED)}
@@ -53,7 +52,7 @@ async def quantization_work(service: Service, request: QuantizationRequest) -> d
         "evaluated": stored("blobs", evaluated),
         "state": carried(state),
     }
-    return work(QUANTIZE, {**arguments, **asked, **files, "told": told}, origin=origin.to_json().decode())
+    return work(QUANTIZE, {**arguments, **asked, **files, "told": told}, origin=origin.text.decode())
 
 
 async def _known_model(service: Service, request: QuantizationRequest) -> str:
@@ -74,8 +73,8 @@ async def _known_model(service: Service, request: QuantizationRequest) -> str:
     return str(record["digest"])
 
 
-def quantization_answer(asked: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of a whole quantization, from its work and the result of that."""
+def quantization_answer(told: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of a whole quantization, from what is told of its work and the result of that."""
     export, quality, plan = result["export"], result["quality"], result["plan"]
     blob = export["kept"]["out"]
     parts = ("keep_float", "accuracy", "coverage")
@@ -83,10 +82,10 @@ def quantization_answer(asked: Mapping[str, Any], result: Mapping[str, Any]) -> 
     search = result["search"] or {"trials": 0, "given_up": ""}
     return {
         "file": blob,
-        "format": asked["arguments"]["format"],
+        "format": told["format"],
         "bytes": export["bytes"],
         "link": f"/v1/blobs/{blob}",
-        "model": json.loads(asked["origin"])["request"][0]["model"],
+        "model": told["model"],
         "stats": result["stats"],
         "plan": plan,
         "report": f"/v1/plans/{plan}/report",

@@ -43,13 +43,13 @@ async def search_work(service: Service, request: SearchRequest) -> dict[str, Any
     measured = {name: getattr(request, name) for name in MEASURED}
     # Plans of an effort are measured as files are used, others as they are written.
     measured |= {} if request.effort is None else {"effort": True}
-    state = state_digest(origin.to_json(), target.digest, measured)
+    state = state_digest(origin.text, target.digest, measured)
     model = request.model
     sources: list[Source] = [("blobs", request.samples)]
     sources += [("models", model)] if isinstance(model, str) else []
     await run_sync(follow, service.store, state, sources)
     files = {"samples": stored("blobs", request.samples), "state": carried(state), "out": made("blobs")}
-    return work("search", {**arguments, **asked, **files}, origin=origin.to_json().decode())
+    return work("search", {**arguments, **asked, **files}, origin=origin.text.decode())
 
 
 def state_digest(origin: bytes, target: str, measured: Mapping[str, Any]) -> str:

@@ -79,7 +79,7 @@ def log_job(job: Any, ending: str, seconds: float) -> None:
         "message": "job ended",
         "job": job.id,
         "kind": job.kind,
-        "request_id": job.request.get("asked", {}).get("request_id"),
+        "request_id": job.told["request_id"],
         "attempt": job.attempt,
         "ending": ending,
         "ms": round(seconds * 1000, 2),

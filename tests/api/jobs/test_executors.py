@@ -94,8 +94,9 @@ def test_a_job_has_the_files_of_its_tenant(engine, store, make_executor):
     own.open()
 
     async def main():
-        job = queue.submit(engine, "kind", calibration(own), tenant="one")
-        lost = queue.submit(engine, "kind", job.request, tenant="two")
+        work = calibration(own)
+        job = queue.submit(engine, "kind", work, tenant="one")
+        lost = queue.submit(engine, "kind", work, tenant="two")
         async with dispatching(engine, make_executor()):
             return [await until(engine, one) for one in (job, lost)]
 

@@ -62,8 +62,9 @@ def run_one(url: str) -> None:
         (held,) = queue.lease(engine, "owner", 1, seconds=10)
         assert queue.finish(engine, held, {"b": TEXT})
         found = queue.get(engine, job.id)
-        before = {name: asdict(job)[name] for name in ("id", "request", "principal", "created")}
+        before = {name: asdict(job)[name] for name in ("id", "told", "principal", "created")}
         assert {name: asdict(found)[name] for name in before} == before
+        assert held.work == {"a": TEXT}
         assert (found.state, found.result) == ("done", {"b": TEXT})
     finally:
         engine.dispose()

@@ -1,5 +1,6 @@
 """The queue's contract, on SQLite and on PostgreSQL: a job is leased by one, ends once, and is never lost."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from api.jobs import queue
 from api.problems import Refused
 
-WORK = {"task": "none", "arguments": {}, "files": []}
+WORK = {"task": "none", "arguments": {"format": "onnx-qdq", "model": "large"}, "files": [], "origin": "o"}
 LONG = 1000.0
 OVER = -1.0
 """Of a lease that ran out before it began."""
@@ -27,7 +28,7 @@ def kinds(engine, job):
 
 def test_a_job_from_beginning_to_end(engine):
     job = submit(engine, principal="who")
-    assert (job.state, job.attempt, job.principal, job.request) == ("queued", 0, "who", WORK)
+    assert (job.state, job.attempt, job.principal) == ("queued", 0, "who")
     (held,) = lease(engine)
     assert (held.id, held.state, held.attempt, held.owner) == (job.id, "running", 1, "one")
     assert queue.note_progress(engine, held, {"done": 1, "total": 2})
@@ -39,6 +40,26 @@ def test_a_job_from_beginning_to_end(engine):
     assert kinds(engine, job) == ["queued", "running", "progress", "done"]
     assert [event.number for event in queue.events_after(engine, job.id, 2)] == [3, 4]
     assert queue.events_after(engine, job.id)[2].data == {"done": 1, "total": 2}
+
+
+@pytest.mark.parametrize(("task", "model"), [("plan", None), ("quantize", "sha256:1")])
+def test_answers_are_told_a_little_and_whoever_runs_a_job_gets_its_work(engine, task, model):
+    """A work may hold a model of megabytes, which each look at a job read and parsed."""
+    origin = json.dumps({"request": [{"model": "sha256:1"}]})
+    work = {**WORK, "task": task, "origin": origin, "asked": {"request_id": "r", "traceparent": "t"}}
+    told = {"request_id": "r", "format": "onnx-qdq", "model": model}
+    submitted = queue.submit(engine, "plan", work)
+    queue._KNOWN.clear()  # as in another server
+    assert [job.told for job in (submitted, queue.get(engine, submitted.id))] == [told, told]
+    assert [(job.told, job.work) for job in queue.list_page(engine)] == [(told, {})]
+    assert [(job.told, job.work) for job in lease(engine)] == [(told, work)]
+
+
+def test_what_is_known_of_jobs_is_bounded(engine, monkeypatch):
+    monkeypatch.setattr(queue, "MOST_KNOWN", 3)
+    made = [submit(engine) for _ in range(10)]
+    assert [queue.get(engine, job.id).told["format"] for job in made] == ["onnx-qdq"] * 10
+    assert len(queue._KNOWN) <= 3
 
 
 def test_a_job_ends_once(engine):
