@@ -21,6 +21,7 @@ ENDLESS = {
 }
 """Caches without a bound of functions with arguments: what the arguments are."""
 CONTAINERS = {
+    "api/jobs/queue.py _KNOWN": "emptied at `MOST_KNOWN`",
     "planner/formats/writable.py _WRITTEN": "emptied at `_KEPT`",
     "planner/formats/onnx/sessions.py _KNOWN_OUTPUTS": "as long as the session",
     "planner/ir/graph.py _DIGESTS": "as long as the graph",
