@@ -324,11 +324,17 @@ def _open(reader: Reader, counts: list[int], leaf_depth: int) -> None:
 def _any(reader: Reader) -> AnyType:
     store = _storage(reader)
     expressed = _expressed(reader) if reader.accept(":") else None
-    if expressed is None or not reader.accept(","):
+    params = _Params(store, expressed or "", ())
+    at = reader.at
+    if expressed is not None and reader.accept(":"):
+        trained = _sliced(reader, params, at)
+    elif expressed is not None and reader.accept(","):
+        params.take(reader)
+        trained = _of_tensor(params)
+    else:
         return AnyType(store, expressed)
-    params = _Params(store, expressed, ())
-    params.take(reader)
-    return AnyType(store, expressed, _of_tensor(params))
+    with reader.pointing(at):
+        return AnyType(store, expressed, trained)
 
 
 def _calibrated(reader: Reader) -> Calibrated:

@@ -248,8 +248,9 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     if kind.blocks and {user.type for user in work.users.get(found.result, ())} == {"Gather"}:
         return (kind,)
     if store.range_bits <= _WIDEST_FACT and not store.float_name:
-        # With zero points that few devices have: the numbers are kept where the row holds them.
-        return (AnyType(store, kind.expressed, kind) if readers and kind.is_per_tensor else AnyType(store),)
+        # A grid that few devices have: the numbers are kept where the row holds them.
+        is_said = readers and not kind.blocks and not kind.ranges
+        return (AnyType(store, kind.expressed, kind) if is_said else AnyType(store),)
     return ()
 
 
@@ -313,6 +314,9 @@ def _moved(work: _Work, op: Op) -> bool:
 
 
 def _permuted(fact: QType, perm: Sequence[int]) -> QType:
+    if isinstance(fact, AnyType) and fact.trained is not None:
+        trained = _permuted(fact.trained, perm)
+        return replace(fact, trained=trained) if isinstance(trained, Uniform) else fact
     if not isinstance(fact, Uniform):
         return fact
     if fact.axis is not None:
