@@ -5,7 +5,7 @@ Every step is one of `pipeline`'s and can be called alone; nothing is decided he
 
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
@@ -356,6 +356,7 @@ class _Job:
                 *found.warnings,
                 *missed_bits(found, self.bits),
                 *open_sizes(ready, found, self.format),
+                *_not_read(device, self.format),
                 *(note for note in graph.notes if note.startswith(LEFT_BEHIND)),
             ]
             if self.held_out:
@@ -376,6 +377,14 @@ class _Job:
             if files:
                 weakref.finalize(made, kept.pop_all().close)
         return made
+
+
+def _not_read(device: Target, form: str) -> Iterator[str]:
+    """Say so where the device's tools read other formats than that of the file."""
+    read = device.files.formats
+    if read and form not in read:
+        tools = f"tools of {device.id} read {' or '.join(read)} alone"
+        yield f"{tools}, and this file is {form}: format={read[0]!r} writes theirs"
 
 
 def _tried_harder(
