@@ -36,7 +36,7 @@ from planner.formats.table import EXPORTERS, require_format
 from planner.formats.to_file import STREAMED, copy_written, has_large_weights, write_to
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Comparison, Evaluated
-from planner.ir.graph import LEFT_BEHIND, Graph
+from planner.ir.graph import HALVES, LEFT_BEHIND, Graph
 from planner.ir.kernel_requests import with_wanted
 from planner.model_objects import as_bytes
 from planner.notebook import html_of, html_table
@@ -357,7 +357,7 @@ class _Job:
                 *missed_bits(found, self.bits),
                 *open_sizes(ready, found, self.format),
                 *_not_read(device, self.format),
-                *(note for note in graph.notes if note.startswith(LEFT_BEHIND)),
+                *(note for note in graph.notes if note.startswith((HALVES, LEFT_BEHIND))),
             ]
             if self.held_out:
                 warnings += unlike_calibration(graph, self.stats, self.judged_by)

@@ -26,7 +26,7 @@ from planner.ir.types.qtypes import (
     sub_channel,
     uniform,
 )
-from planner.ir.types.typetext import parse_storage, parse_type
+from planner.ir.types.typetext import brief, parse_storage, parse_type
 from tests.strategies import storages, types, uniforms
 
 
@@ -334,3 +334,8 @@ def test_scales_keep_the_digits_of_their_text(text, canonical):
     assert replace(kind, zero_points=kind.zero_points).written_text == text
     other = replace(kind, scales=tuple([scale * 2 for scale in kind.scales]))
     assert other.written_text == str(other)
+
+
+def test_many_scales_are_counted_in_messages():
+    kind = parse_type("!quant.any<u8:f32:1, {0.5,0.25,0.125}>")
+    assert brief(kind) == "!quant.any<u8:f32:1, {3 scales}>"

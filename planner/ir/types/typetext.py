@@ -474,6 +474,8 @@ def brief(kind: QType | None) -> str:
     """A type's text, its scales counted rather than listed where there are many; None is float."""
     if kind is None:
         return "float"
+    if isinstance(kind, AnyType) and kind.trained is not None:
+        return brief(kind.trained).replace("!quant.uniform<", "!quant.any<", 1)
     if not isinstance(kind, Uniform) or kind.is_per_tensor:
         return str(kind)
     where = kind.axis if kind.axis is not None else dict(kind.blocks)
