@@ -22,7 +22,8 @@ from typing import Any, Final
 from planner.calibration.statistics import Statistics, calibration_digest
 from planner.calibration.statsjson import read_statistics
 from planner.cli.files import model_format
-from planner.errors import InputError, PlannerError
+from planner.errors import InputError, ModelError, PlannerError
+from planner.foreign_files import refuse_foreign
 from planner.formats.litert.reader.scan import scan_litert
 from planner.formats.stablehlo.identifier import is_serialized
 from planner.formats.stablehlo.reader.serialized import serialized_text
@@ -400,7 +401,12 @@ def _model(job: Arguments) -> tuple[str, Graph]:
     else:
         kind = model_format(data)
     if kind == "onnx":
-        scan_onnx(data)
+        try:
+            scan_onnx(data)
+        except ModelError:
+            # What is no ONNX file may be another kind of file, which the command and the library name.
+            refuse_foreign("the model", data)
+            raise
     elif kind == "litert":
         scan_litert(data)
     elif kind == "json":

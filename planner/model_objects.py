@@ -75,8 +75,18 @@ def _of_proto(proto: Any) -> bytes:
 
 
 def _of_torch(program: Any) -> bytes:
+    exporter = import_module("torch.onnx")
     try:
-        exported = import_module("torch.onnx").export(program, dynamo=True, verbose=False)
+        exported = exporter.export(program, dynamo=True, verbose=False)
+    except exporter.OnnxExporterError as error:
+        first: BaseException = error
+        while first.__cause__ is not None:
+            first = first.__cause__
+        raise ModelError(
+            f"PyTorch's exporter to ONNX refuses the program: {' '.join(str(first).split())}",
+            hint="give the float model, not one that a library has quantized; other operators need a "
+            "`custom_translation_table` of torch.onnx.export",
+        ) from error
     except ImportError as error:
         raise InputError(
             f"PyTorch's exporter to ONNX needs {error.name}, which is not installed",

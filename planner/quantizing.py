@@ -5,7 +5,7 @@ Every step is one of `pipeline`'s and can be called alone; nothing is decided he
 
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
@@ -36,7 +36,7 @@ from planner.formats.table import EXPORTERS, require_format
 from planner.formats.to_file import STREAMED, copy_written, has_large_weights, write_to
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Comparison, Evaluated
-from planner.ir.graph import LEFT_BEHIND, Graph
+from planner.ir.graph import HALVES, LEFT_BEHIND, Graph
 from planner.ir.kernel_requests import with_wanted
 from planner.model_objects import as_bytes
 from planner.notebook import html_of, html_table
@@ -356,7 +356,8 @@ class _Job:
                 *found.warnings,
                 *missed_bits(found, self.bits),
                 *open_sizes(ready, found, self.format),
-                *(note for note in graph.notes if note.startswith(LEFT_BEHIND)),
+                *_not_read(device, self.format),
+                *(note for note in graph.notes if note.startswith((HALVES, LEFT_BEHIND))),
             ]
             if self.held_out:
                 warnings += unlike_calibration(graph, self.stats, self.judged_by)
@@ -376,6 +377,14 @@ class _Job:
             if files:
                 weakref.finalize(made, kept.pop_all().close)
         return made
+
+
+def _not_read(device: Target, form: str) -> Iterator[str]:
+    """Say so where the device's tools read other formats than that of the file."""
+    read = device.files.formats
+    if read and form not in read:
+        tools = f"tools of {device.id} read {' or '.join(read)} alone"
+        yield f"{tools}, and this file is {form}: format={read[0]!r} writes theirs"
 
 
 def _tried_harder(

@@ -4,6 +4,8 @@ import gzip
 import io
 import json
 import pickle
+import sys
+import types
 import zipfile
 from pathlib import Path
 
@@ -112,6 +114,32 @@ class _Classifier(BaseEstimator):
 
 Module.__module__ = "torch.nn.modules.module"
 BaseEstimator.__module__ = "sklearn.base"
+
+
+class ExportedProgram:
+    """As torch.export's."""
+
+
+ExportedProgram.__module__ = "torch.export.exported_program"
+
+
+def test_a_program_that_torch_cannot_export_is_refused_with_its_first_cause(monkeypatch):
+    """PyTorch raises an error around an error, of many lines each."""
+    torch = types.ModuleType("torch.onnx")
+    torch.OnnxExporterError = type("OnnxExporterError", (RuntimeError,), {})
+
+    def export(*_args, **_options):
+        first = RuntimeError("No ONNX function found for\n aten._int_mm")
+        raise torch.OnnxExporterError("This is step 3/3.\nNext steps:") from first
+
+    torch.export = export
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    monkeypatch.setitem(sys.modules, "torch.onnx", torch)
+    with pytest.raises(ModelError) as caught:
+        planner.load_model(ExportedProgram())
+    wanted = "PyTorch's exporter to ONNX refuses the program: No ONNX function found for aten._int_mm (give "
+    assert str(caught.value).startswith(wanted)
+
 
 WRONG = {
     "a module of torch": (

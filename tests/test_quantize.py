@@ -64,7 +64,10 @@ def test_what_it_says(done, tmp_path):
     assert repr(found) == (
         f"<Quantized 'digits' for litert-int8: {len(found.data):,} bytes, good: top1 99.8 %, 99.8 % as given>"
     )
-    assert found.warnings[0].startswith("held-out data take 'res/relu2_out' beyond")
+    assert found.warnings[0] == (
+        "tools of litert-int8 read litert alone, and this file is onnx-qdq: format='litert' writes theirs"
+    )
+    assert found.warnings[1].startswith("held-out data take 'res/relu2_out' beyond")
     found.save(tmp_path / "digits.onnx")
     assert (tmp_path / "digits.onnx").read_bytes() == found.data
     with pytest.raises(InputError, match=r"cannot write to .*nowhere.*: No such file"):

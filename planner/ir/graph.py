@@ -30,6 +30,8 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 FLOAT_DTYPES: Final = frozenset({"f16", "bf16", "f32", "f64", "f8E4M3FN", "f8E5M2"})
 BOUNDARY: Final = "@model"
+HALVES: Final = "quantizers of float16 are no types, and fall back to float operators"
+"""Begins the note of a model that has some."""
 LEFT_BEHIND: Final = "metadata of the model are in no file made of it"
 """Begins the note of a model that has some."""
 WRITTEN_LEFT_OUT: Final = "the quantizers of the model's own file are not here, only the types that they gave"

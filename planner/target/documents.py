@@ -35,6 +35,13 @@ _GRANULARITIES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("per_block", "per_group", "group", "groupwise", "blockwise"), "block"),
 }
 """Other tools' words."""
+_ALIASES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("bits", "dtype", "type"), "storage: i8"),
+    **dict.fromkeys(("per_axis", "per_channel", "perchannel"), "granularity: axis"),
+    **dict.fromkeys(("name", "op", "op_type", "operator"), "kernel"),
+    **dict.fromkeys(("zeropoint", "zp"), "zero_point"),
+}
+"""Other tools' fields."""
 _TAGS: Final[Mapping[str, str]] = {"text": "text", "list": "a list", "map": "a mapping"}
 
 
@@ -131,9 +138,10 @@ def _problem(root: Node, detail: ErrorDetails) -> Problem:
         if key == "<<":
             message = "YAML 1.2 has no merge key '<<': write the fields out"
             return node.problem("T012", message, _join(text, key), key=key)
-        return node.problem(
-            "T012", f"unknown field {key!r}{nearest(key, _fields(path[:-1]))}", _join(text, key), key=key
-        )
+        known = _fields(path[:-1])
+        alias = _ALIASES.get(key, "")
+        hint = f" ({alias} here)" if alias.partition(":")[0] in known else nearest(key, known)
+        return node.problem("T012", f"unknown field {key!r}{hint}", _join(text, key), key=key)
     if path and path[-1] == "[key]":
         node, text = locate(root, path[:-2])
         key = str(path[-2])

@@ -470,7 +470,7 @@ def _places(root: Node) -> Mapping[str, tuple[str, int, int]]:
         for name, node in table.items() if table is not None else ():
             line, column = table.keys.get(name, (node.line, node.column)) if table else (1, 1)
             found[f"{key}.{name}"] = (node.source.name, line, column)
-    for key in ("costs", "defaults", "legalize"):
+    for key in ("costs", "defaults", "files", "legalize"):
         section = root.get(key)
         if section is not None:
             found[key] = (section.source.name, section.line, section.column)

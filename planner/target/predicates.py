@@ -349,9 +349,17 @@ def _difference(key: str, value: Any, wanted: Any, scope: _Scope) -> str | None:
         fits = _fits(value, wanted) or any(
             _on_value(key, value, one, scope).holds for one in _entries(wanted) if is_condition(one)
         )
-        return None if fits else f"{key} is {_prose(value)}, must be {_prose(wanted)}"
+        return None if fits else f"{_found(key, value, scope)}, must be {_prose(wanted)}"
     found = _on_value(key, value, wanted, scope)
-    return None if found.holds is not False else f"{key} is {_prose(value)}, must be {told(wanted, found)}"
+    return None if found.holds is not False else f"{_found(key, value, scope)}, must be {told(wanted, found)}"
+
+
+def _found(key: str, value: Any, scope: _Scope) -> str:
+    """A term and its value; bits are what facts of the model ask for, which its key does not say."""
+    owner, _, what = key.rpartition(".")
+    if what == "bits" and owner in scope.ports:
+        return f"port {owner}: facts ask for {value or 'no'} bits"
+    return f"{key} is {_prose(value)}"
 
 
 def _on_value(key: str, value: Any, text: str, scope: _Scope) -> Verdict:

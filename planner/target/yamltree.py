@@ -19,6 +19,8 @@ MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 100_000
 MAX_QUOTE: Final = 80
+SURE: Final = 0.8
+"""How alike a name is for which no other is as near: `inputs` begins with `in`, and looks like `computes`."""
 
 Scalar: TypeAlias = bool | int | float | str | None
 
@@ -38,6 +40,15 @@ _WORDS: Final[Mapping[str, bool | None]] = {
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]{0,38})|0x[0-9a-fA-F]{1,32}")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,4})?")
 _REFUSED: Final = re.compile(r"[-+]?0[0-9]+|0o[0-7]+|[-+]?[0-9]{39,}|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_INDENT: Final = "this line is indented otherwise than its list or mapping"
+_PLAINLY: Final[Mapping[str, str]] = {
+    "block collection did not find expected '-'": _INDENT,
+    "block mapping did not find expected key": _INDENT,
+    "block scalar did not find expected comment": "a text that begins with > or | goes in quotes",
+    "mapping values are not allowed": "text with ': ' goes in quotes; else the indent is wrong",
+    "could not find expected ':'": "there is no ': ' behind a key, here or in the line above",
+}
+"""What libyaml says, and what people do about it."""
 _NO_KEYS: Final[Mapping[str, tuple[int, int]]] = {}
 _NUMBERS_BEGIN: Final = frozenset("+-.0123456789")
 # PyYAML's own parser refuses `b?: b32` inside braces, so libyaml it is.
@@ -124,10 +135,16 @@ def locate(root: Node, path: Sequence[str | int]) -> tuple[Node, str]:
     return node, text
 
 
-def nearest(name: str, known: Sequence[str], *, cutoff: float = 0.5, listed: bool = True) -> str:
+def nearest(name: str, known: Sequence[str], *, cutoff: float = 0.6, listed: bool = True) -> str:
     """` (did you mean 'when'?)`; without a near match the known names, if they are to be `listed`."""
     alike = [word for word in known if word.lower() == name.lower()]
-    near = alike or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    parts = [word for word in known if len(word) > 1 and (name.startswith(word) or name.endswith(word))]
+    near = (
+        alike
+        or difflib.get_close_matches(name, known, n=1, cutoff=max(cutoff, SURE))
+        or sorted(parts, key=len, reverse=True)
+        or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    )
     if near:
         return f" (did you mean {near[0]!r}?)"
     return f" (known: {', '.join(known)})" if known and listed else ""
@@ -160,7 +177,8 @@ def read_yaml(text: str, name: str, *, anchors: bool = True) -> Node:
         # libyaml says "character that cannot start any token".
         if text.splitlines()[line - 1 : line] and text.splitlines()[line - 1][column - 1 : column] == "\t":
             what = "a tab in front of the text; YAML indents by spaces"
-        _fail(source, line, column, "T001", f"not YAML: {what}")
+        plain = next((plainly for said, plainly in _PLAINLY.items() if said in what), what)
+        _fail(source, line, column, "T001", f"not YAML: {plain}")
     except (yaml.YAMLError, UnicodeEncodeError) as error:
         reason = getattr(error, "reason", None) or "unreadable characters"
         position = getattr(error, "position", None) or getattr(error, "start", 0)

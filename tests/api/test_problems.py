@@ -31,11 +31,14 @@ from planner import errors
 from planner.cli.app import run
 from tests.api.conftest import serving
 from tests.api.documents import JSON, OCTETS, YAML, chain, contradicted, external, onnx_file, put, relu
+from tests.test_model_sources import FOREIGN
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits"
 PLACES = (str(ROOT), tempfile.gettempdir(), "/drafts/", "/blobs/", "site-packages")
 """Where files of the server lie: nobody's business."""
+BY_NAME = (".json", ".pb", ".py", ".yaml")
+"""Suffixes of foreign files that only their name tells, and of documents."""
 NOWHERE = f"sha256:{'0' * 64}"
 
 
@@ -234,6 +237,14 @@ def test_places_in_models(service):
     blob = put(service, onnx_file([helper.make_node("Conv", ["x", "w"], ["y"], name="c")]))
     found = check(service.post("/v1/models", json={"blob": blob}), "model-invalid")
     assert found["names"] == ["g", "c", "w"]
+
+
+@pytest.mark.parametrize("name", [name for name in FOREIGN if Path(name).suffix not in BY_NAME])
+def test_files_of_other_kinds_are_named(service, name):
+    """As in the library; the scan of ONNX's wire format, which comes first, knew a byte at most."""
+    data, what, advice = FOREIGN[name]
+    answer = service.post("/v1/models", content=data, headers=OCTETS)
+    assert advice in check(answer, "model-invalid", f"the model is {what}")["hint"]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_axes_and_blocks_that_no_tensor_has(text, message):
         ("!quant.uniform<i8:f32, 0.5>", "f64", "type !quant.uniform<i8:f32, 0.5> expresses f32, value 'v' is f64"),
         ("!quant.any<i4:f16>", "bf16", "type !quant.any<i4:f16> expresses f16, value 'v' is bf16"),
         ("!quant.any<i4>", "bf16", ""),
+        ("!quant.any<i8:f32:1, {0.5,0.25}>", "f32", "type !quant.uniform<i8:f32:1, {0.5,0.25}> does not fit 'v': 2 scales for axis 1 of size 3, its shape is [2, 3]"),
         ("!quant.bipolar<f32, 0.5>", "f32", ""),
         ("!quant.none", "i8", "value 'v' has element type i8; only float values carry types"),
         ("!quant.calibrated<f32:1, {0.0:1.0, -1.0:1.0}>", "f32", "type !quant.calibrated<f32:1, {0.0:1.0, -1.0:1.0}> does not fit 'v': 2 ranges for axis 1 of size 3, its shape is [2, 3]"),

@@ -79,6 +79,7 @@ SEEDS = (
     "!quant.uniform<i8<{-8:7,-128:127}>:f32:1, {0.5,0.25:-3}>",
     "!quant.any<i8<-8:7>:f32>",
     "!quant.any<u8:f32, 0.5:117>",
+    "!quant.any<u8:f32:1, {0.5:117,0.25}>",
     "!quant.calibrated<f32<-0.998:1.23>>",
     "!quant.calibrated<f32:0, {-0.1:0.1, -0.2:0.3}>",
     "!quant.bipolar<f32, 0.5>",

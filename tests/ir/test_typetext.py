@@ -26,7 +26,7 @@ from planner.ir.types.qtypes import (
     sub_channel,
     uniform,
 )
-from planner.ir.types.typetext import parse_storage, parse_type
+from planner.ir.types.typetext import brief, parse_storage, parse_type
 from tests.strategies import storages, types, uniforms
 
 
@@ -99,6 +99,7 @@ def test_canonical_text(text, kind):
         ("!quant.any<i8<-8:7>:f32>", "!quant.any<i8<-8:7>:f32>"),
         ("!quant.any<u8:f32,0.05 : 117>", "!quant.any<u8:f32, 0.05000000074505806:117>"),
         ("!quant.any<i8<-8:7>:f32, 0.5>", "!quant.any<i8<-8:7>:f32, 0.5>"),
+        ("!quant.any<u8:f32 : 1,{0.5:117 , 0.25}>", "!quant.any<u8:f32:1, {0.5:117,0.25}>"),
         (
             "!quant.calibrated<f32<-2:2>, {readers={16=63.6,8=-3}, 8=-1:2}>",
             "!quant.calibrated<f32<-2.0:2.0>, {8 = -1.0:2.0, readers = {8 = -3.0, 16 = 63.6}}>",
@@ -120,7 +121,7 @@ def test_what_is_printed_is_canonical(text, canonical):
         ("i8", "column 1: unknown type 'i8'; known: !quant.any, !quant.bipolar, !quant.calibrated, !quant.uniform, !quant.none, f16, bf16, tf32, f32, f64, f80"),
         ("!quant.any<i8> x", "column 16: expected the end, found 'x' in '!quant.any<i8> x'"),
         ("!quant.any<u8:f32, 0.5:256>", "column 24: zero point 256 lies outside the storage range 0:255 of u8"),
-        ("!quant.any<u8:f32:0, {0.5}>", "column 18: expected '>', found ':0, {0.5}>' in '!quant.any<u8:f32:0, {0.5}>'"),
+        ("!quant.any<u8:f32:{0:1}, {{0.5}}>", "column 18: !quant.uniform<u8:f32:{0:1}, {{0.5}}> is no type per tensor or axis in u8:f32"),
         ("!quant.uniform<i8 f32, 0.5>", "column 19: expected ':', found 'f32, 0.5>' in '!quant.uniform<i8 f32, 0.5>'"),
         ("!quant.uniform<i8:f32, .5>", "column 24: expected a number, found '.5>' in '!quant.uniform<i8:f32, .5>'"),
         ("!quant.uniform<i8:f32, 0.1:2.5>", "column 28: expected an integer, found '2.5>' in '!quant.uniform<i8:f32, 0.1:2.5>'"),
@@ -333,3 +334,8 @@ def test_scales_keep_the_digits_of_their_text(text, canonical):
     assert replace(kind, zero_points=kind.zero_points).written_text == text
     other = replace(kind, scales=tuple([scale * 2 for scale in kind.scales]))
     assert other.written_text == str(other)
+
+
+def test_many_scales_are_counted_in_messages():
+    kind = parse_type("!quant.any<u8:f32:1, {0.5,0.25,0.125}>")
+    assert brief(kind) == "!quant.any<u8:f32:1, {3 scales}>"

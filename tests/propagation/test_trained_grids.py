@@ -14,7 +14,7 @@ from planner.errors import QTypeError
 from planner.formats.annotated.document import read_annotated, write_annotated
 from planner.formats.mlir.module import read_mlir, write_mlir
 from planner.ir.graph import model_digest
-from planner.ir.types.qtypes import AnyType, uniform
+from planner.ir.types.qtypes import AnyType, sub_channel
 from planner.ir.types.typetext import parse_type
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
@@ -95,9 +95,72 @@ def test_what_is_written_is_read(fused):
 
 
 def test_refused():
-    per_axis = uniform(TRAINED.storage, [0.5, 0.25], 0, axis=0)
-    with pytest.raises(QTypeError, match="is no type of one scale in u8:f32"):
-        AnyType(TRAINED.storage, "f32", per_axis)
+    blocks = sub_channel(TRAINED.storage, [0.5, 0.25], 0, blocks={0: 8}, grid=(2, 1))
+    with pytest.raises(QTypeError, match="is no type per tensor or axis in u8:f32"):
+        AnyType(TRAINED.storage, "f32", blocks)
+
+
+@pytest.mark.parametrize("target", ["litert-int8", "onnxruntime-cpu", "qnn-htp", "tosa-int8"])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+def test_a_matrix_with_a_scale_a_channel_keeps_its_numbers(op, transposed, target):
+    """As onnxruntime's quantizer writes it (`per_channel=True`): where no row holds it, its width counts."""
+    data, sample = file_of_channels(op, transposed=transposed, along="out")
+    wanted = onnxruntime.InferenceSession(data).run(None, sample)[0]
+    model = planner.load_model(data)
+    plan = planner.plan(model, target)
+    planner.check(plan, model, target)
+    kernel = next(one for one in plan.kernels_in_order if len(one.inputs) > 1)
+    assert kernel.row is not None
+    rows = planner.load_target(target).rows[kernel.kernel]
+    holds = any(port.type.granularity == "axis" for row in rows for port in row.inputs)
+    kind = kernel.inputs[1].type
+    assert (kind.axis == (0 if transposed and op == "Gemm" else 1)) == holds
+    if holds:
+        np.testing.assert_array_equal(planner.evaluate(model, plan, sample).outputs["y"], wanted)
+
+
+@pytest.mark.parametrize("target", ["litert-int8", "onnxruntime-cpu"])
+def test_scales_along_the_sum_cost_no_row(target):
+    """No row has a scale for each number that a sum adds up: the width counts alone."""
+    model = planner.load_model(file_of_channels("MatMul", transposed=False, along="in")[0])
+    plan = planner.plan(model, target)
+    planner.check(plan, model, target)
+    kernel = next(one for one in plan.kernels_in_order if len(one.inputs) > 1)
+    assert kernel.row is not None
+    assert kernel.inputs[1].type.axis != 0
+
+
+def file_of_channels(op, *, transposed, along):
+    """A product whose weight of i8 has a scale a channel, behind a Transpose or as Gemm reads it."""
+    rng = np.random.default_rng(1)
+    stored = rng.integers(-128, 128, (16, 8)).astype(np.int8)
+    axis = 1 if along == "out" else 0
+    if transposed:
+        stored, axis = stored.T.copy(), 1 - axis
+    arrays = {
+        "q": stored,
+        "s": rng.uniform(0.001, 0.02, stored.shape[axis]).astype(np.float32),
+        "z": np.zeros(stored.shape[axis], np.int8),
+        "xs": np.float32(0.02),
+        "xz": np.int8(0),
+        "ys": np.float32(0.1),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=axis),
+    ]
+    if op == "Gemm":
+        nodes.append(helper.make_node("Gemm", ["xd", "w"], ["r"], transB=int(transposed)))
+    else:
+        nodes += [helper.make_node("Transpose", ["w"], ["wt"])] if transposed else []
+        nodes.append(helper.make_node("MatMul", ["xd", "wt" if transposed else "w"], ["r"]))
+    nodes += [
+        helper.make_node("QuantizeLinear", ["r", "ys", "xz"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "ys", "xz"], ["y"]),
+    ]
+    return as_file(nodes, arrays, [2, 16], [2, 8]), {"x": rng.normal(size=[2, 16]).astype(np.float32)}
 
 
 @pytest.mark.parametrize("op", ["MatMul", "Gemm", "Conv"])
@@ -186,6 +249,10 @@ def file_of(op, zero, *, bias=None, most=255, rows=2):
     ]
     if bias is not None:
         arrays["b"] = (bias * rng.normal(size=8)).astype(np.float32)
+    return as_file(nodes, arrays, inner, out), {"x": rng.normal(size=inner).astype(np.float32)}
+
+
+def as_file(nodes, arrays, inner, out):
     made = helper.make_graph(
         nodes,
         "g",
@@ -194,7 +261,7 @@ def file_of(op, zero, *, bias=None, most=255, rows=2):
         [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()],
     )
     file = helper.make_model(made, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
-    return file.SerializeToString(), {"x": rng.normal(size=inner).astype(np.float32)}
+    return file.SerializeToString()
 
 
 def ends(integers, zero, most):

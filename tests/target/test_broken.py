@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from planner.errors import TargetError
+from planner.formats.table import FORMATS
 from planner.target.lint.codes import MEANINGS
+from planner.target.lint.file import WRITTEN
 from planner.target.lint.findings import CHECKS, finding_text, lint
 from planner.target.load import load_target
 
@@ -37,6 +39,11 @@ def test_every_lint_code_has_a_broken_file():
 def test_every_code_has_a_meaning_and_every_meaning_a_file():
     """T002 takes a megabyte, so it has no file here."""
     assert set(MEANINGS) == {path.stem.partition("-")[0] for path in CASES} | {"T002"}
+
+
+def test_lint_knows_the_formats_of_plans():
+    """They are listed above the floor of targets."""
+    assert sorted(WRITTEN) == sorted(FORMATS)
 
 
 def test_errors_are_records():

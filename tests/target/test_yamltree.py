@@ -85,6 +85,22 @@ def test_columns_count_characters():
         ("# only a comment\n", "f.yaml:1:1: T008 the file is empty"),
         ("? [a]\n: 1", "f.yaml:1:3: T008 a key must be text"),
         ("? {a: 1}\n: 1", "f.yaml:1:3: T008 a key must be text"),
+        (
+            "a: b: c",
+            "f.yaml:1:5: T001 not YAML: text with ': ' goes in quotes; else the indent is wrong | a: b: c",
+        ),
+        (
+            "a:\n  - b\n c: 1",
+            "f.yaml:3:2: T001 not YAML: this line is indented otherwise than its list or mapping | c: 1",
+        ),
+        (
+            "a: >= 1",
+            "f.yaml:1:5: T001 not YAML: a text that begins with > or | goes in quotes | a: >= 1",
+        ),
+        (
+            "a: 1\nb 2\nc: 3",
+            "f.yaml:3:1: T001 not YAML: there is no ': ' behind a key, here or in the line above | c: 3",
+        ),
         ("a: 1\nb: \x01", "f.yaml:2:4: T001 not YAML: control characters are not allowed | b: \x01"),
         ("a: \ud800", "f.yaml:1:4: T001 not YAML: surrogates not allowed"),
         ("a: &x [*x]", "f.yaml:1:8: T006 alias '*x' of an anchor that is not complete before it"),

@@ -110,7 +110,7 @@ def summary_text(planned: "Plan") -> str:
     """Return totals of a plan in three lines, four on a device of several engines."""
     from planner.accuracy.coverage import coverage_of
     from planner.ir.dims import COUNTED, TAKEN
-    from planner.ir.graph import LEFT_BEHIND
+    from planner.ir.graph import HALVES, LEFT_BEHIND
     from planner.propagation.selection.choice import NO_RANGE
     from planner.propagation.selection.wanted_rows import ANNOTATED
     from planner.report.totals import totals
@@ -128,7 +128,8 @@ def summary_text(planned: "Plan") -> str:
     if others := count.kernels - counted if count.integer else 0:
         whole += f"; {others} more compute shapes, or move data between float kernels"
     engines = f"\n  engines: {count.engines_text}" if count.engines else ""
-    told = (note for note in planned.graph.notes if note.startswith((COUNTED, TAKEN, LEFT_BEHIND)))
+    begin = (COUNTED, TAKEN, HALVES, LEFT_BEHIND)
+    told = (note for note in planned.graph.notes if note.startswith(begin))
     engines += "".join(f"\n  {note}" for note in told)
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"

@@ -6,7 +6,7 @@ have fixed sizes and their channels last (litert, tosa); they derive from the cl
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -15,7 +15,7 @@ from planner.errors import UnsupportedExport
 from planner.formats.common.known_shapes import fold, sizes_blamed
 from planner.formats.common.layouts import Order, channels_last, laid, plain
 from planner.formats.common.values import Values
-from planner.ir.graph import Graph
+from planner.ir.graph import FLOAT_DTYPES, Graph
 from planner.ir.types.qtypes import Uniform
 from planner.lowering.blocks import Block
 from planner.plans.plan import Plan
@@ -180,6 +180,11 @@ class OrderedBuilder(ABC, Generic[Tensor]):
     def refuse(self, problem: str, hint: str = "") -> UnsupportedExport:
         """Make the refusal of what is being written."""
         return UnsupportedExport(f"{self.address}: {problem}", hint=hint or _HINT)
+
+    def refuse_element(self, what: str, dtype: str, accepted: Iterable[str]) -> UnsupportedExport:
+        """Make the refusal of an element type: of a float, with what helps."""
+        hint = "export the model in float32 from its library" if dtype in FLOAT_DTYPES else ""
+        return self.refuse(f"{what} is {dtype}; {self.format} accepts {', '.join(accepted)}", hint)
 
     def checked_arithmetic(self) -> str:
         """The row's arithmetic.

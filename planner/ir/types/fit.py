@@ -23,6 +23,7 @@ def misfit(fact: QType, value: Value) -> str:
     # tf32 is no element type of a tensor: its values are stored in f32.
     if expressed not in (None, value.dtype) and (expressed, value.dtype) != ("tf32", "f32"):
         return f"type {_short(fact)} expresses {expressed}, value {value.name!r} is {value.dtype}"
+    fact = getattr(fact, "trained", None) or fact
     check = _CHECKS.get(type(fact))
     if check is None:
         return ""

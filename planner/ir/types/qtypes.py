@@ -230,7 +230,7 @@ class AnyType:
     """Demand for at least the bits of a storage range; parameters free. Text: `!quant.any<i4>`.
 
     `trained`: the type that a constant had in training; a row that holds it keeps it fixed, any other row
-    ignores it. It is of this storage, with one scale. Text (ours): `!quant.any<u8:f32, 0.05:117>`.
+    ignores it. It is of this storage, per tensor or per axis. Text (ours): `!quant.any<u8:f32, 0.05:117>`.
     """
 
     storage: Storage
@@ -242,9 +242,11 @@ class AnyType:
             _check_expressed(self.expressed)
         kind = self.trained
         if kind is not None and (
-            not kind.is_per_tensor or (kind.storage, kind.expressed) != (self.storage, self.expressed)
+            kind.is_sub_channel
+            or kind.ranges
+            or (kind.storage, kind.expressed) != (self.storage, self.expressed)
         ):
-            raise QTypeError(f"{kind} is no type of one scale in {self.storage}:{self.expressed}")
+            raise QTypeError(f"{kind} is no type per tensor or axis in {self.storage}:{self.expressed}")
 
     @property
     def bits(self) -> int:

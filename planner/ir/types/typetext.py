@@ -324,11 +324,17 @@ def _open(reader: Reader, counts: list[int], leaf_depth: int) -> None:
 def _any(reader: Reader) -> AnyType:
     store = _storage(reader)
     expressed = _expressed(reader) if reader.accept(":") else None
-    if expressed is None or not reader.accept(","):
+    params = _Params(store, expressed or "", ())
+    at = reader.at
+    if expressed is not None and reader.accept(":"):
+        trained = _sliced(reader, params, at)
+    elif expressed is not None and reader.accept(","):
+        params.take(reader)
+        trained = _of_tensor(params)
+    else:
         return AnyType(store, expressed)
-    params = _Params(store, expressed, ())
-    params.take(reader)
-    return AnyType(store, expressed, _of_tensor(params))
+    with reader.pointing(at):
+        return AnyType(store, expressed, trained)
 
 
 def _calibrated(reader: Reader) -> Calibrated:
@@ -468,6 +474,8 @@ def brief(kind: QType | None) -> str:
     """A type's text, its scales counted rather than listed where there are many; None is float."""
     if kind is None:
         return "float"
+    if isinstance(kind, AnyType) and kind.trained is not None:
+        return brief(kind.trained).replace("!quant.uniform<", "!quant.any<", 1)
     if not isinstance(kind, Uniform) or kind.is_per_tensor:
         return str(kind)
     where = kind.axis if kind.axis is not None else dict(kind.blocks)

@@ -48,7 +48,7 @@ def refused_by_facts(graph: Graph, choice: Choice) -> str | None:
             if isinstance(fact, FLOATING) and (constant or fact in own_facts):
                 return f"port {pattern.name} ({name!r}) is kept in float ({fact})"
             if isinstance(fact, AnyType) and store is not None and store.range_bits < fact.bits:
-                return f"port {pattern.name} ({name!r}) wants {fact}, the row has {store}"
+                return f"port {pattern.name} ({name!r}) wants {brief(fact)}, the row has {store}"
             if (
                 isinstance(fact, Bipolar)
                 and constant

@@ -52,6 +52,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "L043": "a row with `when` in front of an inherited one of its storages that takes the rest",
     "L044": "an exponent or a number beyond the limits of expressions",
     "L045": "conditions for one kernel, or patterns, of too many steps together",
+    "L046": "a format under `files` that no plan is written in",
+    "L047": "a predicate whose bounds no number meets, so it never holds",
     "T001": "no YAML, or no UTF-8",
     "T002": "beyond a limit of size or number of values",
     "T003": "nested too deep",

@@ -139,5 +139,7 @@ CHECKS: Final[Mapping[str, tuple[Severity, Check]]] = {
     "L043": ("warning", lintinherited.limit_without_effect),
     "L044": ("error", lintlimits.beyond_limits),
     "L045": ("error", lintlimits.too_many_steps),
+    "L046": ("warning", lintfile.unknown_format),
+    "L047": ("warning", lintwords.unmet_bounds),
 }
 """Severity and check by code; codes are never reused."""

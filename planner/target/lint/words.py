@@ -3,14 +3,18 @@
 Checks of `lint.CHECKS`; each yields `file:line` and a message.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from planner.errors import InputError
 from planner.ir.opattributes import attribute_names, default_of
 from planner.target.circular_rules import asked_by, circles, has_answer
-from planner.target.conditions.grammar import Text, is_condition, parse_condition, sides
-from planner.target.expressions import Ref
+from planner.target.conditions.grammar import Text, is_condition, parse_condition, refs_of, sides
+from planner.target.conditions.verdicts import verdict
+from planner.target.expressions import Number, Ref, Steps
 from planner.target.lint.opnames import ONNX_OPS
 from planner.target.lint.rows import Found, ports_of, rows_of
 from planner.target.lint.terms import place, terms_of
@@ -88,6 +92,43 @@ def _given(wanted: Any) -> str:
     }
     kinds.discard("")
     return kinds.pop() if len(kinds) == 1 else ""
+
+
+def unmet_bounds(target: Target) -> Found:
+    """L047: a predicate whose bounds no number meets, so it never holds."""
+    for section, of, predicates, ports, source in _predicates(target):
+        for key, wanted in predicates.items():
+            entries = wanted if isinstance(wanted, list | tuple) else [wanted]
+            unmet = [one for one in entries if _is_unmet(key, one, ports)]
+            # Of a list one entry is enough, of `holds` all are needed.
+            if unmet and (key == "holds" or len(unmet) == len(entries)):
+                message = f"{section} of {of} {key}: no number meets {unmet[0]!r}"
+                yield place(target, source, section, key), message
+
+
+def _is_unmet(key: str, text: Any, ports: tuple[str, ...]) -> bool:
+    """Whether bounds of one term hold for no number: tried are they, and numbers between and beyond."""
+    if not isinstance(text, str) or not (key == "holds" or is_condition(text)):
+        return False
+    try:
+        found = parse_condition(text, of_key=key != "holds")
+    except InputError:
+        # L016 says so.
+        return False
+    terms, limits = refs_of(found), set(sides(found))
+    bounds = {Fraction(side.value) for side in limits if isinstance(side, Number)}
+    if len(terms) != 1 or not bounds or len(limits) != len(bounds) + 1:
+        return False
+    numbers = {bound + step for bound in bounds for step in (-1, 0, 1)}
+    numbers |= {(a + b) / 2 for a, b in itertools.pairwise(sorted(bounds))}
+    owner = terms[0].port if key == "holds" else key.rpartition(".")[0]
+    if owner in ports:  # ranks, sizes and counts
+        numbers = {number for number in numbers if number >= 0}
+    return not any(verdict(found, partial(_alone, number), Steps()).holds for number in numbers)
+
+
+def _alone(number: Fraction, _: Ref) -> tuple[Fraction, ...]:
+    return (number,)
 
 
 def _is_number(value: Any) -> bool:

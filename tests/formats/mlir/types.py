@@ -59,6 +59,7 @@ OURS = [
     "!quant.none",
     "!quant.bipolar<f32, 0.5>",
     "!quant.any<u8:f32, 0.5:117>",
+    "!quant.any<u8:f32:1, {0.5:117,0.25}>",
     "!quant.calibrated<f32:0, {-0.1:0.1, -0.2:0.3}>",
     '!quant.dtype<"str">',
 ]

@@ -78,7 +78,7 @@ class ProgramBuilder(OrderedBuilder[Tensor]):
         """A constant in its own element type."""
         array, dtype = self.values.array(value), self.graph.values[value].dtype
         if dtype not in CONSTANTS:
-            raise self.refuse(f"constant {value!r} is {dtype}; litert accepts {', '.join(CONSTANTS)}")
+            raise self.refuse_element(f"constant {value!r}", dtype, CONSTANTS)
         if seen is not None:
             array = dequantize_array(quantize_array(array, seen), seen)
         return self.program.constant(np.asarray(array), dtype, value, order=order)
@@ -167,7 +167,7 @@ class ProgramBuilder(OrderedBuilder[Tensor]):
     def _feed(self, name: str) -> None:
         kind, dtype = self.values.pins.get(name), self.graph.values[name].dtype
         if kind is None and dtype not in ELEMENTS:
-            raise self.refuse(f"input {name!r} is {dtype}; litert accepts {', '.join(ELEMENTS)}")
+            raise self.refuse_element(f"input {name!r}", dtype, ELEMENTS)
         element = dtype if kind is None else element_of(kind)
         self.values.enter(name, kind, self.program.argument(name, self.sizes(name), element, kind))
 

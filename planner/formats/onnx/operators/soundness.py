@@ -185,9 +185,13 @@ def _refused(ops: Sequence[Op], text: str, where: re.Pattern[str]) -> ModelError
         return ModelError(f"onnx refuses the model: {_plain(text)}")
     op = ops[int(found[1])]
     said = found[2] if where is _NODE else text.partition("==> Context")[0]
+    accepted = f"accepted is what {_PAGE.format(op.type)} says"
+    if "tensor(bfloat16)" in said:
+        # An operator of a later opset may have it; that the model's library exports it otherwise is sure.
+        accepted = f"export the model in float32 from its library; {accepted}"
     return ModelError(
         f"{op.type} at {op.name!r} is refused by onnx: {_plain(said).replace(f'#{found[1]}', op.name)}",
-        hint=f"accepted is what {_PAGE.format(op.type)} says",
+        hint=accepted,
     )
 
 

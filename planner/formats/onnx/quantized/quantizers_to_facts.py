@@ -24,7 +24,7 @@ from planner.formats.onnx.quantized.parameters import refuse_parameters
 from planner.formats.onnx.quantized.quantizers import Found, Quantizer, find_quantizers
 from planner.formats.onnx.quantized.types import type_of
 from planner.formats.onnx.shapes import infer
-from planner.ir.graph import Facts, Graph, Op, Value
+from planner.ir.graph import HALVES, Facts, Graph, Op, Value
 from planner.ir.types.qtypes import AnyType, Bipolar, QType, Storage, Uniform
 from planner.ops import LINEAR, defined
 
@@ -80,7 +80,16 @@ def absorb(graph: Graph) -> Graph:
     done = _bounded(work)
     rest = [op for op in done.ops if op.type in ELEMENTWISE]
     reasons = [_left(op) for op in rest if not _has_reason(op, work.notes)]
+    halves = sum(_is_half(op, done) for op in done.ops)
+    if halves:
+        reasons.append(f"{HALVES} ({halves} of them): export the model in float32, then quantize it")
     return infer(lower(replace(done, notes=(*graph.notes, *work.notes, *reasons))))
+
+
+def _is_half(op: Op, graph: Graph) -> bool:
+    """Whether an op is half of a pair on reals in float16."""
+    real = {"DequantizeLinear": op.outputs[:1], "QuantizeLinear": op.inputs[:1]}.get(op.type, ())
+    return any(graph.values[name].dtype == "f16" for name in real)
 
 
 def _users(graph: Graph) -> Mapping[str, Sequence[Op]]:
@@ -248,8 +257,9 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     if kind.blocks and {user.type for user in work.users.get(found.result, ())} == {"Gather"}:
         return (kind,)
     if store.range_bits <= _WIDEST_FACT and not store.float_name:
-        # With zero points that few devices have: the numbers are kept where the row holds them.
-        return (AnyType(store, kind.expressed, kind) if readers and kind.is_per_tensor else AnyType(store),)
+        # A grid that few devices have: the numbers are kept where the row holds them.
+        is_said = readers and not kind.blocks and not kind.ranges
+        return (AnyType(store, kind.expressed, kind) if is_said else AnyType(store),)
     return ()
 
 
@@ -313,6 +323,9 @@ def _moved(work: _Work, op: Op) -> bool:
 
 
 def _permuted(fact: QType, perm: Sequence[int]) -> QType:
+    if isinstance(fact, AnyType) and fact.trained is not None:
+        trained = _permuted(fact.trained, perm)
+        return replace(fact, trained=trained) if isinstance(trained, Uniform) else fact
     if not isinstance(fact, Uniform):
         return fact
     if fact.axis is not None:

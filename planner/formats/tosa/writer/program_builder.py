@@ -96,7 +96,7 @@ class ProgramBuilder(OrderedBuilder[Tensor]):
         if self.in_f32 and self.graph.values[value].is_float:
             array, dtype = array.astype(np.float32), "f32"
         if dtype not in PLAIN_ELEMENTS:
-            raise self.refuse(f"constant {value!r} is {dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
+            raise self.refuse_element(f"constant {value!r}", dtype, PLAIN_ELEMENTS)
         if dtype == "i64" and array.size and max(-int(array.min()), int(array.max())) > INT32:
             raise self.refuse(f"constant {value!r} has integers beyond 32 bits; tosa accepts none")
         return self.program.tensor(array, PLAIN_ELEMENTS[dtype], order or plain(array.ndim), value)
@@ -145,7 +145,7 @@ class ProgramBuilder(OrderedBuilder[Tensor]):
             self._feed_stored(name, kind)
             return
         if value.dtype not in PLAIN_ELEMENTS:
-            raise self.refuse(f"input {name!r} is {value.dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
+            raise self.refuse_element(f"input {name!r}", value.dtype, PLAIN_ELEMENTS)
         element = PLAIN_ELEMENTS[value.dtype]
         self.values.enter(name, None, self.program.argument(name, self.sizes(name), element))
         self._note(name, f"{element}, i64 in the model" if value.dtype == "i64" else element)

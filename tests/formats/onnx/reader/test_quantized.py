@@ -14,6 +14,7 @@ from planner.conversion.convert import convert
 from planner.errors import ModelError, UnsupportedExport
 from planner.formats.onnx.read import read_onnx
 from planner.interpreter.models import run_model
+from planner.ir.graph import HALVES
 from planner.ir.types.qtypes import Uniform
 from planner.pipeline import annotate, check, evaluate, export, plan
 from planner.plans.explain import explain
@@ -617,3 +618,20 @@ def test_the_type_of_a_weight_is_turned_with_it(grid, scales, each, perm):
     if isinstance(kind, Uniform):
         np.testing.assert_array_equal(scale_of_each(kind, turned.shape), each)
     assert graph.values[name].shape == turned.shape
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_quantizers_of_halves_say_that_they_stay(half):
+    """As TensorRT's tools write them for engines in float16: a pair on halves rounds twice."""
+    kind = np.float16 if half else np.float32
+    arrays = {"s": kind(0.5), "z": np.int8(0)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Relu", ["d"], ["r"]),
+        helper.make_node("Cast", ["r"], ["y"], to=TensorProto.FLOAT),
+    ]
+    dtype = TensorProto.FLOAT16 if half else TensorProto.FLOAT
+    graph = read_onnx(file_of(nodes, {"x": (dtype, [3, 4])}, ["y"], arrays))
+    wanted = f"{HALVES} (2 of them): export the model in float32, then quantize it"
+    assert graph.notes == ((wanted,) if half else ())
