@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 VERSION: Final = "0.1.0"
-PLANNING: Final = 20
+PLANNING: Final = 21
 """Raised by every change after which a request may get another plan (`tests/plans/test_revision.py`)."""
 WORDS: Final = 2
 """Raised where only the words of warnings change: `check` compares them word for word in plans of the same
