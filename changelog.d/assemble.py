@@ -3,6 +3,7 @@
 Run by `make changelog`. The rule for fragments is in README.md beside this file.
 """
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -72,4 +73,5 @@ def main(root: Path) -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # who asks for --help keeps the fragments
     sys.exit(main(Path(__file__).resolve().parents[1]))
