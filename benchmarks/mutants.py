@@ -1,12 +1,13 @@
 """Whether tests bite: small changes of meaning in the planner, each run against the tests of its own folder.
 
 Usage, from the repository root: `python -m benchmarks.mutants [--count 200] [--seed 1] [--within planner/ops]
-[--seconds 60] [--workers 2] [--cache FOLDER] [--write]`. A mutant changes one place of one file: a
-comparison, a number, the order of operands, a term, a sign, a condition. It is dead if a test of the folder
+[--seconds 60] [--workers 2] [--cache FOLDER] [--write] [--again FATES]`. A mutant changes a place of a file:
+a comparison, a number, the order of operands, a term, a sign, a condition. It is dead if a test of the folder
 that guards its file fails in time, which is the processor's, so that other work on the machine does not
 count. Tests that execute the changed line run first, quick ones before slow
 ones: which those are is recorded (`benchmarks.executed`) and kept in the cache until a file of tests changes.
-Works on copies of the tree; `--write` puts the page into docs/results/mutants.md.
+Works on copies of the tree; `--write` puts the page into docs/results/mutants.md. `--again` runs those that
+lived in an earlier run, whose file of fates it names, in the tree as it is now, and tells of them below.
 """
 
 import argparse
@@ -449,6 +450,22 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) ->
         return _confirmed([job.result() for job in jobs], trees.get())
 
 
+def left_of(path: Path) -> tuple[list[Mutant], int]:
+    """The mutants of a file of fates that lived, where the tree has them now, and how many it has no more."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lived = [Mutant(*its) for its, fate, *_ in rows if fate not in ("killed", "equivalent")]
+    found = [now for one in lived if (now := _today(one))]
+    return found, len(lived) - len(found)
+
+
+def _today(one: Mutant) -> Mutant | None:
+    """The same change at the nearest line; None where the code is gone."""
+    path = ROOT / one.file
+    places = mutants_of(path.read_text(encoding="utf-8"), one.file) if path.exists() else ()
+    same = [its for its in places if (its.before, its.after) == (one.before, one.after)]
+    return min(same, key=lambda its: (abs(its.line - one.line), abs(its.start - one.start)), default=None)
+
+
 class Known:
     """Fates in this very tree, kept in the cache, so that a run that was stopped goes on."""
 
@@ -528,6 +545,24 @@ mutants were found by hand.
 """
 
 
+SINCE: Final = "\n## Since"
+
+
+def since(found: Sequence[Fate], gone: int) -> str:
+    """What the page says of the mutants that lived, when they are run again."""
+    killed = sum(one.fate == "killed" for one in found)
+    same = [one for one in found if one.fate == "equivalent"]
+    left = [one for one in found if one.fate not in ("killed", "equivalent")]
+    return f"""{SINCE}
+Of the {len(found) + gone} that lived, {killed} die by tests written since, {gone} were in code that is
+deleted, {len(same)} are equivalent. Left:
+{chr(10).join(f"- {_told(one.mutant)} ({one.fate})" for one in left)}
+
+Equivalent:
+{chr(10).join(f"- {_told(one.mutant)}: {one.by}" for one in same)}
+"""
+
+
 def main() -> None:
     """Draw, run, tell, write."""
     parser = argparse.ArgumentParser(
@@ -540,7 +575,15 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--again", type=Path)
     given = parser.parse_args()
+    if given.again:
+        lived, gone = left_of(given.again)
+        text = since(fates(lived, given.workers, given.seconds, given.cache), gone)
+        print(text)
+        if given.write:
+            PAGE.write_text(PAGE.read_text(encoding="utf-8").partition(SINCE)[0] + text, encoding="utf-8")
+        return
     found = fates(drawn(given.count, given.seed, given.within), given.workers, given.seconds, given.cache)
     text = page(found, given.seed, given.seconds, given.within)
     print(text)
