@@ -169,16 +169,12 @@ def guards_of(file: str) -> tuple[str, ...]:
 
 
 def guarded_by(tests: str) -> tuple[str, ...]:
-    """The packages that a folder or file of tests guards: what `guards_of` says, turned round."""
+    """The packages of which a folder or file of tests has a record."""
     if tests == ROOT_TESTS:
         return ("planner",)
-    name = tests if tests.endswith(".py") else "/".join(Path(tests).parts[:2])
-    folders = (path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "planner").rglob("*/")))
-    return tuple(
-        folder
-        for folder in folders
-        if any(guard == name or guard.startswith(f"{name}/") for guard in guards_of(f"{folder}/module.py"))
-    )
+    paths = (path for path in sorted((ROOT / "planner").rglob("*")) if path.is_dir())
+    folders = (path.relative_to(ROOT).as_posix() for path in paths if path.name != "__pycache__")
+    return tuple(folder for folder in folders if tests in _records_of(f"{folder}/module.py"))
 
 
 def drawn(count: int, seed: int, within: str) -> list[Mutant]:
@@ -418,7 +414,7 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) ->
     """The fate of every mutant, each worker in a copy of its own."""
     files: dict[str, list[str]] = {}
     for mutant in mutants:
-        for tests in _records_of(mutant):
+        for tests in _records_of(mutant.file):
             files.setdefault(tests, []).append(mutant.file)
     records: dict[str, Future[Mapping[str, Any]]] = {}
     trees: SimpleQueue[Path] = SimpleQueue()
@@ -428,7 +424,7 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) ->
     def one(mutant: Mutant) -> Fate:
         if mutant in known.fates:
             return known.fates[mutant]
-        its = [records[tests].result() for tests in _records_of(mutant)]
+        its = [records[tests].result() for tests in _records_of(mutant.file)]
         tree = trees.get()
         try:
             found = fate(mutant, tree, limit, its)
@@ -443,7 +439,7 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) ->
             trees.put(copied(Path(folder) / str(worker)))
         jobs = []
         for mutant in mutants:
-            for tests in _records_of(mutant):  # Before the mutants that wait for them.
+            for tests in _records_of(mutant.file):  # Before the mutants that wait for them.
                 if tests not in records and mutant not in known.fates:
                     records[tests] = pool.submit(recorded, tests, files[tests], cache)
             jobs.append(pool.submit(one, mutant))
@@ -505,8 +501,9 @@ def _failed(said: str) -> list[str]:
     return [test.partition(" - ")[0] for _, _, test in lines]
 
 
-def _records_of(mutant: Mutant) -> list[str]:
-    return [one for tests in guards_of(mutant.file) for one in folders_of(tests)]
+@functools.cache
+def _records_of(file: str) -> tuple[str, ...]:
+    return tuple(one for tests in guards_of(file) for one in folders_of(tests))
 
 
 def _told(mutant: Mutant) -> str:
