@@ -23,13 +23,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from threading import Lock
+from typing import Any, Final, TypeAlias
 
 from benchmarks.executed import digest, place_of, used
 from benchmarks.shipped.page import table
@@ -293,7 +295,28 @@ def _file_of(test: str) -> str:
     return test.partition("::")[0]
 
 
-def order(mutant: Mutant, records: Sequence[Mapping[str, Any]], text: str) -> list[list[str]]:
+Record: TypeAlias = Mapping[str, Any]
+"""What `recorded` says of one folder."""
+
+
+def stages_of(
+    mutant: Mutant, own: Sequence[str], others: Sequence[str], said: Callable[[str], Record], text: str
+) -> Iterator[list[str]]:
+    """The tests to run, those of the mutant's own folder that execute the line before those of others.
+
+    Others are recorded only where a mutant outlives those.
+    """
+    records = [said(tests) for tests in own]
+    ran: set[str] = set()
+    for stage in order(mutant, records, text)[: -1 if others else None]:
+        ran.update(stage)
+        yield stage
+    if others:
+        stages = order(mutant, [*records, *(said(tests) for tests in others)], text)
+        yield from ([test for test in stage if test not in ran] for stage in stages)
+
+
+def order(mutant: Mutant, records: Sequence[Record], text: str) -> list[list[str]]:
     """The tests to run: those that execute the line, then those that execute the file, or all that is left.
 
     Quick ones come first, those of a file together where they take about as long, for they share fixtures.
@@ -316,9 +339,7 @@ def order(mutant: Mutant, records: Sequence[Mapping[str, Any]], text: str) -> li
     # Most mutants die by the quickest tests: a few files are read sooner than all.
     few = list(dict.fromkeys(map(_file_of, first)))[:FEW]
     quickest = [test for test in first if _file_of(test) in few]
-    return [
-        stage for stage in (quickest, [test for test in first if _file_of(test) not in few], second) if stage
-    ]
+    return [quickest, [test for test in first if _file_of(test) not in few], second]
 
 
 def copied(folder: Path) -> Path:
@@ -372,21 +393,25 @@ def _pytest(*arguments: str, tree: Path, limit: float | None) -> subprocess.Comp
     return subprocess.CompletedProcess(command, process.returncode, said, errors)
 
 
-def fate(mutant: Mutant, tree: Path, limit: float, records: Sequence[Mapping[str, Any]]) -> Fate:
-    """Run the tests that guard a mutant's file, in a copy of the tree."""
+def fate(mutant: Mutant, tree: Path, limit: float, said: Callable[[str], Record]) -> Fate:
+    """Run the tests that guard a mutant's file, in a copy of the tree.
+
+    Args:
+      said: the record of a folder or file of tests.
+    """
     path = tree / mutant.file
     text = path.read_text(encoding="utf-8")
     times = (path.stat().st_atime, path.stat().st_mtime)
     why = equivalents().get((mutant.file, function_of(text, mutant.line), mutant.before, mutant.after))
     if why:
         return Fate(mutant, "equivalent", why, 0.0)
-    stages = order(mutant, records, text)
-    if not stages:
-        return Fate(mutant, "no tests", "", 0.0)
-    seconds = 0.0
+    own, *others = [folders_of(tests) for tests in guards_of(mutant.file)] or [[]]
+    stages = stages_of(mutant, own, [one for tests in others for one in tests], said, text)
+    seconds, count = 0.0, 0
     path.write_text(mutant.applied(text), encoding="utf-8")
     try:
-        for stage in stages:
+        for stage in filter(None, stages):
+            count += len(stage)
             listed = tree / "order.json"
             listed.write_text(json.dumps(stage), encoding="utf-8")
             done = _pytest(
@@ -407,27 +432,33 @@ def fate(mutant: Mutant, tree: Path, limit: float, records: Sequence[Mapping[str
     finally:
         path.write_text(text, encoding="utf-8")
         os.utime(path, times)  # Else what was compiled from the mutant could be taken for the file's own.
-    return Fate(mutant, "survived", "", seconds)
+    return Fate(mutant, "survived" if count else "no tests", "", seconds)
 
 
 def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) -> list[Fate]:
     """The fate of every mutant, each worker in a copy of its own."""
-    files: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = defaultdict(list)
     for mutant in mutants:
         for tests in _records_of(mutant.file):
-            files.setdefault(tests, []).append(mutant.file)
-    records: dict[str, Future[Mapping[str, Any]]] = {}
+            files[tests].append(mutant.file)
+    records: dict[str, Record] = {}
+    locks: dict[str, Lock] = {tests: Lock() for tests in files}
     trees: SimpleQueue[Path] = SimpleQueue()
+
+    def said(tests: str) -> Record:
+        with locks[tests]:
+            if tests not in records:
+                records[tests] = recorded(tests, files[tests], cache)
+            return records[tests]
 
     known = Known(cache)
 
     def one(mutant: Mutant) -> Fate:
         if mutant in known.fates:
             return known.fates[mutant]
-        its = [records[tests].result() for tests in _records_of(mutant.file)]
         tree = trees.get()
         try:
-            found = fate(mutant, tree, limit, its)
+            found = fate(mutant, tree, limit, said)
         finally:
             trees.put(tree)
         known.add(found)
@@ -437,12 +468,7 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) ->
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         for worker in range(workers):
             trees.put(copied(Path(folder) / str(worker)))
-        jobs = []
-        for mutant in mutants:
-            for tests in _records_of(mutant.file):  # Before the mutants that wait for them.
-                if tests not in records and mutant not in known.fates:
-                    records[tests] = pool.submit(recorded, tests, files[tests], cache)
-            jobs.append(pool.submit(one, mutant))
+        jobs = [pool.submit(one, mutant) for mutant in mutants]
         return _confirmed([job.result() for job in jobs], trees.get())
 
 
