@@ -47,6 +47,7 @@ TESTS: Final = {
     "formats/annotated": ("formats/annotated", "cases/test_structure.py"),
     "formats/litert/reader": ("formats/litert/reader", "formats/litert/writer/test_recurrent.py"),
     "formats/mlir": ("formats/mlir", "cases/test_structure.py"),
+    "formats/mlir/passes": ("formats/mlir", "formats/stablehlo/reader", "cases/test_structure.py"),
     "formats/onnx": ("formats/onnx/reader", "conversion"),
     "formats/onnx/composites": ("formats/onnx/reader", "conversion", "formats/test_weights_alone.py"),
     "formats/onnx/drafts": ("formats/onnx/reader", "conversion", "formats/litert/reader"),
@@ -56,6 +57,7 @@ TESTS: Final = {
     "formats/stablehlo/reader": ("formats/stablehlo/reader", "formats/mlir", "formats/annotated"),
     "formats/tosa": ("formats/tosa", "formats/mlir", "formats/annotated"),
     "formats/tosa/reader": ("formats/tosa/reader", "formats/mlir", "formats/annotated"),
+    "interpreter/kernels": ("interpreter", "formats/litert/writer"),
     "ir": (
         *("ir", "cases", "calibration/test_sizes_seen.py", "fusion/test_inner_types.py"),
         *("plans/test_asked.py", "propagation/test_asked.py"),
