@@ -225,18 +225,23 @@ def folders_of(tests: str) -> list[str]:
     return sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / tests).rglob("test_*.py")})
 
 
-def recorded(tests: str, files: Sequence[str], kept_in: Path) -> Mapping[str, Any]:
-    """Which tests of a folder execute which lines of some files; a changed file of tests is recorded anew."""
+def _kept(tests: str, kept_in: Path) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """What is recorded of a folder, the digests of its files of tests, and those that are not recorded."""
     path = kept_in / f"{tests.replace('/', '.')}.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     found: dict[str, Any] = {"tests": {}, "shared": {}, "digests": {}, "of": [], **known}
-    of = guarded_by(tests)
     there = [ROOT / tests] if tests.endswith(".py") else (ROOT / tests).glob("test_*.py")
     now = {one.relative_to(ROOT).as_posix(): digest(one) for one in there}
-    known_of = all(any(f"{one}/".startswith(f"{its}/") for its in found["of"]) for one in of)
+    known_of = all(any(f"{one}/".startswith(f"{its}/") for its in found["of"]) for one in guarded_by(tests))
     stale = sorted(
         one for one, its in now.items() if found["digests"].get(one, {}).get(one) != its or not known_of
     )
+    return found, now, stale
+
+
+def recorded(tests: str, files: Sequence[str], kept_in: Path) -> Mapping[str, Any]:
+    """Which tests of a folder execute which lines of some files; a changed file of tests is recorded anew."""
+    found, now, stale = _kept(tests, kept_in)
     if stale:
         print(f"recording {tests}: {len(stale)} files", flush=True)
         fresh = _record(tests, stale, kept_in)
@@ -246,7 +251,8 @@ def recorded(tests: str, files: Sequence[str], kept_in: Path) -> Mapping[str, An
         for key in ("tests", "shared"):
             found[key] |= fresh[key]
         found["digests"] |= {one: fresh["digests"] | {one: now[one]} for one in stale}
-        path.write_text(json.dumps(found | {"of": of}), encoding="utf-8")
+        path = kept_in / f"{tests.replace('/', '.')}.json"
+        path.write_text(json.dumps(found | {"of": guarded_by(tests)}), encoding="utf-8")
     for test, said in found["tests"].items():
         said["lines"] = _now(said["lines"], found["digests"][_file_of(test)], files, kept_in)
     for test, lines in found["shared"].items():
@@ -407,8 +413,8 @@ def fate(mutant: Mutant, tree: Path, limit: float, said: Callable[[str], Record]
     why = equivalents().get((mutant.file, function_of(text, mutant.line), mutant.before, mutant.after))
     if why:
         return Fate(mutant, "equivalent", why, 0.0)
-    own, *others = [folders_of(tests) for tests in guards_of(mutant.file)] or [[]]
-    stages = stages_of(mutant, own, [one for tests in others for one in tests], said, text)
+    own = _own_records_of(mutant.file)
+    stages = stages_of(mutant, own, [one for one in _records_of(mutant.file) if one not in own], said, text)
     seconds, count = 0.0, 0
     path.write_text(mutant.applied(text), encoding="utf-8")
     try:
@@ -470,8 +476,11 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) ->
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         for worker in range(workers):
             trees.put(copied(Path(folder) / str(worker)))
-        jobs = [pool.submit(one, mutant) for mutant in mutants]
-        return _confirmed([job.result() for job in jobs], trees.get())
+        # What needs the fewest records comes first, so that a run that is stopped has told of most.
+        dear = {tests: len(_kept(tests, cache)[2]) / len(its) for tests, its in files.items()}
+        cheap = sorted(mutants, key=lambda its: sum(dear[tests] for tests in _own_records_of(its.file)))
+        jobs = {mutant: pool.submit(one, mutant) for mutant in cheap}
+        return _confirmed([jobs[mutant].result() for mutant in mutants], trees.get())
 
 
 def left_of(path: Path) -> tuple[list[Mutant], int]:
@@ -527,6 +536,10 @@ def _confirmed(found: Sequence[Fate], tree: Path) -> list[Fate]:
 def _failed(said: str) -> list[str]:
     lines = (line.partition(" ") for line in said.splitlines() if line.startswith(FAILED))
     return [test.partition(" - ")[0] for _, _, test in lines]
+
+
+def _own_records_of(file: str) -> list[str]:
+    return folders_of(next(iter(guards_of(file)))) if guards_of(file) else []
 
 
 @functools.cache
