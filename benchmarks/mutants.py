@@ -57,11 +57,13 @@ TESTS: Final = {
     "formats/stablehlo/reader": ("formats/stablehlo/reader", "formats/mlir", "formats/annotated"),
     "formats/tosa": ("formats/tosa", "formats/mlir", "formats/annotated"),
     "formats/tosa/reader": ("formats/tosa/reader", "formats/mlir", "formats/annotated"),
+    "interpreter": ("interpreter", "plans/test_lookup.py"),
     "interpreter/kernels": ("interpreter", "formats/litert/writer"),
     "ir": (
         *("ir", "cases", "calibration/test_sizes_seen.py", "fusion/test_inner_types.py"),
         *("plans/test_asked.py", "propagation/test_asked.py"),
     ),
+    "ir/arithmetic": ("ir", "interpreter"),
     "lowering": ("interpreter", "formats"),
     "ops": ("ops", "propagation", "ir/test_axes.py"),
     "propagation": ("propagation", "cases"),
