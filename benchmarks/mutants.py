@@ -67,6 +67,7 @@ TESTS: Final = {
     "lowering": ("interpreter", "formats"),
     "ops": ("ops", "propagation", "ir/test_axes.py"),
     "propagation": ("propagation", "cases"),
+    "propagation/result": ("propagation", "calibration/test_warned_as_written.py", "cases"),
     "target": ("target", "target_files/test_shipped.py", "target_files/test_traits.py"),
     "torch": ("training",),
 }
