@@ -1,13 +1,14 @@
 """Whether tests bite: small changes of meaning in the planner, each run against the tests of its own folder.
 
 Usage, from the repository root: `python -m benchmarks.mutants [--count 200] [--seed 1] [--within planner/ops]
-[--seconds 60] [--workers 2] [--cache FOLDER] [--write] [--again FATES]`. A mutant changes a place of a file:
-a comparison, a number, the order of operands, a term, a sign, a condition. It is dead if a test of the folder
-that guards its file fails in time, which is the processor's, so that other work on the machine does not
-count. Tests that execute the changed line run first, quick ones before slow
-ones: which those are is recorded (`benchmarks.executed`) and kept in the cache until a file of tests changes.
-Works on copies of the tree; `--write` puts the page into docs/results/mutants.md. `--again` runs those that
-lived in an earlier run, whose file of fates it names, in the tree as it is now, and tells of them below.
+[--seconds 60] [--workers 2] [--cache FOLDER] [--write] [--so-far] [--again FATES]`. A mutant changes
+a place of a file: a comparison, a number, the order of operands, a term, a sign, a condition. It is dead if a
+test of the folder that guards its file fails in time, which is the processor's, so that other work on the
+machine does not count. Tests that execute the changed line run first, quick ones before slow ones: which
+those are is recorded (`benchmarks.executed`) and kept in the cache until a file of tests changes.
+Works on copies of the tree; `--write` puts the page into docs/results/mutants.md. `--so-far` runs nothing and
+tells of what a run in this very tree has kept. `--again` runs those that lived in an earlier run, whose file
+of fates it names, in the tree as it is now, and tells of them below.
 """
 
 import argparse
@@ -554,8 +555,8 @@ def _told(mutant: Mutant) -> str:
     return f"{mutant.file}:{mutant.line}: `{mutant.before}` becomes `{mutant.after}`"
 
 
-def page(found: Sequence[Fate], seed: int, limit: float, within: str = "planner") -> str:
-    """The page."""
+def page(found: Sequence[Fate], seed: int, limit: float, within: str, count: int) -> str:
+    """The page of a draw, of which some may not have been run."""
     by_package: dict[str, list[Fate]] = {}
     for one in found:
         by_package.setdefault(Path(one.mutant.file).parts[1], []).append(one)
@@ -566,14 +567,15 @@ def page(found: Sequence[Fate], seed: int, limit: float, within: str = "planner"
     killed = sum(one.fate == "killed" for one in found)
     left = [one for one in found if one.fate not in ("killed", "equivalent")][:SURVIVORS]
     same = [one for one in found if one.fate == "equivalent"]
+    rest = f" {count - len(found)} more were drawn and not run." if count > len(found) else ""
     return f"""# Mutants
 
-Made by `python -m benchmarks.mutants --count {len(found)} --seed {seed} --within {within} --write`:
+Made by `python -m benchmarks.mutants --count {count} --seed {seed} --within {within} --write`:
 changes of one place each, drawn by chance, each run against the tests of the folder that guards its file,
 for {limit:.0f} processor seconds at most, those that execute the changed line first. Equivalent
 mutants were found by hand.
 
-- Dead: {killed} of {len(found)}; {len(same)} are equivalent.
+- Dead: {killed} of {len(found)}; {len(same)} are equivalent.{rest}
 - Processor seconds, beside the records: {sum(one.seconds for one in found):.0f}.
 
 {table(["package", *FATES], rows)}
@@ -616,6 +618,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--so-far", action="store_true")
     parser.add_argument("--again", type=Path)
     given = parser.parse_args()
     if given.again:
@@ -625,8 +628,14 @@ def main() -> None:
         if given.write:
             PAGE.write_text(PAGE.read_text(encoding="utf-8").partition(SINCE)[0] + text, encoding="utf-8")
         return
-    found = fates(drawn(given.count, given.seed, given.within), given.workers, given.seconds, given.cache)
-    text = page(found, given.seed, given.seconds, given.within)
+    mutants = drawn(given.count, given.seed, given.within)
+    known = Known(given.cache).fates
+    found = (
+        [known[one] for one in mutants if one in known]
+        if given.so_far
+        else fates(mutants, given.workers, given.seconds, given.cache)
+    )
+    text = page(found, given.seed, given.seconds, given.within, len(mutants))
     print(text)
     if given.write:
         PAGE.write_text(text, encoding="utf-8")
