@@ -1,12 +1,14 @@
 """Whether tests bite: small changes of meaning in the planner, each run against the tests of its own folder.
 
 Usage, from the repository root: `python -m benchmarks.mutants [--count 200] [--seed 1] [--within planner/ops]
-[--seconds 60] [--workers 2] [--cache FOLDER] [--write]`. A mutant changes one place of one file: a
-comparison, a number, the order of operands, a term, a sign, a condition. It is dead if a test of the folder
-that guards its file fails in time, which is the processor's, so that other work on the machine does not
-count. Tests that execute the changed line run first, quick ones before slow
-ones: which those are is recorded (`benchmarks.executed`) and kept in the cache until a file of tests changes.
-Works on copies of the tree; `--write` puts the page into docs/results/mutants.md.
+[--seconds 60] [--workers 2] [--cache FOLDER] [--write] [--so-far] [--again FATES]`. A mutant changes
+a place of a file: a comparison, a number, the order of operands, a term, a sign, a condition. It is dead if a
+test of the folder that guards its file fails in time, which is the processor's, so that other work on the
+machine does not count. Tests that execute the changed line run first, quick ones before slow ones: which
+those are is recorded (`benchmarks.executed`) and kept in the cache until a file of tests changes.
+Works on copies of the tree; `--write` puts the page into docs/results/mutants.md. `--so-far` runs nothing and
+tells of what a run in this very tree has kept. `--again` runs those that lived in an earlier run, whose file
+of fates it names, in the tree as it is now, and tells of them below.
 """
 
 import argparse
@@ -22,13 +24,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from threading import Lock
+from typing import Any, Final, TypeAlias
 
 from benchmarks.executed import digest, place_of, used
 from benchmarks.shipped.page import table
@@ -44,6 +48,7 @@ TESTS: Final = {
     "formats/annotated": ("formats/annotated", "cases/test_structure.py"),
     "formats/litert/reader": ("formats/litert/reader", "formats/litert/writer/test_recurrent.py"),
     "formats/mlir": ("formats/mlir", "cases/test_structure.py"),
+    "formats/mlir/passes": ("formats/mlir", "formats/stablehlo/reader", "cases/test_structure.py"),
     "formats/onnx": ("formats/onnx/reader", "conversion"),
     "formats/onnx/composites": ("formats/onnx/reader", "conversion", "formats/test_weights_alone.py"),
     "formats/onnx/drafts": ("formats/onnx/reader", "conversion", "formats/litert/reader"),
@@ -53,13 +58,17 @@ TESTS: Final = {
     "formats/stablehlo/reader": ("formats/stablehlo/reader", "formats/mlir", "formats/annotated"),
     "formats/tosa": ("formats/tosa", "formats/mlir", "formats/annotated"),
     "formats/tosa/reader": ("formats/tosa/reader", "formats/mlir", "formats/annotated"),
+    "interpreter": ("interpreter", "plans/test_lookup.py"),
+    "interpreter/kernels": ("interpreter", "formats/litert/writer"),
     "ir": (
         *("ir", "cases", "calibration/test_sizes_seen.py", "fusion/test_inner_types.py"),
         *("plans/test_asked.py", "propagation/test_asked.py"),
     ),
+    "ir/arithmetic": ("ir", "interpreter"),
     "lowering": ("interpreter", "formats"),
     "ops": ("ops", "propagation", "ir/test_axes.py"),
     "propagation": ("propagation", "cases"),
+    "propagation/result": ("propagation", "calibration/test_warned_as_written.py", "cases"),
     "target": ("target", "target_files/test_shipped.py", "target_files/test_traits.py"),
     "torch": ("training",),
 }
@@ -168,16 +177,12 @@ def guards_of(file: str) -> tuple[str, ...]:
 
 
 def guarded_by(tests: str) -> tuple[str, ...]:
-    """The packages that a folder or file of tests guards: what `guards_of` says, turned round."""
+    """The packages of which a folder or file of tests has a record."""
     if tests == ROOT_TESTS:
         return ("planner",)
-    name = tests if tests.endswith(".py") else "/".join(Path(tests).parts[:2])
-    folders = (path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "planner").rglob("*/")))
-    return tuple(
-        folder
-        for folder in folders
-        if any(guard == name or guard.startswith(f"{name}/") for guard in guards_of(f"{folder}/module.py"))
-    )
+    paths = (path for path in sorted((ROOT / "planner").rglob("*")) if path.is_dir())
+    folders = (path.relative_to(ROOT).as_posix() for path in paths if path.name != "__pycache__")
+    return tuple(folder for folder in folders if tests in _records_of(f"{folder}/module.py"))
 
 
 def drawn(count: int, seed: int, within: str) -> list[Mutant]:
@@ -224,18 +229,23 @@ def folders_of(tests: str) -> list[str]:
     return sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / tests).rglob("test_*.py")})
 
 
-def recorded(tests: str, files: Sequence[str], kept_in: Path) -> Mapping[str, Any]:
-    """Which tests of a folder execute which lines of some files; a changed file of tests is recorded anew."""
+def _kept(tests: str, kept_in: Path) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """What is recorded of a folder, the digests of its files of tests, and those that are not recorded."""
     path = kept_in / f"{tests.replace('/', '.')}.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     found: dict[str, Any] = {"tests": {}, "shared": {}, "digests": {}, "of": [], **known}
-    of = guarded_by(tests)
     there = [ROOT / tests] if tests.endswith(".py") else (ROOT / tests).glob("test_*.py")
     now = {one.relative_to(ROOT).as_posix(): digest(one) for one in there}
-    known_of = all(any(f"{one}/".startswith(f"{its}/") for its in found["of"]) for one in of)
+    known_of = all(any(f"{one}/".startswith(f"{its}/") for its in found["of"]) for one in guarded_by(tests))
     stale = sorted(
         one for one, its in now.items() if found["digests"].get(one, {}).get(one) != its or not known_of
     )
+    return found, now, stale
+
+
+def recorded(tests: str, files: Sequence[str], kept_in: Path) -> Mapping[str, Any]:
+    """Which tests of a folder execute which lines of some files; a changed file of tests is recorded anew."""
+    found, now, stale = _kept(tests, kept_in)
     if stale:
         print(f"recording {tests}: {len(stale)} files", flush=True)
         fresh = _record(tests, stale, kept_in)
@@ -245,7 +255,8 @@ def recorded(tests: str, files: Sequence[str], kept_in: Path) -> Mapping[str, An
         for key in ("tests", "shared"):
             found[key] |= fresh[key]
         found["digests"] |= {one: fresh["digests"] | {one: now[one]} for one in stale}
-        path.write_text(json.dumps(found | {"of": of}), encoding="utf-8")
+        path = kept_in / f"{tests.replace('/', '.')}.json"
+        path.write_text(json.dumps(found | {"of": guarded_by(tests)}), encoding="utf-8")
     for test, said in found["tests"].items():
         said["lines"] = _now(said["lines"], found["digests"][_file_of(test)], files, kept_in)
     for test, lines in found["shared"].items():
@@ -296,7 +307,28 @@ def _file_of(test: str) -> str:
     return test.partition("::")[0]
 
 
-def order(mutant: Mutant, records: Sequence[Mapping[str, Any]], text: str) -> list[list[str]]:
+Record: TypeAlias = Mapping[str, Any]
+"""What `recorded` says of one folder."""
+
+
+def stages_of(
+    mutant: Mutant, own: Sequence[str], others: Sequence[str], said: Callable[[str], Record], text: str
+) -> Iterator[list[str]]:
+    """The tests to run, those of the mutant's own folder that execute the line before those of others.
+
+    Others are recorded only where a mutant outlives those.
+    """
+    records = [said(tests) for tests in own]
+    ran: set[str] = set()
+    for stage in order(mutant, records, text)[: -1 if others else None]:
+        ran.update(stage)
+        yield stage
+    if others:
+        stages = order(mutant, [*records, *(said(tests) for tests in others)], text)
+        yield from ([test for test in stage if test not in ran] for stage in stages)
+
+
+def order(mutant: Mutant, records: Sequence[Record], text: str) -> list[list[str]]:
     """The tests to run: those that execute the line, then those that execute the file, or all that is left.
 
     Quick ones come first, those of a file together where they take about as long, for they share fixtures.
@@ -319,9 +351,7 @@ def order(mutant: Mutant, records: Sequence[Mapping[str, Any]], text: str) -> li
     # Most mutants die by the quickest tests: a few files are read sooner than all.
     few = list(dict.fromkeys(map(_file_of, first)))[:FEW]
     quickest = [test for test in first if _file_of(test) in few]
-    return [
-        stage for stage in (quickest, [test for test in first if _file_of(test) not in few], second) if stage
-    ]
+    return [quickest, [test for test in first if _file_of(test) not in few], second]
 
 
 def copied(folder: Path) -> Path:
@@ -375,21 +405,25 @@ def _pytest(*arguments: str, tree: Path, limit: float | None) -> subprocess.Comp
     return subprocess.CompletedProcess(command, process.returncode, said, errors)
 
 
-def fate(mutant: Mutant, tree: Path, limit: float, records: Sequence[Mapping[str, Any]]) -> Fate:
-    """Run the tests that guard a mutant's file, in a copy of the tree."""
+def fate(mutant: Mutant, tree: Path, limit: float, said: Callable[[str], Record]) -> Fate:
+    """Run the tests that guard a mutant's file, in a copy of the tree.
+
+    Args:
+      said: the record of a folder or file of tests.
+    """
     path = tree / mutant.file
     text = path.read_text(encoding="utf-8")
     times = (path.stat().st_atime, path.stat().st_mtime)
     why = equivalents().get((mutant.file, function_of(text, mutant.line), mutant.before, mutant.after))
     if why:
         return Fate(mutant, "equivalent", why, 0.0)
-    stages = order(mutant, records, text)
-    if not stages:
-        return Fate(mutant, "no tests", "", 0.0)
-    seconds = 0.0
+    own = _own_records_of(mutant.file)
+    stages = stages_of(mutant, own, [one for one in _records_of(mutant.file) if one not in own], said, text)
+    seconds, count = 0.0, 0
     path.write_text(mutant.applied(text), encoding="utf-8")
     try:
-        for stage in stages:
+        for stage in filter(None, stages):
+            count += len(stage)
             listed = tree / "order.json"
             listed.write_text(json.dumps(stage), encoding="utf-8")
             done = _pytest(
@@ -410,27 +444,33 @@ def fate(mutant: Mutant, tree: Path, limit: float, records: Sequence[Mapping[str
     finally:
         path.write_text(text, encoding="utf-8")
         os.utime(path, times)  # Else what was compiled from the mutant could be taken for the file's own.
-    return Fate(mutant, "survived", "", seconds)
+    return Fate(mutant, "survived" if count else "no tests", "", seconds)
 
 
 def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) -> list[Fate]:
     """The fate of every mutant, each worker in a copy of its own."""
-    files: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = defaultdict(list)
     for mutant in mutants:
-        for tests in _records_of(mutant):
-            files.setdefault(tests, []).append(mutant.file)
-    records: dict[str, Future[Mapping[str, Any]]] = {}
+        for tests in _records_of(mutant.file):
+            files[tests].append(mutant.file)
+    records: dict[str, Record] = {}
+    locks: dict[str, Lock] = {tests: Lock() for tests in files}
     trees: SimpleQueue[Path] = SimpleQueue()
+
+    def said(tests: str) -> Record:
+        with locks[tests]:
+            if tests not in records:
+                records[tests] = recorded(tests, files[tests], cache)
+            return records[tests]
 
     known = Known(cache)
 
     def one(mutant: Mutant) -> Fate:
         if mutant in known.fates:
             return known.fates[mutant]
-        its = [records[tests].result() for tests in _records_of(mutant)]
         tree = trees.get()
         try:
-            found = fate(mutant, tree, limit, its)
+            found = fate(mutant, tree, limit, said)
         finally:
             trees.put(tree)
         known.add(found)
@@ -440,13 +480,27 @@ def fates(mutants: Sequence[Mutant], workers: int, limit: float, cache: Path) ->
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         for worker in range(workers):
             trees.put(copied(Path(folder) / str(worker)))
-        jobs = []
-        for mutant in mutants:
-            for tests in _records_of(mutant):  # Before the mutants that wait for them.
-                if tests not in records and mutant not in known.fates:
-                    records[tests] = pool.submit(recorded, tests, files[tests], cache)
-            jobs.append(pool.submit(one, mutant))
-        return _confirmed([job.result() for job in jobs], trees.get())
+        # What needs the fewest records comes first, so that a run that is stopped has told of most.
+        dear = {tests: len(_kept(tests, cache)[2]) / len(its) for tests, its in files.items()}
+        cheap = sorted(mutants, key=lambda its: sum(dear[tests] for tests in _own_records_of(its.file)))
+        jobs = {mutant: pool.submit(one, mutant) for mutant in cheap}
+        return _confirmed([jobs[mutant].result() for mutant in mutants], trees.get())
+
+
+def left_of(path: Path) -> tuple[list[Mutant], int]:
+    """The mutants of a file of fates that lived, where the tree has them now, and how many it has no more."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lived = [Mutant(*its) for its, fate, *_ in rows if fate not in ("killed", "equivalent")]
+    found = [now for one in lived if (now := _today(one))]
+    return found, len(lived) - len(found)
+
+
+def _today(one: Mutant) -> Mutant | None:
+    """The same change at the nearest line; None where the code is gone."""
+    path = ROOT / one.file
+    places = mutants_of(path.read_text(encoding="utf-8"), one.file) if path.exists() else ()
+    same = [its for its in places if (its.before, its.after) == (one.before, one.after)]
+    return min(same, key=lambda its: (abs(its.line - one.line), abs(its.start - one.start)), default=None)
 
 
 class Known:
@@ -488,16 +542,21 @@ def _failed(said: str) -> list[str]:
     return [test.partition(" - ")[0] for _, _, test in lines]
 
 
-def _records_of(mutant: Mutant) -> list[str]:
-    return [one for tests in guards_of(mutant.file) for one in folders_of(tests)]
+def _own_records_of(file: str) -> list[str]:
+    return folders_of(next(iter(guards_of(file)))) if guards_of(file) else []
+
+
+@functools.cache
+def _records_of(file: str) -> tuple[str, ...]:
+    return tuple(one for tests in guards_of(file) for one in folders_of(tests))
 
 
 def _told(mutant: Mutant) -> str:
     return f"{mutant.file}:{mutant.line}: `{mutant.before}` becomes `{mutant.after}`"
 
 
-def page(found: Sequence[Fate], seed: int, limit: float, within: str = "planner") -> str:
-    """The page."""
+def page(found: Sequence[Fate], seed: int, limit: float, within: str, count: int) -> str:
+    """The page of a draw, of which some may not have been run."""
     by_package: dict[str, list[Fate]] = {}
     for one in found:
         by_package.setdefault(Path(one.mutant.file).parts[1], []).append(one)
@@ -508,14 +567,15 @@ def page(found: Sequence[Fate], seed: int, limit: float, within: str = "planner"
     killed = sum(one.fate == "killed" for one in found)
     left = [one for one in found if one.fate not in ("killed", "equivalent")][:SURVIVORS]
     same = [one for one in found if one.fate == "equivalent"]
+    rest = f" {count - len(found)} more were drawn and not run." if count > len(found) else ""
     return f"""# Mutants
 
-Made by `python -m benchmarks.mutants --count {len(found)} --seed {seed} --within {within} --write`:
+Made by `python -m benchmarks.mutants --count {count} --seed {seed} --within {within} --write`:
 changes of one place each, drawn by chance, each run against the tests of the folder that guards its file,
 for {limit:.0f} processor seconds at most, those that execute the changed line first. Equivalent
 mutants were found by hand.
 
-- Dead: {killed} of {len(found)}; {len(same)} are equivalent.
+- Dead: {killed} of {len(found)}; {len(same)} are equivalent.{rest}
 - Processor seconds, beside the records: {sum(one.seconds for one in found):.0f}.
 
 {table(["package", *FATES], rows)}
@@ -524,6 +584,24 @@ mutants were found by hand.
 {chr(10).join(f"- {_told(one.mutant)} ({one.fate})" for one in left)}
 
 ## Equivalent
+{chr(10).join(f"- {_told(one.mutant)}: {one.by}" for one in same)}
+"""
+
+
+SINCE: Final = "\n## Since"
+
+
+def since(found: Sequence[Fate], gone: int) -> str:
+    """What the page says of the mutants that lived, when they are run again."""
+    killed = sum(one.fate == "killed" for one in found)
+    same = [one for one in found if one.fate == "equivalent"]
+    left = [one for one in found if one.fate not in ("killed", "equivalent")]
+    return f"""{SINCE}
+Of the {len(found) + gone} that lived, {killed} die by tests written since, {gone} were in code that is
+deleted, {len(same)} are equivalent. Left:
+{chr(10).join(f"- {_told(one.mutant)} ({one.fate})" for one in left)}
+
+Equivalent:
 {chr(10).join(f"- {_told(one.mutant)}: {one.by}" for one in same)}
 """
 
@@ -540,9 +618,24 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--so-far", action="store_true")
+    parser.add_argument("--again", type=Path)
     given = parser.parse_args()
-    found = fates(drawn(given.count, given.seed, given.within), given.workers, given.seconds, given.cache)
-    text = page(found, given.seed, given.seconds, given.within)
+    if given.again:
+        lived, gone = left_of(given.again)
+        text = since(fates(lived, given.workers, given.seconds, given.cache), gone)
+        print(text)
+        if given.write:
+            PAGE.write_text(PAGE.read_text(encoding="utf-8").partition(SINCE)[0] + text, encoding="utf-8")
+        return
+    mutants = drawn(given.count, given.seed, given.within)
+    known = Known(given.cache).fates
+    found = (
+        [known[one] for one in mutants if one in known]
+        if given.so_far
+        else fates(mutants, given.workers, given.seconds, given.cache)
+    )
+    text = page(found, given.seed, given.seconds, given.within, len(mutants))
     print(text)
     if given.write:
         PAGE.write_text(text, encoding="utf-8")

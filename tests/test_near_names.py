@@ -2,7 +2,9 @@
 
 import difflib
 
-from planner.errors import nearest_names
+import pytest
+
+from planner.errors import nearest_names, unknown_name
 
 
 def test_nearest_names_are_the_closest_ones():
@@ -21,3 +23,34 @@ def test_long_lists_of_long_names_are_compared_in_part(monkeypatch):
     )
     assert nearest_names(names[7] + "b", names)[0] == names[7]
     assert len(compared) == 50
+
+
+def test_all_names_are_compared_up_to_a_million_pairs_of_letters():
+    """Beyond that only those with the longest common beginning, which the nearest need not have."""
+    name, nearest = "a" + "q" * 99, "b" + "q" * 99
+    others = [f"a{n:099d}" for n in range(99)]
+    assert nearest_names(name, [nearest, *others]) == [nearest]
+    assert nearest_names(name, [nearest, *others, "c"]) == []
+
+
+FEW = ["float", "int8", "onnxruntime-cpu", "tosa"]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        ("int9", FEW, "did you mean 'int8'?"),
+        ("onnx", FEW, "did you mean 'onnxruntime-cpu'?"),  # begun, and hardly alike
+        ("habit", FEW, "known: 'float', 'int8', 'onnxruntime-cpu', 'tosa'"),  # as little alike, not begun
+        ("habit", [*FEW, *"abcdefghijklmnopqrstuvwx"], "did you mean 'int8' or 'float'?"),
+        (
+            "zzz",
+            [*FEW, *"abcdefghijklmnopqrstuvwx"],
+            "known: 'a', 'b', 'c', 'd', 'e', 'f', 'float', 'g', ...",
+        ),
+        ("", FEW, "known: 'float', 'int8', 'onnxruntime-cpu', 'tosa'"),
+        ("x", [], "there are none"),
+    ],
+)
+def test_a_hint_is_the_nearest_names_or_a_short_list(name, known, hint):
+    assert unknown_name("format", name, known).hint == hint

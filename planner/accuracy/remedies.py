@@ -83,7 +83,7 @@ def remedies(
       measure: own noise of other choices on the same samples.
     """
     total = noise.total(judged)
-    if not worst or not total or not math.isfinite(measured):
+    if not total or not math.isfinite(measured):
         return ()
     share = noise.signal[judged] / 10 ** (measured / 10) / total
     few = worst[:KERNELS]

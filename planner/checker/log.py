@@ -90,7 +90,7 @@ def check_told(kernel: KernelPlan, steps: Mapping[str, StepRow], texts: Mapping[
     """
     decided = steps.get(kernel.name)
     if kernel.row is None:
-        if decided is not None and decided[3] == "no row" and decided[2:5:2] != ("float", kernel.reason):
+        if decided and decided[3] == "no row" and (decided[2], decided[4]) != ("float", kernel.reason):
             refuse(kernel.name, f"runs in float, its step says {decided[2]}, {decided[4]!r}")
         return
     if decided is None or decided[2] != kernel.row:

@@ -52,6 +52,13 @@ def test_slices_may_come_in_any_order_and_the_empty_ones_go_with_the_smallest():
     assert widest == 250.0
 
 
+@pytest.mark.parametrize("unit", [2.0**-60, 1.0, 2.0**60])
+def test_groups_do_not_depend_on_the_unit_of_the_ranges(unit):
+    """What is a millionth of the largest is next to nothing, however large that one is."""
+    ranges = np.array([1.0, 600.0, 2.0**-12, 0.0, 500.0])
+    assert like_slices(ranges * unit) == (((1, 4), (0, 2, 3)), 500.0)
+
+
 def test_a_gap_of_just_sixteen_is_none():
     assert like_slices([16.0, 1.0])[0] == ((0, 1),)
     assert like_slices([16.1, 1.0])[0] == ((0,), (1,))

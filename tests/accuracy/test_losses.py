@@ -338,22 +338,65 @@ def test_the_whole_program_is_the_exported_one():
     assert losses(model, plan, samples, limit=0).sqnr == pytest.approx(wanted, abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["Greater", "Less", "Equal"])
-@pytest.mark.parametrize("target", ["litert-int8", "hexagon-a16w8"])
-def test_a_culprit_that_stores_no_result_has_remedies(target, kind):
-    """A comparison gives booleans: 16 bits, where there is a row, are asked of its operands."""
+def compared(kind, target):
+    """A model whose product is compared with a limit, its plan and its samples."""
     rng = np.random.default_rng(3)
     nodes = [
         node("MatMul", "x", "w", out="a"),
         node(kind, "a", "limit", out="b"),
         node("Cast", "b", out="y", to=1),
     ]
-    model = net(nodes, ["y"], {"w": rng.normal(size=(8, 8)), "limit": 30.0})
-    samples = normal((1, 8), scale=300.0)
-    plan = planned(model, samples, target)
+    constants = {"w": rng.normal(size=(8, 8)), "limit": 30.0}
+    model, samples = net(nodes, ["y"], constants, shape=(64, 8)), normal((64, 8), scale=300.0)
+    return model, planned(model, samples, target), samples
+
+
+@pytest.mark.parametrize("kind", ["Greater", "Less"])
+@pytest.mark.parametrize("target", ["litert-int8", "hexagon-a16w8"])
+def test_what_remedies_ask_can_be_planned(target, kind):
+    model, plan, samples = compared(kind, target)
     found = losses(model, plan, samples)
-    assert {one.name for one in found.kernels} <= {"x", "a", "b"}
-    for remedy in found.remedies:
-        if remedy.how.startswith("kernels: "):
-            asked = yaml.safe_load(remedy.how)
-            planner.plan(planner.annotate(model, stats=planner.calibrate(model, samples), **asked), target)
+    asked = [one.how for one in found.remedies if one.how.startswith(("kernels: ", "values: "))]
+    assert asked
+    stats = planner.calibrate(model, samples)
+    for how in asked:
+        given = {"format": "qplan.annotations/1", **yaml.safe_load(how)}
+        planner.plan(planner.annotate(model, stats=stats, annotations=given), target)
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "how"),
+    [
+        ("litert-int8", "a", "kernels: {a: i16}"),
+        ("qnn-htp", "a", "kernels: {a: u16}"),
+        ("qnn-htp", "b", "kernels: {b: {in: [u16, u16]}}"),
+        ("qnn-htp", "x", "values: {x: '!quant.any<i16>'}"),
+    ],
+)
+def test_sixteen_bits_are_asked_of_results_or_of_operands_where_none_is_stored(target, name, how):
+    """A comparison gives booleans."""
+    _, plan, _ = compared("Greater", target)
+    choice = next(one for one in choices_of(plan) if one.name == name)
+    part, parts = ("y", 0), Parts(0.0, 2.0, 0.0)
+    found = remedies(
+        plan,
+        [(choice, 2.0, parts)],
+        OwnNoise((choice,), {part: 100.0}, ({part: 2.0},), 1),
+        part,
+        measured=decibels(100.0, 2.0),
+        measure=lambda choices: OwnNoise(tuple(choices), {}, ({part: 2.0},) * len(choices), 1),
+    )
+    (wide,) = [one for one in found if one.what == "16 bits"]
+    assert yaml.safe_load(wide.how) == yaml.safe_load(how)
+
+
+@pytest.mark.parametrize(
+    ("own", "measured"), [(0.0, 20.0), (2.0, math.inf), (2.0, -math.inf), (2.0, math.nan)]
+)
+def test_without_noise_or_without_a_measure_nothing_helps(own, measured):
+    _, plan, _ = compared("Greater", "litert-int8")
+    choice = next(one for one in choices_of(plan) if one.name == "a")
+    part = ("y", 0)
+    noise = OwnNoise((choice,), {part: 100.0}, ({part: own},), 1)
+    worst = [(choice, own, Parts(0.0, own, 0.0))]
+    assert remedies(plan, worst, noise, part, measured=measured, measure=lambda _: noise) == ()

@@ -47,6 +47,16 @@ def test_a_tenth_more_is_not_told():
     stats = calibrate(net(), KNOWN)
     assert unlike_calibration(net(), stats, samples((-1.29, 2.29))) == ()
     assert len(unlike_calibration(net(), stats, samples((-1.31, 2)))) == 2
+    stats = calibrate(net(), samples((0, 10)))
+    assert beyond_calibration(net(), stats, samples((0, 11))) == ()
+    told = beyond_calibration(net(), stats, samples((0, np.nextafter(np.float32(11), 12))))
+    assert [one.value for one in told] == ["x", "v0"]
+
+
+def test_of_two_samples_that_go_as_far_the_first_is_told():
+    stats = calibrate(net(), KNOWN)
+    found = beyond_calibration(net(), stats, samples((0, 1), (0, 4), (0, 4)))
+    assert [one.sample for one in found] == ["sample 1", "sample 1"]
 
 
 def test_what_calibration_saw_counts_and_not_what_a_percentile_kept():

@@ -212,6 +212,17 @@ def test_what_cannot_be_a_cache_is_refused(ranged):
         planner.with_caches(ranged, samples=[])
 
 
+@pytest.mark.parametrize("shape", [(1, "heads", "past", 4), None, (8,)])
+def test_a_cache_without_a_number_of_heads_has_no_types_of_heads(ranged, shape):
+    values = {
+        **ranged.values,
+        **{name: replace(ranged.values[name], shape=shape) for name in (KEY, NEXT_KEY)},
+    }
+    with pytest.raises(planner.PlannerError) as caught:
+        planner.with_caches(replace(ranged, values=values), samples=samples(ranged))
+    assert str(caught.value) == f"the cache {KEY!r} of shape {shape or ()} has no fixed number of heads"
+
+
 def unlike(model):
     """Two types for one cache."""
     values = dict(model.values)

@@ -247,3 +247,39 @@ def test_batches_of_an_open_batch_run_whole_and_give_the_same_ranges(method):
     for name, seen in single.values.items():
         other = joined.values[name]
         assert (seen.lo, seen.hi, seen.bins) == (other.lo, other.hi, other.bins), name
+
+
+ROWS, PIXELS, WINDOW = (2, 5, 3), (1, 3, 4, 4), np.ones((4, 3, 2, 2), np.float32)
+READ_BY = {
+    "matrix": ("MatMul", ("x", "w"), (5, 3), {"w": np.ones((3, 4), np.float32)}, {}, 1),
+    "matrices": ("MatMul", ("x", "w"), ROWS, {"w": np.ones((3, 4), np.float32)}, {}, 2),
+    "vector": ("MatMul", ("x", "w"), (3,), {"w": np.ones((3, 4), np.float32)}, {}, None),
+    "weight first": ("MatMul", ("w", "x"), (3, 4), {"w": np.ones((5, 3), np.float32)}, {}, None),
+    "no weight": ("MatMul", ("x", "x"), (3, 3), {}, {}, None),
+    "gemm": ("Gemm", ("x", "w"), (5, 3), {"w": np.ones((3, 4), np.float32)}, {}, 1),
+    "gemm and bias": ("Gemm", ("x", "w", "b"), (5, 3), {"w": np.ones((3, 4), np.float32)}, {}, 1),
+    "gemm, turned": ("Gemm", ("x", "w"), (3, 5), {"w": np.ones((3, 4), np.float32)}, {"transA": 1}, None),
+    "pixels": ("Conv", ("x", "w"), PIXELS, {"w": WINDOW}, {}, 1),
+    "pixels and bias": ("Conv", ("x", "w", "b"), PIXELS, {"w": WINDOW}, {}, 1),
+    "a row of pixels": ("Conv", ("x", "w"), (1, 3, 6), {"w": np.ones((4, 3, 2), np.float32)}, {}, 1),
+    "spread": ("ConvTranspose", ("x", "w"), PIXELS, {"w": np.ones((3, 4, 2, 2), np.float32)}, {}, 1),
+    "no product": ("Add", ("x", "w"), (5, 3), {"w": np.ones(3, np.float32)}, {}, None),
+    "one operand": ("Relu", ("x",), (5, 3), {}, {}, None),
+}
+
+
+@pytest.mark.parametrize("name", READ_BY)
+def test_means_are_those_of_channels_that_a_weight_sums_over(name):
+    kind, names, shape, constants, attributes, axis = READ_BY[name]
+    constants = {**constants, **({"b": np.ones(4, np.float32)} if "b" in names else {})}
+    model = graph_of((Op("op", kind, names, ("y",), attributes),), {"x": shape}, constants=constants)
+    drawn = [np.random.default_rng(seed).normal(size=shape).astype(np.float32) for seed in range(3)]
+    mean = calibrate(model, [{"x": array} for array in drawn]).values["x"].mean
+    if axis is None:
+        assert mean is None
+        return
+    others = tuple(other for other in range(len(shape)) if other != axis)
+    assert mean.axis == axis
+    np.testing.assert_allclose(
+        mean.values, np.mean([array.mean(axis=others) for array in drawn], axis=0), rtol=1e-5, atol=1e-6
+    )

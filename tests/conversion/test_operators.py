@@ -25,9 +25,12 @@ def network(*, x_scale=0.125, w_scale=0.0625, y_scale=0.25, x=None, y=None, bias
         node, parameters = quant_node(name, source, **more)
         nodes.append(node)
         arrays |= parameters
-    nodes.append(
-        helper.make_node("Conv", ["xq", "wq", *(["b"] if bias else [])], ["c"], "conv", pads=[1] * 4)
-    )
+    added = {True: ["b"], False: [], "stored": ["bq"]}[bias]
+    if bias == "stored":
+        node, parameters = quant_node("bq", "b", scale=0.125, bits=8, signed=1, zero_point=0.0)
+        nodes.append(node)
+        arrays |= parameters
+    nodes.append(helper.make_node("Conv", ["xq", "wq", *added], ["c"], "conv", pads=[1] * 4))
     last = "c"
     if relu:
         nodes.append(helper.make_node("Relu", ["c"], ["r"], "relu"))
@@ -45,6 +48,8 @@ SIGNED = {"bits": 8, "signed": 1, "zero_point": 0.0}
 CASES = {
     "bytes": {},
     "no bias": {"bias": False},
+    "a stored bias": {"bias": "stored"},
+    "a stored bias per channel": {"bias": "stored", "w_scale": CHANNELS},
     "a relu that does nothing": {"relu": True},
     "scales per channel": {"w_scale": CHANNELS},
     "signed": {"x": SIGNED, "y": SIGNED},

@@ -8,6 +8,8 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
+from planner.formats.common.known_shapes import taken_for_one
+from planner.formats.table import FORMATS
 
 TEXT = """
 <ir_version: 10, opset_import: ["" : 21]> m (float[N, T, SIZE] x) => (float[N, T, P] y)
@@ -46,3 +48,13 @@ def test_what_is_open_is_listed(form):
 @pytest.mark.parametrize("form", FIRST)
 def test_what_is_sized_is_written(form):
     assert planner.export(*planned(form, "S", S=8), form)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_of_fixed_sizes_warns_of_open_ones(form):
+    is_fixed = form in {"litert", "stablehlo", "stablehlo-int", "tosa"}
+    ready, _ = planned("tosa", "S")
+    words = f"{form} has fixed sizes; these are open and set to 1: x[0] 'N', x[1] 'T', x[2] 'S'; give them: "
+    assert taken_for_one(ready, form).startswith(words if is_fixed else "")
+    assert bool(taken_for_one(ready, form)) == is_fixed
+    assert taken_for_one(planned("tosa", "S", N=1, T=2, S=8)[0], form) == ""

@@ -173,6 +173,10 @@ def test_fused_multiply_add_rounds_once():
     a, b = (rng.standard_normal(4000).astype(np.float32) for _ in range(2))
     c = (rng.standard_normal(4000) * 10.0 ** rng.integers(-9, 9, 4000)).astype(np.float32)
     c[:2000] = np.round(a[:2000] * b[:2000], 2) * np.float32(2**22)
+    # Sums that float64 rounds to a tie of float32, from above and from below.
+    a[:500], b[:500] = np.float32(2.0**-24) * np.float32(1 + 2.0**-23), np.float32(1 - 2.0**-23)
+    a[:250] *= -1
+    c[:500] = 1 + np.arange(500) * np.float32(2.0**-23)
     got = fused_multiply_add(a, b, c)
     for i in range(len(a)):
         exact = Fraction(float(a[i])) * Fraction(float(b[i])) + Fraction(float(c[i]))

@@ -13,6 +13,7 @@ from planner.interpreter.kernels.htp import (
     Sums,
     added,
     is_strided_depthwise,
+    misread_padding,
     multiplied,
     normalized,
     onto_grid,
@@ -90,6 +91,38 @@ def test_depthwise_convolutions_of_stride_2(group, strides, weight, is_one):
     op = Op("c", "Conv", ("x", "w"), ("y",), {"group": group, "strides": strides})
     assert is_strided_depthwise(op, weight, 2.0**-16) is is_one
     assert not is_strided_depthwise(op, weight, 2.0**-16.1), "one channel beyond its shift of 30"
+
+
+@pytest.mark.parametrize(
+    ("bits", "sides", "pad", "is_misread"),
+    [
+        (16, (5, 5), 1, True),
+        (16, (5, 5), 2, True),
+        (16, (5, 5), 0, False),
+        (16, (5, 5), 3, False),
+        (16, (3, 3), 1, False),
+        (16, (7, 7), 2, False),
+        (16, (5, 3), 1, False),
+        (8, (5, 5), 2, False),
+    ],
+)
+def test_left_padding_of_words_is_read_with_its_upper_byte_twice(bits, sides, pad, is_misread):
+    """Under the fourth row of weights, for every second row of results: window by window."""
+    rng, zero = np.random.default_rng(pad), 0x12A7 % (1 << bits)
+    x = rng.integers(0, 1 << bits, (1, 3, 9, 10)).astype(np.uint16)
+    weight = rng.integers(-128, 128, (3, 1, *sides)).astype(np.int8)
+    op = Op("c", "Conv", ("x", "w"), ("y",), {"strides": (2, 2), "pads": (pad,) * 4, "group": 3})
+    read = np.pad(x[0].astype(np.int64), ((0, 0), (pad, pad), (pad, pad)), constant_values=zero)
+    places = tuple((size - side) // 2 + 1 for size, side in zip(read.shape[1:], sides, strict=True))
+    wanted = np.zeros((3, *places), np.int64)
+    for channel, row, column in np.ndindex(*wanted.shape):
+        window = read[channel, 2 * row : 2 * row + sides[0], 2 * column : 2 * column + sides[1]].copy()
+        before = ((window - zero) * weight[channel, 0]).sum()
+        if is_misread and row % 2 and not column:
+            window[3, :pad] = (zero >> 8) * 257
+        wanted[channel, row, column] = ((window - zero) * weight[channel, 0]).sum() - before
+    found = misread_padding(op, Operand(x, of(f"u{bits}", zero)), Operand(weight, of("i8", 0)), places)
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_steps_go_by_the_largest_scale():

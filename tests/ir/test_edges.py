@@ -211,6 +211,17 @@ def test_rescales_inside_a_body():
         assert bool(found.notes) == ("s" in left)
 
 
+def test_an_op_that_no_kernel_runs_may_take_any_type():
+    """So the rescales of what it reads stay kernels."""
+    graph = model(FIRST, RESCALED, "t: qplan.rescale v@fine -> q@wide", "b: Tanh q@wide -> y")
+    values = {**graph.values, "z": Value("z", (1, 2))}
+    loose = replace(graph, values=values, ops=(Op("o", "Relu", ("r",), ("z",)),), outputs=("y", "z"))
+    found = with_edges(loose)
+    why = "o.in[0] may take another type than !quant.uniform<i8:f32, 0.0625>"
+    assert found.notes == tuple(f"rescale {name!r} stays a kernel in float: {why}" for name in "st")
+    assert with_edges(replace(loose, ops=(Op("o", "Relu", ("x",), ("z",)),))).notes == ()
+
+
 def test_a_model_without_rescales_is_itself():
     graph = model("k: Relu x -> y")
     assert with_edges(graph) is graph

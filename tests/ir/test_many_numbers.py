@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from planner.ir.types.many_numbers import compact
+from planner.ir.types.parameter_texts import MANY
+from planner.ir.types.typetext import parse_type
 
 SCALES = tuple(np.random.default_rng(0).uniform(0.1, 1, 20_000).astype(np.float32).tolist())
 ZEROS = tuple(range(-10_000, 10_000))
@@ -43,3 +45,12 @@ def test_no_digit_is_lost(scales):
     assert held == scales
     assert zeros == (7, 7, 7)
     assert zeros.count(7) == 3
+
+
+@pytest.mark.parametrize("space", ["", " "])
+@pytest.mark.parametrize(("count", "is_kept"), [(MANY - 1, True), (MANY, False)])
+def test_scales_are_kept_as_they_were_written_up_to_a_number(count, is_kept, space):
+    """However the text is read: as it is printed, or with spaces in it."""
+    kind = parse_type(f"!quant.uniform<i8:f32:0,{space} {{{','.join(['0.05'] * count)}}}>")
+    assert len(kind.scales) == count
+    assert ("0.05," in kind.written_text) == is_kept

@@ -203,6 +203,27 @@ def test_steps_move_what_the_engine_moves(name):
             assert all(map(np.array_equal, found, results)), case
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_known_only_at_run_time_ends_in_no_error(name):
+    """The shape of an operand, one of its sizes, or the numbers of another."""
+    random = np.random.default_rng(sum(map(ord, name)))
+    for _ in range(TRIES // 3):
+        case = CASES[name](random)
+        arrays = [random.normal(size=case.shape).astype(np.float32) for _ in range(case.operands)]
+        results, op, constants = run(name, case, arrays)
+        shapes = dict.fromkeys((f"x{i}" for i in range(case.operands)), case.shape)
+        opened = [(*case.shape[:axis], "N", *case.shape[axis + 1 :]) for axis in range(len(case.shape))]
+        given = [
+            *(({**shapes, one: None}, constants) for one in shapes),
+            *((dict.fromkeys(shapes, shape), constants) for shape in opened),
+            *((shapes, {**constants, one: None}) for one in constants),
+            ({}, {}),
+        ]
+        for known, numbers in given:
+            movements = find_movements(Operands(op, known.get, numbers.get))
+            assert movements is None or len(movements) == len(results)
+
+
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
 def test_space_to_depth_is_undone_in_its_own_mode(mode):
     """Operator set 28 gives SpaceToDepth the modes of DepthToSpace; onnxruntime does not run it yet."""

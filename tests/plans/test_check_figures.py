@@ -21,11 +21,14 @@ from planner.plans.records import ValuePlan
 from planner.plans.write_json import plan_to_json
 from planner.propagation.propagate import propagate
 from planner.target.records import Target
+from tests.formats.plans import op
 from tests.plans.planned import case, digits
 from tests.propagation.graphs import EVERY_RULE, TARGET, random_graph
 from tests.propagation.oracle import clip, label_of
 from tests.propagation.oracle_reading import Reading, Unclear
 from tests.propagation.small import graph_of, target_of
+from tests.propagation.test_needed import MASK, attention
+from tests.propagation.test_needed import planned as checked
 
 
 def any_pin(random: np.random.Generator) -> Uniform:
@@ -236,3 +239,14 @@ def test_what_moved_in_float_disproves_nothing(seed, kernels, facts):
     plan = planned(graph, TARGET)
     assert plan.optimal
     check(plan, graph, TARGET)
+
+
+@pytest.mark.parametrize("target", ["litert-int8", "onnxruntime-cpu"])
+@pytest.mark.parametrize("far", [np.finfo(np.float32).min, -np.inf, -200.0, 0.0])
+def test_masks_of_any_depth_are_accepted(far, target):
+    """Statistics of a masked sum leave infinities out, and so do the figures that are checked."""
+    masked = attention(
+        op("Add", "scores mask", "sum"), mask=np.where(MASK < 0, np.float32(far), np.float32(0))
+    )
+    plan, _, _ = checked(masked, target)
+    assert all(kernel.row is not None for kernel in plan.kernels_in_order)

@@ -89,8 +89,18 @@ def powers(plan, pin):
 def test_each_bound(settings, power):
     """Case 65: the greatest power of two that leaves all within its bounds."""
     plan = planned(dense(), device(**settings))
+    assert plan.kernels["k"].row is not None
     assert powers(plan, 0.25) == [power]
     assert any("'b' has numbers off its grid: 1 of 2" in step.source for step in plan.steps) == (power > 0)
+
+
+@pytest.mark.parametrize(("bits", "power"), [(11, 0), (12, 1), (16, 1)])
+def test_sums_may_leave_less_room_than_the_bias(bits, power):
+    """At most 4 x 128 of products and 40 of a bias; the storage has room for twice of each weight."""
+    few = {"w": "{storage: i8, range: [-7, 7], symmetric: true}", "more": f", accumulator: i{bits}"}
+    plan = planned(dense(b=np.array([0.0625, 0.0777], np.float32)), device(**few))
+    assert plan.kernels["k"].row is not None
+    assert powers(plan, 0.25) == [power]
 
 
 def test_the_same_reals_bit_for_bit():

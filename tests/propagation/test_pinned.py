@@ -22,6 +22,7 @@ ROWS = target_of(
 - {kernel: unsigned, in: {x: a8, w: z8}, out: {y: a8}}
 - {kernel: two, in: {x: a8, w: {storage: i4, range: [-7, 7], symmetric: true}}, out: {y: a8}}
 - {kernel: two, in: {x: a8, w: n8}, out: {y: a8}}
+- {kernel: few, in: {x: a8, w: {storage: u4}}, out: {y: a8}}
 - {kernel: blocks, in: {x: a8, w: B8}, out: {y: a8}}
 - {kernel: same, in: {a: a8, b: a8}, out: {y: a8}, computes: true, rules: [{same_scale: [a, b, y]}]}
 """.replace("B8", "{storage: i8, granularity: block, block_size: [2], symmetric: true}")
@@ -87,6 +88,18 @@ def test_the_storage_is_the_ports_the_scale_the_pins(kernel, pin, wanted, own):
         assert "has the fixed type" in plan.kernels["k"].reason
     else:
         assert plan.kernels["k"].inputs[1].type == parse_type(f"!quant.uniform<{wanted}>")
+
+
+@pytest.mark.parametrize(
+    ("zero", "sign", "wanted"),
+    [(15, -1, 15), (0, 1, 0), (16, -1, None), (14, -1, 14), (4, 1, 4), (128, 1, 0)],
+)
+def test_a_zero_point_may_be_the_storages_end(zero, sign, wanted):
+    """The pin's own where it fits, else 0; of numbers on one side of it alone."""
+    plan = planned(graph("few", f"!quant.uniform<u8:f32, 0.25:{zero}>", np.abs(GRID) * sign))
+    kind = plan.kernels["k"].inputs[1].type
+    assert (plan.kernels["k"].row is None) == (wanted is None)
+    assert wanted is None or kind == parse_type(f"!quant.uniform<u4:f32, 0.25:{wanted}>")
 
 
 @pytest.mark.parametrize(("high", "served"), [(1.5, True), (9.0, False)])

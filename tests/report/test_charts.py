@@ -1,6 +1,7 @@
 """Charts and the top of a report: figures where they belong, in words too, and names as text."""
 
 import math
+import re
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
@@ -44,6 +45,16 @@ def test_a_histogram_has_its_range_its_steps_and_what_is_outside():
     (chosen,) = of_class(root, "chosen")
     assert float(chosen.get("width")) == pytest.approx(320 / 2)
     assert of_class(root, "steps")[0].get("d").count("M") == 5
+
+
+@pytest.mark.parametrize("counts", [[1], [0, 1, 1], [1, 4], [10**6, 3]])
+def test_the_tallest_bar_of_a_histogram_reaches_the_top_of_the_range(counts):
+    borders = [float(k) for k in range(len(counts) + 1)]
+    root, _ = read(histogram("v", Seen(borders, counts), Steps(0.0, 1.0, 1 / 255, 256)))
+    (chosen,), (bar,) = of_class(root, "chosen"), of_class(root, "bar")
+    heights = re.findall(r"V([\d.]+)", bar.get("d"))
+    assert min(map(float, heights)) == float(chosen.get("y"))
+    assert float(heights[-1]) == float(chosen.get("y")) + float(chosen.get("height"))
 
 
 def test_steps_that_run_into_each_other_are_not_drawn():

@@ -49,6 +49,15 @@ def test_a_chain_is_a_straight_line():
     assert set(layout.columns) == {0.0}
 
 
+@pytest.mark.parametrize("children", [1, 2, 3, 5])
+@pytest.mark.parametrize("parent", [1, 2, 3])
+def test_children_stand_below_the_middle_of_their_parent(parent, children):
+    """Of three beside each other, only one of which has any."""
+    edges = [*((0, i) for i in (1, 2, 3)), *((parent, 4 + i) for i in range(children))]
+    columns = place(4 + children, edges).columns
+    assert sum(columns[4:]) / children == pytest.approx(columns[parent], abs=0.02)
+
+
 def test_a_skip_passes_beside_the_branch():
     layout = place(4, [(0, 1), (1, 2), (2, 3), (0, 3)])
     skip = layout.bends[3]

@@ -69,6 +69,16 @@ def test_a_group_that_fills_another_is_one_with_it():
     assert groups_of(scopes, [0, 1, 2]) == (Group("m/x", -1, 0, 2),)
 
 
+def test_groups_that_do_not_fill_the_one_around_them_stand_in_it():
+    scopes = [("m",), ("m", "x"), ("m", "x"), ("m", "y", "z"), ("m", "y", "z"), ("n",), ("n", "w")]
+    assert groups_of(scopes, range(7)) == (
+        Group("m", -1, 0, 5),
+        Group("n", -1, 5, 7),
+        Group("x", 0, 1, 3),
+        Group("y/z", 0, 3, 5),
+    )
+
+
 @pytest.mark.parametrize(
     ("names", "weights", "scopes"),
     [

@@ -3,6 +3,7 @@
 import pytest
 
 from planner.errors import TargetError
+from planner.target.borders import border_rows
 from planner.target.records import READERS, Files
 
 
@@ -55,3 +56,10 @@ def test_files_that_no_device_reads_are_refused(given, said):
 )
 def test_a_plan_is_written_as_requested_or_as_the_device_alone_reads_it(formats, requested, written):
     assert Files(formats=formats).to_write(requested) == written
+
+
+def test_rows_of_borders_keep_their_keys():
+    """Files of plans name them."""
+    rows = [row for rows in border_rows("litert").values() for row in rows]
+    assert [row.key for row in rows] == ["qplan::Begin@1", "qplan::End@2", "qplan::Join@3"]
+    assert {row.requantize for row in rows} == {"litert"}

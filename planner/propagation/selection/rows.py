@@ -342,7 +342,7 @@ def _holds_ranges(graph: Graph, choice: Choice, layout: Layout, max_clip: float)
         if extent is None or not isinstance(store, Storage) or (side, i) not in layout.bounded:
             continue
         if side == "in" and region.ops and region.ops[0].type == "Relu" and name in region.ops[0].inputs:
-            extent = max(extent[0], 0.0), max(extent[1], 0.0)  # it keeps nothing below 0
+            extent = 0.0, max(extent[1], 0.0)  # it keeps nothing below 0
         if not holds(pattern.type, store, extent, max_clip):
             return False
     return True

@@ -186,3 +186,18 @@ def test_what_cannot_be_lowered_says_so(kind, message):
         f"func.func @run(%x: {real}) {{ %0 = quant.qcast %x : {real} to {kind} return }}", ["lower-quant-ops"]
     )
     assert part.error == f"1:27: lower-quant-ops: {kind} {message}"
+
+
+@pytest.mark.parametrize("op", ["add", "maximum", "divide"])
+@pytest.mark.parametrize("narrow", [0, 1, 2])
+def test_a_result_of_fewer_numbers_than_its_bytes_is_clamped_behind_its_rescale(op, narrow):
+    """An operand of fewer is as it is; the last of the three types is the result's."""
+    stores = ["i8<-100:90>" if i == narrow else "i8" for i in range(3)]
+    kinds = [f"tensor<4x!quant.uniform<{store}:f32, 0.5>>" for store in stores]
+    source = f"""func.func @run(%x: {kinds[0]}, %y: {kinds[1]}) -> {kinds[2]} {{
+      %0 = "stablehlo.{op}"(%x, %y) : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}
+      return %0 : {kinds[2]}
+    }}"""
+    text, *_ = transform(source, ["stablehlo-quant-legalize-to-tosa-rescale"])
+    assert "tosa.rescale" in text
+    assert ("stablehlo.clamp" in text, "dense<-100>" in text, "dense<90>" in text) == (narrow == 2,) * 3

@@ -149,6 +149,10 @@ MISREAD = [
     ([op("Selu", "x", "y", alpha=1.0)], (1, 4), {}, "one alpha and gamma for all"),
     ([op("Softmax", "x", "y", axis=1)], (1, 4, 2, 2), {}, "over all numbers of a sample"),
     *(
+        ([op("Relu", "x", "a"), op("Sigmoid", "x", "b"), op(kind, "x a b", "y")], (1, 4), {}, "joins two")
+        for kind in ("Max", "Min")
+    ),
+    *(
         ([op("Conv", "x w", "c"), op("Resize", "c - s", "y", **COPIES, **more)], shape, consts, said)
         for shape, scales, more, said in (
             ((1, 2, 6, 5), (1, 1, 2, 2), {}, "copies each pixel of a square"),

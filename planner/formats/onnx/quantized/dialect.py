@@ -154,7 +154,7 @@ _ONE: Final = Stored((1, 3), (2, 4))
 _TWO: Final = Stored((1, 4, 6), (2, 5, 7))
 STORED: Final[Mapping[str, Stored]] = {
     "QLinearConv": Stored((1, 4, 6), (2, 5, 7), (4, 5), (3, 5)),
-    "QLinearMatMul": Stored((1, 4, 6), (2, 5, 7), (1, 2, 4, 5), (3, 5)),
+    "QLinearMatMul": Stored((1, 4, 6), (2, 5, 7), (4, 5), (3, 5)),
     "ConvInteger": Stored((), (2, 3), (3,), (1, 3)),
     "MatMulInteger": Stored((), (2, 3), (2, 3), (1, 3)),
     f"{MICROSOFT}::MatMulIntegerToFloat": Stored((2, 3), (4, 5), (3, 5), (1, 5)),

@@ -53,7 +53,7 @@ class Hand:
 
     `variables` are places of tensors that keep their numbers, `inner` those of intermediates of operators;
     `later` leaves out the older field of codes; `metadata` are names of entries beside the model; lists
-    of sparse tensors have `index_bits`.
+    of sparse tensors have `index_bits`; `instead` are fields of a table by its kind and place.
     """
 
     tensors: list = field(default_factory=list)
@@ -64,6 +64,7 @@ class Hand:
     metadata: tuple = ()
     index_bits: int = 8
     sparse: dict = field(default_factory=dict)
+    instead: dict = field(default_factory=dict)
 
     def tensor(self, shape, element, data=None, scales=(), zeros=(), axis=0, name=None, *, sparse=None):  # noqa: PLR0917
         """Add a tensor; `data` are its bytes."""
@@ -80,7 +81,13 @@ class Hand:
         made = flatbuffers.Builder(256)
         parts = [(self, inputs, outputs), *others]
         datas = [b"", *(item[2] for hand, _, _ in parts for item in hand.tensors if item[2] is not None)]
-        buffers = vector(made, [table(made, "Buffer", Data=raw(made, data)) for data in datas])
+        buffers = vector(
+            made,
+            [
+                table(made, "Buffer", **self.instead.get(("Buffer", i), {"Data": raw(made, data)}))
+                for i, data in enumerate(datas)
+            ],
+        )
         place, codes = iter(range(1, len(datas))), []
         graphs = [hand.subgraph(made, place, codes, given, results) for hand, given, results in parts]
         entries = [
@@ -123,7 +130,7 @@ class Hand:
                     ZeroPoint=numbers(made, zeros or (0,) * len(scales), np.int64),
                     QuantizedDimension=axis,
                 )
-            tensors.append(table(made, "Tensor", **fields))
+            tensors.append(table(made, "Tensor", **fields | self.instead.get(("Tensor", i), {})))
         operators = []
         for name, version, given, results, kind, options, custom in self.operators:
             code = (
@@ -147,6 +154,7 @@ class Hand:
                 fields[union] = table(made, kind, **options)
             if custom is not None:
                 fields["CustomOptions"] = raw(made, custom)
+            fields |= self.instead.get(("Operator", len(operators)), {})
             operators.append(table(made, "Operator", **fields))
         return table(
             made,

@@ -5,6 +5,7 @@ import struct
 import traceback
 from contextlib import suppress
 
+import flatbuffers
 import numpy as np
 import pytest
 
@@ -18,7 +19,7 @@ from planner.formats.onnx.drafts.draft import Draft
 from planner.formats.onnx.drafts.simplify import tidy
 from planner.ir.graph import Op, Value
 from tests.formats.bodies import MODELS, prepared
-from tests.formats.litert.reader.by_hand import Hand
+from tests.formats.litert.reader.by_hand import Hand, Sparse, table
 from tests.formats.litert.reader.files import FLOAT, OFFICIAL, of_floats, of_rows, path_of
 
 MILLION = pytest.param(1_000_000, marks=pytest.mark.soak)
@@ -213,3 +214,121 @@ def test_operators_of_one_table_and_layouts_that_overlap():
     data = bytes(crowded[:64]) + offsets + backs + struct.pack("<H", 0xF0F0) * 40_000
     with pytest.raises(ModelError, match="share their bytes"):
         scan_litert(data)
+
+
+def of_two(data=None, shape=(2,), element="FLOAT32", ends=((0,), (1,)), operands=(0,), **more):
+    """A file of one RELU on two floats, with a constant beside it where there are `data`."""
+    hand = Hand(**more)
+    hand.tensor((2,), "FLOAT32")
+    hand.tensor((2,), "FLOAT32")
+    if data is not None:
+        hand.tensor(shape, element, data, name="k", sparse=more.get("sparse", {}).get(2))
+    hand.operator("RELU", 1, operands, (1,))
+    return hand.file(*ends)
+
+
+NUMBERS = np.ones(2, np.float32).tobytes()
+SIZES = "accepted: at most 8 sizes, not below 0, of at most 1099511627776 elements"
+MISFITS = {
+    "an input of none": (of_two(ends=((2,), (1,))), "an input names tensor 2; there are 2"),
+    "an input below all": (of_two(ends=((-1,), (1,))), "an input names tensor -1; there are 2"),
+    "an output of none": (of_two(ends=((0,), (2,))), "an output names tensor 2; there are 2"),
+    "an operand of none": (of_two(operands=(2,)), "an operator names tensor 2; there are 2"),
+    "an operand below all": (of_two(operands=(-2,)), "an operator names tensor -2; there are 2"),
+    "no output": (of_two(ends=((0,), ())), "a LiteRT file without outputs, so there is nothing to compute"),
+    "a code of none": (
+        of_two(instead={("Operator", 0): {"OpcodeIndex": 1}}),
+        "operator 0 has code 1; there are 1",
+    ),
+    "a buffer of none": (
+        of_two(NUMBERS, instead={("Tensor", 2): {"Buffer": 2}}),
+        "tensor 'k' names buffer 2; there are 2",
+    ),
+    "a rank": (
+        of_two(NUMBERS, (1,) * 8 + (2,)),
+        f"tensor 'k' has shape [1, 1, 1, 1, 1, 1, 1, 1, 2]; {SIZES}",
+    ),
+    "a size below 0": (
+        of_two(NUMBERS, (-1, -2)),
+        f"tensor 'k' has shape [-1, -2]; {SIZES}",
+    ),
+    "elements": (
+        of_two(NUMBERS, (1 << 20, (1 << 20) + 1)),
+        f"tensor 'k' has shape [1048576, 1048577]; {SIZES}",
+    ),
+    "bytes": (
+        of_two(NUMBERS, (3,)),
+        "tensor 'k' of f32 and shape [3] has 8 bytes; 12 hold it",
+    ),
+    "halves of bytes": (
+        of_two(b"\1", (3,), "INT4"),
+        "tensor 'k' of i4 and shape [3] has 1 bytes; 2 hold it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_parts_that_do_not_fit_are_named_with_their_numbers(name):
+    data, words = MISFITS[name]
+    with pytest.raises(ModelError) as caught:
+        read_litert(data)
+    assert str(caught.value) == words
+
+
+def test_a_file_without_a_subgraph():
+    made = flatbuffers.Builder(64)
+    made.Finish(table(made, "Model", Version=3), file_identifier=b"TFL3")
+    with pytest.raises(ModelError, match="a LiteRT file without a subgraph, so there is nothing to compute"):
+        read_litert(bytes(made.Output()))
+
+
+def behind(offset, size):
+    """A file whose constant lies behind the tables."""
+    return of_two(NUMBERS, instead={("Buffer", 1): {"Offset": offset, "Size": size}})
+
+
+def test_numbers_behind_the_tables_end_with_the_file():
+    start = len(behind(1, 8))
+    data = behind(start, 8) + NUMBERS
+    assert len(data) == start + 8
+    read_litert(data)
+    with pytest.raises(ModelError) as caught:
+        read_litert(data[:-1])
+    assert str(caught.value) == (
+        f"the numbers of tensor 'k' end at byte {start + 8}; the file has {start + 7}"
+    )
+
+
+def test_constants_grow_to_sixteen_times_the_file_and_a_megabyte():
+    """A sparse constant of one number may say any size."""
+
+    def said(count):
+        return of_two(NUMBERS[:4], (count,), sparse={2: Sparse((0,), (), ((0, (0, 1), (0,)),))})
+
+    most = (16 * len(said(1)) + (1 << 20)) // 4
+    read_litert(said(most))
+    with pytest.raises(ModelError) as caught:
+        read_litert(said(most + 1))
+    assert str(caught.value) == (
+        f"constants up to 'k' have {4 * most + 4} bytes in memory; accepted: at most 16 times the file's "
+        f"{len(said(1))}, and 1048576"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scales", "zeros", "axis", "words"),
+    [
+        ((0.5,) * 3, (0,), 0, "it has 3 scales along axis 0 of [2]"),
+        ((0.5,) * 2, (0,), 1, "it has 2 scales along axis 1 of [2]"),
+        ((0.5,) * 2, (0,), -1, "it has 2 scales along axis -1 of [2]"),
+        ((0.5,) * 2, (0,) * 3, 0, "it has 2 scales and 3 zero points"),
+        ((0.5,), (0, 0), 0, "it has 1 scales and 2 zero points"),
+    ],
+)
+def test_scales_that_no_type_says_are_noted(scales, zeros, axis, words):
+    hand = Hand()
+    for _ in range(2):
+        hand.tensor((2,), "FLOAT32")
+    hand.tensor((2,), "INT8", scales=scales, zeros=zeros, axis=axis)
+    hand.operator("RELU", 1, (0,), (1,))
+    assert read_litert(hand.file([0], [1])).notes == (f"tensor 't2' has no fixed type: {words}",)

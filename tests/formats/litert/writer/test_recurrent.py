@@ -15,7 +15,7 @@ STEPS, BATCH, ELEMENTS, HIDDEN = 6, 2, 5, 4
 RESULTS = ("y", "h", "c")
 
 
-def lstm(direction="forward", *, holes=False, results=RESULTS, more="", operands=""):
+def lstm(direction="forward", *, holes=False, results=RESULTS, more="", operands="", bias=True):
     """The bytes of a model with one LSTM, all of its weights drawn."""
     ways, rng = 2 if direction == "bidirectional" else 1, np.random.default_rng(3)
     shapes = dict.fromkeys(("h", "c"), f"float[{ways},{BATCH},{HIDDEN}]")
@@ -23,14 +23,15 @@ def lstm(direction="forward", *, holes=False, results=RESULTS, more="", operands
     outputs = ", ".join(f"{shapes[name]} {name}" for name in results)
     named = ", ".join(name if name in results else "" for name in RESULTS)
     given = operands or (", , , , p" if holes else "")
+    given = f", b{given}" if bias else given and f", {given}"
     text = (
         f'<ir_version: 10, opset_import: ["" : 21]> g (float[{STEPS},{BATCH},{ELEMENTS}] x) => ({outputs}) '
-        f'{{ {named} = LSTM <hidden_size={HIDDEN}, direction="{direction}"{more}> (x, w, r, b{given}) }}'
+        f'{{ {named} = LSTM <hidden_size={HIDDEN}, direction="{direction}"{more}> (x, w, r{given}) }}'
     )
     model = onnx.parser.parse_model(text)
     sizes = {"w": (4 * HIDDEN, ELEMENTS), "r": (4 * HIDDEN, HIDDEN), "b": (8 * HIDDEN,), "p": (3 * HIDDEN,)}
     for name, shape in sizes.items():
-        if name != "p" or holes:
+        if {"p": holes, "b": bias}.get(name, True):
             array = rng.normal(0, 0.6, (ways, *shape)).astype(np.float32)
             model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     if operands:
@@ -69,10 +70,10 @@ def test_in_float(model, counts, kernels, tmp_path):
 
 
 @pytest.mark.parametrize("results", [RESULTS, ("y",), ("h",)])
-@pytest.mark.parametrize("holes", [False, True])
-def test_in_integers(holes, results, tmp_path):
+@pytest.mark.parametrize(("holes", "bias"), [(False, True), (True, True), (False, False)])
+def test_in_integers(holes, bias, results, tmp_path):
     """Every integer, also where nobody reads the cell state, which the plan has a type of all the same."""
-    graph, given = planner.load_model(lstm(holes=holes, results=results)), samples(16)
+    graph, given = planner.load_model(lstm(holes=holes, results=results, bias=bias)), samples(16)
     graph = planner.annotate(graph, stats=planner.calibrate(graph, given))
     plan = planner.plan(graph, "litert-int8")
     assert [kernel.row is None for kernel in plan.kernels_in_order] == [False]

@@ -61,12 +61,13 @@ def count(counts, item, answer):
 
 
 @pytest.mark.parametrize("scale", [0.00025, 1 / 4096, 1 / 8192, 0.001])
-@pytest.mark.parametrize("kind", ["Sigmoid", "Tanh"])
+@pytest.mark.parametrize("kind", ["Sigmoid", "Tanh", "Exp"])
 def test_every_word_of_a_table(kind, scale, tmp_path):
-    """All 65,536 operands."""
+    """All 65,536 operands, onto all results."""
     x = np.arange(-(1 << 15), 1 << 15).astype(np.int16).reshape(1, -1)
-    types = uniform(storage("i16"), scale, 0), uniform(storage("i16"), 1 / 32768, 0)
-    operator = {"Sigmoid": "LOGISTIC", "Tanh": "TANH"}[kind]
+    step = float(np.float32(np.exp(32767 * scale) / 32767)) if kind == "Exp" else 1 / 32768
+    types = uniform(storage("i16"), scale, 0), uniform(storage("i16"), step, 0)
+    operator = {"Sigmoid": "LOGISTIC", "Tanh": "TANH", "Exp": "EXP"}[kind]
     data = one(operator, x, types, x.shape, ("", {}))
     wanted = tabulated(Op("y", kind, ("x",), ("y",)), *types, x)
     got = litert.run(tmp_path, [(data, [{"x": x}])])[0][0]["y"]

@@ -80,3 +80,16 @@ def test_weights_that_lie_in_files_are_not_written_again(path, monkeypatch, in_m
     }
     sessions.open_graph(replace(graph, constants=constants), onnxruntime.SessionOptions(), inline=130)
     assert len(made) == written
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("[ONNXRuntimeError] : 2 : no such\n  axis", "2 : no such axis"),
+        ("[ONNXRuntimeError] : 1 : FAIL : Load model from /tmp/a.onnx failed:why", "1 : FAIL : why"),
+        ("e" * 300, "e" * 300),
+        ("e" * 301, "e" * 297 + "..."),
+    ],
+)
+def test_what_onnxruntime_says_is_one_line_of_at_most_300_characters(said, told):
+    assert sessions.one_line(RuntimeError(said)) == told

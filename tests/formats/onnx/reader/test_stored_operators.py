@@ -4,7 +4,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
+from planner.errors import ModelError
+from planner.formats.onnx.quantized.dialect import STORED
 from planner.formats.onnx.read import read_onnx
 from planner.formats.onnx.write import write_graph
 from tests.conversion.files import run_onnxruntime
@@ -99,3 +102,70 @@ def test_it_is_the_operator_on_reals(name):
     found = np.clip(found, low, high) if CASES[name][4] else found
     step = GOAL[0] if CASES[name][4] else 1e-3
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=0.51 * step)
+
+
+SCHEMAS = {
+    (one.domain, one.name): [port.name.lower() for port in one.inputs] for one in get_all_operator_schema()
+}
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_places_of_operands_are_those_of_onnxruntimes_schemas(kind):
+    domain, _, name = kind.rpartition("::")
+    names, known = SCHEMAS[domain, name], STORED[kind]
+    assert known.scales == tuple(i for i, one in enumerate(names) if one.endswith("_scale"))
+    assert known.zeros == tuple(i for i, one in enumerate(names) if one.endswith("_zero_point"))
+    if known.weight is not None:
+        weight, zero = known.weight
+        assert names[weight] in {"w", "b"}
+        assert names[zero] == f"{names[weight]}_zero_point"
+
+
+def product(kind, given, rows=5):
+    """A file of one product of stored integers."""
+    operands, kept = ("q", "w", "qz", "wz"), TensorProto.INT32
+    if kind == "QLinearMatMul":
+        operands, kept = ("q", "qs", "qz", "w", "ws", "wz", "ys", "yz"), TensorProto.UINT8
+    graph = helper.make_graph(
+        [helper.make_node(kind, operands, ["y"], "op")],
+        "g",
+        [helper.make_tensor_value_info("q", TensorProto.UINT8, (rows, 6))],
+        [helper.make_tensor_value_info("y", kept, (rows, 4))],
+        [numpy_helper.from_array(np.asarray(given[key]), key) for key in operands[1:]],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return made.SerializeToString()
+
+
+COLUMNS = {
+    "w": MATRIX,
+    "ws": np.float32([0.02, 0.03, 0.01, 0.05]),
+    "wz": np.int8([-3, 0, 5, 9]),
+    "qs": np.float32(0.1),
+    "qz": np.uint8(120),
+    "ys": np.float32(0.9),
+    "yz": np.uint8(100),
+}
+
+
+@pytest.mark.parametrize("kind", ["QLinearMatMul", "MatMulInteger"])
+def test_columns_may_have_parameters_of_their_own(kind):
+    """Of several zero points onnxruntime runs no QLinearMatMul, so the formula is the reference."""
+    q = np.random.default_rng(3).integers(0, 256, (5, 6)).astype(np.uint8)
+    found = run_onnxruntime(write_graph(read_onnx(product(kind, COLUMNS))), {"q": q})["y"]
+    sums = (q.astype(np.int64) - 120) @ (MATRIX.astype(np.int64) - COLUMNS["wz"])
+    scaled = np.clip(np.rint(sums * np.float64(0.1) * COLUMNS["ws"] / 0.9) + 100, 0, 255)
+    wanted, off = (scaled, 1) if kind == "QLinearMatMul" else (sums, 0)
+    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=0, atol=off)
+
+
+@pytest.mark.parametrize("shape", [(5,), (6,), (6, 1)])
+@pytest.mark.parametrize(
+    ("key", "words"), [("qs", "operand 1, a scale,"), ("qz", "operand 2, a zero point,")]
+)
+def test_rows_of_a_product_have_one_scale(key, words, shape):
+    """ONNX allows each its own, which a vector says of rows as of columns; onnxruntime refuses them too."""
+    many = np.ones(shape, np.asarray(COLUMNS[key]).dtype)
+    with pytest.raises(ModelError) as caught:
+        read_onnx(product("QLinearMatMul", {**COLUMNS, key: many}, rows=shape[0]))
+    assert f"{words} has the shape {list(shape)}; accepted: one number" in str(caught.value)
