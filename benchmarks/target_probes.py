@@ -66,8 +66,6 @@ FORMATS: Final[Mapping[str, str]] = {"llm-w4": "onnx-matmulnbits"}
 BY_TESTS: Final[Mapping[str, str]] = {
     "dpuczdx8g": "nothing: the DPU needs its FPGA",
     "edgetpu": "nothing: its compiler is not run here; the types are those of LiteRT's kernels, which are",
-    "hls4ml-fpga": "hls4ml's C simulation: 74 of 91 rows equal, 3 not written, 14 differ by its tables of "
-    "1,024 entries (up to 751 of 65,536 steps); rows of dense layers are not counted here",
     "k210-kpu": "nothing: nncase's simulator is not run here",
     "stablehlo": "jaxlib's interpreter and IREE run whole models (tests/formats/stablehlo), not row by row",
     "teaching-npu": "nothing: there is no such device",

@@ -147,8 +147,23 @@ def make_kit(
     return Kit(target.id, target.digest, form, tuple(items), tuple(skipped))
 
 
+_README: Final = """Small models for rows of the target TARGET, with the integers that its device must answer.
+
+kit.json lists the items and their types. In the folder of each:
+  inputs.npz    stored integers, by the names of the model's inputs
+  expected.npz  what the device must answer, by the names of its outputs
+  FILE  the planned file; an item without one has its refusal in kit.json
+  model.onnx, plan.json  the float model and its plan
+
+Run each file on its inputs and save what it answers, by the names of expected.npz, as RESULTS/ITEM.npz or
+RESULTS/ITEM/results.npz (numpy.savez). Then compare:
+
+  qplan target kit --check THIS_FOLDER RESULTS
+"""
+
+
 def kit_files(kit: Kit) -> Mapping[str, bytes]:
-    """The files of a kit by path: `kit.json`, and a folder for each item."""
+    """The files of a kit by path: `kit.json`, `README.txt`, and a folder for each item."""
     index = {
         "format": FORMAT,
         "target": kit.target,
@@ -169,6 +184,7 @@ def kit_files(kit: Kit) -> Mapping[str, bytes]:
         "skipped": [{"kernel": s.kernel, "row": s.row, "reason": s.reason} for s in kit.skipped],
     }
     files = {"kit.json": (json.dumps(index, indent=1) + "\n").encode()}
+    files["README.txt"] = _README.replace("TARGET", kit.target).replace("FILE", file_name(kit.form)).encode()
     for item in kit.items:
         files[f"{item.name}/model.onnx"] = item.model
         files[f"{item.name}/plan.json"] = item.plan.to_json().encode()

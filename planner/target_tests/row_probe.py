@@ -20,6 +20,7 @@ from planner.target_tests.probe_kit import KitItem, differences, make_kit
 
 HOLDS: Final = frozenset({"integers", "as floats"})
 UNKNOWN: Final = frozenset({"not written", "no model", "no answer"})
+COMPILED: Final = "compiled for the device, computed by nothing"
 VERDICTS: Final[Mapping[str, str]] = {
     "integers": "the engine computes the expected integers",
     "as floats": "the row's ports are floats, and the numbers agree",
@@ -160,4 +161,4 @@ def _verdict(item: KitItem, answer: Answer | None, otherwise: str) -> tuple[str,
     # Integers of a compiler's CPU are no claim about its device, whatever they are.
     if answer.elsewhere and (verdict == "integers" or otherwise == "cpu"):
         return otherwise, ", ".join(dict.fromkeys(answer.elsewhere))
-    return verdict, detail
+    return verdict, COMPILED if answer.outputs is None else detail

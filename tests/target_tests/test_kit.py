@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import onnx
@@ -143,6 +144,10 @@ def test_files_of_a_kit():
     assert set(expected.files) == set(first["expected"])
     assert all(text.startswith("!quant.uniform<i8:f32, ") for text in first["inputs"].values())
     assert files == kit_files(make_kit(load_target("teaching-npu")))
+    readme = files["README.txt"].decode()
+    assert "the target teaching-npu," in readme
+    told = set(re.findall(r"\w[\w-]*\.(?:npz|onnx|json)", readme)) - {"results.npz", "ITEM.npz", "kit.json"}
+    assert told == {path.rpartition("/")[2] for path in files if path.startswith(f"{first['name']}/")}
 
 
 def test_no_weights_are_all_zero_in_a_type_of_two_bits():

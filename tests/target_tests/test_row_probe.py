@@ -8,7 +8,7 @@ from planner.formats.onnx.sessions import open_session
 from planner.target.load import load_target
 from planner.target_tests.engines.answers import Answer
 from planner.target_tests.engines.table import ENGINES, Engine, own_engine
-from planner.target_tests.row_probe import VERDICTS, probe_rows
+from planner.target_tests.row_probe import COMPILED, VERDICTS, probe_rows
 from tests.oracles import litert, tosa
 from tests.oracles.litert import ROOT
 
@@ -178,7 +178,7 @@ kernels:
   - {kernel: Abs, in: {x: a8}, out: {y: a8}}
 """
     found = verdicts(probe_rows(load_target(text), ENGINES["vela"], python=str(VELA)))
-    assert found == {"LogSoftmax-1": ("cpu", "LOG_SOFTMAX"), "Abs-1": ("integers", "")}
+    assert found == {"LogSoftmax-1": ("cpu", "LOG_SOFTMAX"), "Abs-1": ("integers", COMPILED)}
 
 
 @pytest.mark.skipif(not VELA.exists(), reason="no .oracles/vela: run make oracles")

@@ -71,9 +71,11 @@ def conv_transpose(call: Call) -> Sequence[Tensor] | None:
     ]
     # Forward, the result's windows would be the input's pixels.
     forward = windows_over(kernel, strides, (1, 1), pads, x.sizes[2:])
-    padding = forward.padding(count)
     # What VALID gives is all that the windows reach: begins and ends are sliced off, or missing ends added.
-    reach = [(x.sizes[2 + i] - 1) * strides[i] + kernel[i] for i in range(2)]
+    # Compilers take no other sizes than one stride a pixel, beyond which a window may reach in VALID.
+    steps = [x.sizes[2 + i] * strides[i] for i in range(2)]
+    reach = [steps[i] + max(kernel[i] - strides[i], 0) for i in range(2)]
+    padding = forward.padding(count) if count in (steps, reach) else None
     whole = count if padding is not None else [max(count[i] + pads[i], reach[i]) for i in range(2)]
     sizes = (x.shape[0], *whole, weight.shape[1])
     options = {"Padding": VALID if padding is None else padding, "StrideH": strides[0], "StrideW": strides[1]}

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,12 @@ OUTSIDE = {
         {"n": np.array([1, 4, 24, 24])},
         "y.shape[2]",
     ),
+    "nearest, of other pixels": (
+        """y = Resize <mode="nearest", nearest_mode="floor"> (x, , , n)""",
+        IMAGE,
+        {"n": np.array([1, 4, 16, 16])},
+        "Resize.nearest_mode",
+    ),
     "linear, fourfold": (
         """y = Resize <mode="linear"> (x, , , n)""",
         IMAGE,
@@ -207,6 +214,21 @@ def test_what_is_inside_of_the_limits_runs_on_the_npu(tmp_path):
         assert reasons == {}, name
         files[name] = write_litert(graph, plan)
     found = compiled(tmp_path, files)
+    assert {name: a for name, a in found.items() if not isinstance(a, list) or a[0] or not a[1]} == {}
+
+
+def test_every_window_of_a_transposed_convolution_runs_on_the_npu(tmp_path):
+    """A result of less than a stride a pixel is cut from one that Vela takes: PyTorch's 15 of 8, say."""
+    files = {}
+    for kernel, stride, begin, end, more in product((1, 2, 3, 4), (1, 2), (0, 1), (0, 1, 2), (0, 1)):
+        if max(begin, end) < kernel and more <= min(end, stride - 1):
+            attributes = f"strides=[{stride}, {stride}], pads=[{begin}, {begin}, {end}, {end}]"
+            text = f"y = ConvTranspose <{attributes}, output_padding=[{more}, {more}]> (x, w)"
+            graph, plan = planned(text, (1, 2, 3, 4), {"w": weights(2, 3, kernel, kernel)})
+            assert all(kernel.row is not None for kernel in plan.kernels_in_order)
+            files[f"{kernel} {stride} {begin} {end} {more}"] = write_litert(graph, plan)
+    found = compiled(tmp_path, files)
+    assert len(found) > 40
     assert {name: a for name, a in found.items() if not isinstance(a, list) or a[0] or not a[1]} == {}
 
 
