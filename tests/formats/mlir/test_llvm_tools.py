@@ -176,3 +176,12 @@ def test_resources_of_others_stay_readable():
     assert 'w: "0x0400000001000000"' in module
     (part,) = run_parts(text)
     assert without_resources(part.text)[1] == {"qplan": document}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_resources_of_others_stay_before_ours_and_behind(order):
+    others = '  dialect_resources: {\n    b: {\n      c: "0x01"\n    }\n  }'
+    parts = ['  external_resources: {\n    a: {\n      k: "1"\n    }\n  }', others]
+    text = "module {\n}\n\n{-#\n" + ",\n".join(parts[i] for i in order) + "\n#-}\n"
+    left, _ = without_resources(text)
+    assert left.replace("\n\n", "\n") == f"module {{\n}}\n{{-#\n{others}\n#-}}\n"
