@@ -82,7 +82,7 @@ def conv_transpose(call: Call) -> Sequence[Tensor] | None:
     w = _stored(call, weight.transpose(1, 2, 3, 0), 0)
     operands = (call.builder.program.numbers(sizes), w, x, _bias(call, weight.shape[1]))
     result = call.emit("TRANSPOSE_CONV", operands, call.like(sizes, _LAST), "TransposeConvOptions", options)
-    if padding is not None:
+    if whole == count and not any(pads[:2] if padding is None else ()):
         return [call.builder.program.out_of_image(result, rank + 2)]
     program, shape = call.builder.program, (x.shape[0], *count, weight.shape[1])
     window = (program.numbers((0, *pads[:2], 0)), program.numbers(shape))
