@@ -15,19 +15,24 @@ from planner.target.records import Target
 from planner.target.yamltree import nearest
 
 WRITTEN: Final = (
-    *(
-        "encodings",
-        "encodings-0.6.1",
-        "encodings-2.0.0",
-        "finn",
-        "hls4ml",
-        "litert",
-        "mlir",
-        "mlir-casts",
-        "onnx-integer",
-    ),
-    *("onnx-matmulnbits", "onnx-qcdq", "onnx-qdq", "onnx-qoperator", "onnx-qoperator-clip", "qonnx"),
-    *("stablehlo", "stablehlo-int", "tosa"),
+    "encodings",
+    "encodings-0.6.1",
+    "encodings-2.0.0",
+    "finn",
+    "hls4ml",
+    "litert",
+    "mlir",
+    "mlir-casts",
+    "onnx-integer",
+    "onnx-matmulnbits",
+    "onnx-qcdq",
+    "onnx-qdq",
+    "onnx-qoperator",
+    "onnx-qoperator-clip",
+    "qonnx",
+    "stablehlo",
+    "stablehlo-int",
+    "tosa",
 )
 """Formats of plans, which `planner.formats.table` has above this floor; a test compares."""
 
