@@ -32,7 +32,7 @@ from planner.errors import (
 from planner.factors.form import has_fixed_sizes
 from planner.formats.file_coverage import coverage_of_file
 from planner.formats.runnable import ARITHMETICS, not_the_file, runnable
-from planner.formats.table import EXPORTERS, require_format
+from planner.formats.table import EXPORTERS, FORMATS, misnamed, require_format
 from planner.formats.to_file import STREAMED, copy_written, has_large_weights, write_to
 from planner.interpreter.as_used import compare_as_used
 from planner.interpreter.compare import Comparison, Evaluated
@@ -135,8 +135,10 @@ class Quantized:
         """Write the quantized file; the weights of a large one go to `PATH.data`.
 
         Raises:
-          InputError: a path that cannot be written.
+          InputError: a path that cannot be written, or a name of another format's files.
         """
+        for told in misnamed(str(path), self.format):
+            raise InputError(told, hint=f"end the name in {FORMATS[self.format].suffix}")
         if self.files:
             copy_written(self.files, Path(path))
             return

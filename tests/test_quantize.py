@@ -72,6 +72,11 @@ def test_what_it_says(done, tmp_path):
     assert (tmp_path / "digits.onnx").read_bytes() == found.data
     with pytest.raises(InputError, match=r"cannot write to .*nowhere.*: No such file"):
         found.save(tmp_path / "nowhere" / "digits.onnx")
+    with pytest.raises(
+        InputError, match=r"digits.tflite is named as files of litert are, and it is onnx-qdq"
+    ):
+        found.save(tmp_path / "digits.tflite")
+    assert not (tmp_path / "digits.tflite").exists()
 
 
 def test_by_default_for_the_engine_that_is_installed():

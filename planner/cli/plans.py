@@ -182,6 +182,7 @@ def export(
 ) -> None:
     """Write a planned model in a format that a real engine runs."""
     import planner
+    from planner.formats.table import misnamed
     from planner.pipeline import open_sizes
 
     only_one_stdin(plan_file, model)
@@ -194,7 +195,8 @@ def export(
             graph, planned, format, out, external=external, accuracy_level=accuracy_level, progress=bar
         )
     sizes = {file.name: file.stat().st_size for file in written}
-    for warning in (*bigger(name, sizes), *slow(planned, [format]), *open_sizes(graph, planned, format)):
+    own = (*misnamed(out, format), *bigger(name, sizes), *slow(planned, [format]))
+    for warning in (*own, *open_sizes(graph, planned, format)):
         warn(warning)
     size = sizes[written[0].name]
     if json:

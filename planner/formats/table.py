@@ -1,7 +1,8 @@
 """Table: the formats a plan can be written in, by their names on the command line."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Final, TypeAlias
 
 from planner.errors import UnsupportedExport, require_name
@@ -171,6 +172,14 @@ def refuse_layout(plan: Plan, name: str) -> None:
         f"{name} has {first}, and {plan.target.id} reads channels {asked}; accepted: {', '.join(accepted)}",
         hint="export one of these",
     )
+
+
+def misnamed(path: str, name: str) -> Iterator[str]:
+    """Say so where a file is named as those of other formats are: `model.tflite` for an ONNX file."""
+    suffix = PurePath(path).suffix.lower()
+    others = sorted(other for other, form in FORMATS.items() if form.suffix == suffix)
+    if others and suffix != FORMATS[name].suffix:
+        yield f"{path} is named as files of {' or '.join(others)} are, and it is {name}"
 
 
 def file_name(name: str) -> str:

@@ -33,7 +33,10 @@ def test_plan_writes_its_folder(planned):
 def test_a_slow_format_is_told_where_it_is_chosen(qplan, planned, tmp_path):
     told = "onnx-integer spells out every integer, and takes 2 to 50 times as long as the float model"
     assert told in qplan("export", planned, "-f", "onnx-integer", "-o", tmp_path / "i.onnx").err
-    assert told not in qplan("export", planned, "-f", "onnx-qdq", "-o", tmp_path / "q.onnx").err
+    named = qplan("export", planned, "-f", "onnx-qdq", "-o", tmp_path / "q.onnx").err
+    assert (told in named, "named as files of" in named) == (False, False)
+    odd = qplan("export", planned, "-f", "onnx-qdq", "-o", tmp_path / "q.tflite").err
+    assert "q.tflite is named as files of litert are, and it is onnx-qdq" in odd
     line = ("plan", MODEL, "-t", "onnxruntime-dynamic", "-f", "onnx-integer", "-o", tmp_path / "dynamic")
     assert told not in qplan(*line).err
 
