@@ -28,7 +28,7 @@ from planner.formats.litert.reader.scan import scan_litert
 from planner.formats.stablehlo.identifier import is_serialized
 from planner.formats.stablehlo.reader.serialized import serialized_text
 from planner.ir.graph import Graph, source_digest
-from planner.pipeline import annotate, check, export_whole, load_model, open_sizes
+from planner.pipeline import annotate, check, export_whole, load_model, open_sizes, unread_format
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, Planned
 from planner.plans.read_json import plan_from_json
@@ -153,7 +153,8 @@ def export_plan(job: Arguments) -> dict[str, Any]:
     if apart is not None:
         apart.open("ab").close()
         apart.rename(job["weights"])
-    return {"bytes": size, "warnings": list(open_sizes(graph, plan, job["format"]))}
+    warnings = (*open_sizes(graph, plan, job["format"]), *unread_format(plan, job["format"]))
+    return {"bytes": size, "warnings": list(warnings)}
 
 
 def lint_target(job: Arguments) -> dict[str, Any]:

@@ -255,6 +255,15 @@ def open_sizes(model: Graph, plan: Plan, format: str) -> tuple[str, ...]:  # noq
     return (text,) if text else ()
 
 
+def unread_format(plan: Plan, format: str) -> tuple[str, ...]:  # noqa: A002 - as `export`
+    """Return the warning of a file in a format that the tools of the plan's device do not read."""
+    read = plan.target.files.formats
+    if not read or format in read:
+        return ()
+    tools = f"tools of {plan.target.id} read {' or '.join(read)} alone"
+    return (f"{tools}, and this file is {format}: format={read[0]!r} writes theirs",)
+
+
 def export_to(
     model: Graph,
     plan: Plan,

@@ -5,7 +5,7 @@ Every step is one of `pipeline`'s and can be called alone; nothing is decided he
 
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
@@ -49,6 +49,7 @@ from planner.pipeline import (
     load_model,
     open_sizes,
     plan,
+    unread_format,
 )
 from planner.plan_search.aims import BUDGETS, EFFORTS, Effort, aim_of
 from planner.plan_search.effort import Made, bench_for, try_harder, worst_of
@@ -358,7 +359,7 @@ class _Job:
                 *found.warnings,
                 *missed_bits(found, self.bits),
                 *open_sizes(ready, found, self.format),
-                *_not_read(device, self.format),
+                *unread_format(found, self.format),
                 *(note for note in graph.notes if note.startswith((HALVES, LEFT_BEHIND))),
             ]
             if self.held_out:
@@ -379,14 +380,6 @@ class _Job:
             if files:
                 weakref.finalize(made, kept.pop_all().close)
         return made
-
-
-def _not_read(device: Target, form: str) -> Iterator[str]:
-    """Say so where the device's tools read other formats than that of the file."""
-    read = device.files.formats
-    if read and form not in read:
-        tools = f"tools of {device.id} read {' or '.join(read)} alone"
-        yield f"{tools}, and this file is {form}: format={read[0]!r} writes theirs"
 
 
 def _tried_harder(

@@ -112,7 +112,8 @@ class ExportRecord(BaseModel):
     bytes: int
     external_data: list[ExternalData] = Field(default_factory=list)
     warnings: list[str] = Field(
-        default_factory=list, description="open sizes that a format of fixed sizes takes for 1"
+        default_factory=list,
+        description="open sizes that a format of fixed sizes takes for 1, a format the device does not read",
     )
 
 
