@@ -4,9 +4,9 @@ from typing import Final, get_args
 
 from fastapi import APIRouter, Request
 
+from planner.target.records import ExportFormat
 from planner.version import VERSION
 
-from ..schemas.requests import ExportFormat
 from ..schemas.responses import Health, ServerRecord
 from ..schemas.schema_files import SCHEMAS
 from ..server.middleware import SCOPES, TOKEN

@@ -4,11 +4,13 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from planner.target.records import ExportFormat
+
 from ..intake.files_in_bodies import FORM
 from ..intake.files_in_bodies import Field as FormField
 from .examples import NO_DIGEST
 from .measured import PlanQuality, VerdictRecord
-from .requests import Digest, ExportFormat, Method, Whole
+from .requests import Digest, Method, Whole
 
 Dims = dict[Annotated[str, Field(max_length=1000)], Annotated[Whole, Field(ge=1, lt=1 << 31)]]
 

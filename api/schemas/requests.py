@@ -25,6 +25,7 @@ from pydantic_core import PydanticCustomError
 
 from planner.calibration.statistics import ACCEPTED, percentile_of
 from planner.errors import StatsError
+from planner.target.records import ExportFormat
 
 from ..storage.digests import DIGEST
 from .examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST, TARGET
@@ -36,27 +37,6 @@ LOCATION: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)
 
 METHODS: Final = ("minmax", "percentile", "mse", "entropy")
 PERCENTILES: Final = r"^percentile:[0-9.]{1,20}(e[+-]?[0-9]{1,2})?(/[0-9]{1,20})?$"
-ExportFormat = Literal[
-    "encodings",
-    "encodings-0.6.1",
-    "encodings-2.0.0",
-    "finn",
-    "hls4ml",
-    "litert",
-    "mlir",
-    "mlir-casts",
-    "onnx-integer",
-    "onnx-matmulnbits",
-    "onnx-qcdq",
-    "onnx-qdq",
-    "onnx-qoperator",
-    "onnx-qoperator-clip",
-    "qonnx",
-    "stablehlo",
-    "stablehlo-int",
-    "tosa",
-]
-"""Keys of `EXPORTERS`, which the server does not load: they bring onnx with them."""
 
 Digest = Annotated[str, Field(pattern=DIGEST, description="sha256: and 64 hexadecimal digits")]
 

@@ -160,6 +160,27 @@ class DynamicRange:
 
 Reader: TypeAlias = Literal["any", "finn", "onnxruntime", "openvino", "qnn", "tensorrt"]
 READERS: Final = frozenset({"any", "finn", "onnxruntime", "openvino", "qnn", "tensorrt"})
+ExportFormat: TypeAlias = Literal[
+    "encodings",
+    "encodings-0.6.1",
+    "encodings-2.0.0",
+    "finn",
+    "hls4ml",
+    "litert",
+    "mlir",
+    "mlir-casts",
+    "onnx-integer",
+    "onnx-matmulnbits",
+    "onnx-qcdq",
+    "onnx-qdq",
+    "onnx-qoperator",
+    "onnx-qoperator-clip",
+    "qonnx",
+    "stablehlo",
+    "stablehlo-int",
+    "tosa",
+]
+"""Formats that plans are written in: keys of `planner.formats.table`, which brings onnx; a test compares."""
 Overflow: TypeAlias = Literal["refuse", "saturate", "wrap"]
 
 

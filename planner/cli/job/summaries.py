@@ -33,6 +33,7 @@ def next_steps(
     from planner.accuracy.coverage import coverage_of
     from planner.accuracy.verdict import coverage_part
     from planner.formats.table import EXPORTERS, file_name
+    from planner.pipeline import unread_format
 
     folder, lines = Path(out), []
     corrected = corrected_in(planned.graph.name, files)
@@ -50,7 +51,7 @@ def next_steps(
     commands = commands or [("explain", plan_file, output)]
     names = [name for name in EXPORTERS if file_name(name) in files]
     read = planned.target.files.formats
-    if names and read and not set(read) & set(names):
+    if names and all(unread_format(planned, name) for name in names):
         lines.append(f"tools of {planned.target.id} read {' or '.join(read)} alone: add --format {read[0]}")
     lines.append(f"next: open {folder / 'report.html'}, or")
     lines += [f"  {shlex.join(('qplan', *words))}" for words in commands]

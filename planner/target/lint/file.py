@@ -5,36 +5,14 @@ Checks of `lint.CHECKS`; each yields `file:line`, or an address in `Target.place
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, get_args
 
 from planner.errors import InputError
 from planner.target.lint.opnames import ONNX_OPS
 from planner.target.lint.rows import Found
 from planner.target.modeltext import read_model_text
-from planner.target.records import Target
+from planner.target.records import ExportFormat, Target
 from planner.target.yamltree import nearest
-
-WRITTEN: Final = (
-    "encodings",
-    "encodings-0.6.1",
-    "encodings-2.0.0",
-    "finn",
-    "hls4ml",
-    "litert",
-    "mlir",
-    "mlir-casts",
-    "onnx-integer",
-    "onnx-matmulnbits",
-    "onnx-qcdq",
-    "onnx-qdq",
-    "onnx-qoperator",
-    "onnx-qoperator-clip",
-    "qonnx",
-    "stablehlo",
-    "stablehlo-int",
-    "tosa",
-)
-"""Formats of plans, which `planner.formats.table` has above this floor; a test compares."""
 
 
 def without_tests(target: Target) -> Found:
@@ -100,9 +78,10 @@ def unused_group(target: Target) -> Found:
 
 def unknown_format(target: Target) -> Found:
     """L046: a format under `files` that no plan is written in."""
+    known = get_args(ExportFormat)
     for name in target.files.formats:
-        if name not in WRITTEN:
-            yield "files", f"files.formats: no plan is written as {name!r}{nearest(name, WRITTEN)}"
+        if name not in known:
+            yield "files", f"files.formats: no plan is written as {name!r}{nearest(name, known)}"
 
 
 def idle_wanted_float(target: Target) -> Found:
